@@ -116,7 +116,8 @@ def test_models_that_cannot_be_loaded(model_folder, tmp_path):
 def test_nano_is_found_without_importing_selfplay(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
-        LoraEvoError, match=r" -m pip install \./selfplay .* or name a model folder"
+        LoraEvoError,
+        match=r" -m pip install \./code_verifier .* \./selfplay, or name a model folder",
     ):
         resolve("nano")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])

@@ -146,7 +146,7 @@ def merge(
     share of entries that TIES and DARE keep. Only DARE draws from `seed`. Ranks and alphas may
     differ. See `lora_evo.operators.merges`. Raises `LoraEvoError`.
     """
-    found = find_operator(f"merge_{method}", "merge")
+    found = find_operator(method, "merge")
     return make_child(adapters, found, seed, weights=weights, **parameters).adapter
 
 
@@ -162,7 +162,7 @@ def merge_directory(
 ) -> Lineage:
     """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
     settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child("merge", f"merge_{method}", adapters, out, settings, overwrite)
+    return _write_child("merge", method, adapters, out, settings, overwrite)
 
 
 def make_child(

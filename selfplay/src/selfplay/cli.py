@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
+from selfplay.errors import SelfplayError, one_line_errors, pip_install, silence_transformers
 from selfplay.settings import preset_names, preset_text, read_preset
 
 if TYPE_CHECKING:  # torch comes with it, and a report does without
@@ -189,8 +189,8 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
         workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
     if not has_ray and (ray is not None or workers not in (None, 1)):
         raise SelfplayError(
-            "several workers need Ray, which is not installed; type: pip install "
-            "'populab-selfplay[ray]', or leave out --workers and --ray"
+            "several workers need Ray, which is not installed; type: "
+            f"{pip_install('ray')}, or leave out --workers and --ray"
         )
     return workers
 

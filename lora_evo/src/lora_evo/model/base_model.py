@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 
 BUILT_IN = ("nano", "nano-niches")
 """Models that come with selfplay."""
@@ -213,6 +212,10 @@ def fingerprint(model: Any) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
+_CHECKOUT = ("./code_verifier", "./league", "./lora_evo[model]", "./selfplay")
+"""Folders from which selfplay is installed, with the packages that it needs."""
+
+
 def choose_device(device: str) -> torch.device:
     """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
     if device == "auto":
@@ -237,8 +240,7 @@ def _built_in_folder(name: str) -> Path:
             return folder
     raise LoraEvoError(
         f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
-        f"in a checkout of PopuLab type: {sys.executable} -m pip install ./selfplay (it needs "
-        "./code_verifier, ./league and ./lora_evo too), or name a model folder"
+        f"in a checkout of PopuLab type: {pip_install(*_CHECKOUT)}, or name a model folder"
     )
 
 
