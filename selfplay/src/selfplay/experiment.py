@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -38,13 +37,13 @@ from selfplay.settings import (
     read_preset,
     read_settings,
     read_yaml,
+    shipped,
 )
 
 PLAN = "plan.yaml"
 POLL_S, GRACE_S = 0.5, 20.0
 """Seconds between two looks at the runs, and those that a run has to stop by itself."""
 NICENESS = 10
-_PLANS = files("selfplay") / "plans"
 _NAME = re.compile(r"\w[\w+. -]*")
 _SIZES = ("teachers", "students")
 """What an arm with a mode of its own sets with it."""
@@ -159,7 +158,7 @@ class PlannedRun:
 
 def plan_names() -> list[str]:
     """Return the names of the plans that come with the package."""
-    return sorted(f.name.removesuffix(".yaml") for f in _PLANS.iterdir() if ".yaml" in f.name)
+    return list(shipped("plans"))
 
 
 def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
@@ -169,7 +168,7 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     left out. Raises ConfigError, also for a key that all arms set themselves.
     """
     if place in plan_names():
-        data = yaml.safe_load((_PLANS / f"{place}.yaml").read_text())
+        data = yaml.safe_load(shipped("plans")[place])
     elif Path(place).is_file():
         data = read_yaml(Path(place))
     else:

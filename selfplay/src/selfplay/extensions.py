@@ -32,7 +32,7 @@ _STUDENT_REWARDS = {verifier.__name__: None}
 
 @dataclass(frozen=True)
 class Extensions:
-    """What a run does in a user's way."""
+    """Rewards, operators and callbacks of a run."""
 
     teacher_reward: TeacherReward = populora
     student_reward: StudentReward | None = None
@@ -87,7 +87,7 @@ class Given:
         )
 
     def completed(self, config: Config) -> Extensions:
-        """Return it with what else the configuration names.
+        """Return what a run uses: what was handed over, the rest as the configuration names it.
 
         Raises ConfigError for what cannot be imported, and for a reward that takes more members
         than the run has.

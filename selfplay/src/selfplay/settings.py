@@ -31,7 +31,6 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 T = TypeVar("T")
-_PRESETS = files("selfplay") / "presets"
 _WORDS = {
     "`int`": "a whole number",
     "`float`": "a number",
@@ -45,14 +44,22 @@ _WORDS = {
 
 def preset_names() -> list[str]:
     """Return the names of the presets that come with the package."""
-    return sorted(file.name.removesuffix(".yaml") for file in _PRESETS.iterdir())
+    return list(shipped("presets"))
 
 
 def preset_text(name: str) -> str:
     """Return a preset's YAML file as it is."""
-    if name not in preset_names():
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, preset_names())}")
-    return _PRESETS.joinpath(f"{name}.yaml").read_text()
+    texts = shipped("presets")
+    if name not in texts:
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
+    return texts[name]
+
+
+def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
+    """Return the YAML files that come with the package by name; the first line says what for."""
+    paths = {path.name: path for path in (files("selfplay") / folder).iterdir()}
+    names = sorted(name.removesuffix(".yaml") for name in paths if name.endswith(".yaml"))
+    return {name: paths[f"{name}.yaml"].read_text() for name in names}
 
 
 def read_preset(name: str) -> dict[str, Any]:
