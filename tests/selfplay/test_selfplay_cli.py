@@ -2,12 +2,15 @@
 
 import json
 
+import click
 import pytest
 import yaml
 from programs import python
 
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__
+from selfplay.cli import main
+from selfplay.experiment import plan_names
 from selfplay.settings import preset_names
 from selfplay_command import command, refused
 
@@ -27,6 +30,33 @@ def test_version():
 
 def test_python_m_is_the_same_command():
     assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
+
+
+def commands(group, *above):
+    """All commands of a group and the groups in it, as the words after `selfplay`."""
+    for name, found in group.commands.items():
+        yield (*above, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *above, name)
+
+
+@pytest.mark.parametrize("words", [(), *commands(main)], ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    lines = command(*words, "--help", columns=80).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
+    about = next(line for line in lines[1:] if line.strip())
+    assert about.endswith(".")  # the sentence that lists show
+
+
+def test_help_names_what_ships():
+    text = " ".join(command("train", "--help").output.split())
+    assert f"one of {', '.join(preset_names())} (" in text
+    lines = command("experiment", "--help", columns=80).output.splitlines()
+    sentences = [line.split(maxsplit=1) for line in lines]
+    listed = {words[0]: words[1] for words in sentences if words and words[0] in plan_names()}
+    assert list(listed) == plan_names()
+    assert all(sentence.endswith(".") for sentence in listed.values())
 
 
 def test_presets_are_listed_with_a_whole_sentence_each_however_long():

@@ -274,7 +274,7 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
 )
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="Largest step size of the AdamW optimiser; it falls to 0 at the end.",
+    help="Largest step size of the AdamW optimiser; it falls to a tenth at the end.",
 )  # fmt: skip
 @click.option(
     "--held-out", type=click.IntRange(0), default=24, show_default=True,

@@ -436,6 +436,11 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
     """Return the configuration of a preset or a YAML file, with values and assignments on top.
 
     assignments: such as `learner.r=16`. values: by key; those that are None are left out.
+
+    Example:
+
+        >>> load_preset("nano", "learner.r=16", steps=2).learner.r
+        16
     """
     data = read_preset(name) | {key: v for key, v in values.items() if v is not None}
     for assignment in assignments:

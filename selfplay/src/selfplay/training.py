@@ -59,6 +59,10 @@ def train(
     """Start a run in a new directory and carry it through.
 
     progress: what shows it; nothing by default. The rest is as in `new_run`.
+
+    Example:
+
+        >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
     with new_run(
         config,
@@ -81,6 +85,10 @@ def resume(
 
     What the run was given has to be handed over again where config.yaml names nothing that can be
     imported.
+
+    Example:
+
+        >>> resume("runs/mine")
     """
     with open_run(out, **own) as run:
         _train_until_done(run, progress or Progress(quiet=True))
