@@ -199,13 +199,14 @@ def test_folders_of_one_name_are_told_apart_by_those_above(home):
         (["lr=1e-4/run"], "there is no folder '1e-4/run' for the name 'lr'"),
         (["{azr}"], "is not a run: it has no config.yaml"),
         (["x={azr}/seed-1", "x={still}/seed-1"], "are both called 'x' and differ in mode (azr and"),
-        (["{azr}/seed-1", "{azr}/seed-1"], "have the same settings and seed 1; give them two"),
-        (["x={azr}/seed-1", "x={azr}/seed-1"], "have the same settings and seed 1; give them two"),
+        (["{azr}/seed-1", "{azr}/seed-1"], "{azr}/seed-1 is named twice; name each run once"),
+        (["x={azr}/seed-1", "x={copy}"], "have the same settings and seed 1; give them two names"),
         (["x={home}"], "is a whole experiment; compare it alone"),
     ],
 )
-def test_what_is_no_run_or_no_seed_of_its_name_is_one_line(home, words, said):
-    places = {"home": home, "azr": home / "azr", "still": home / "still"}
+def test_what_is_no_run_or_no_seed_of_its_name_is_one_line(home, tmp_path, words, said):
+    copy = shutil.copytree(home / "azr" / "seed-1", tmp_path / "copy")
+    places = {"home": home, "azr": home / "azr", "still": home / "still", "copy": copy}
     done = command("compare", *(word.format(**places) for word in words))
     refused(done, said.format(**places))
 
@@ -224,7 +225,7 @@ def test_the_largest_fall_of_one_member_is_named(tmp_path):
     assert (fall.member, fall.before, fall.after) == ("s1", 30, 40)
     assert fall.mean == pytest.approx(lost)
     text = worked("compare", run)
-    assert f"mine  1     s1      +{100 * lost:.1f}          30 to 40" in text
+    assert f"mine  1     s1      {100 * lost:.1f}           30 to 40" in text
     (line,) = (line for line in text.splitlines() if line.startswith("largest fall of one member"))
     assert f"{100 * lost:.1f} [" in line
     data = json.loads(worked("compare", run, "--json", "--html", tmp_path / "page.html"))

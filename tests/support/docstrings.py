@@ -5,7 +5,7 @@ from types import ModuleType
 
 
 def run_examples(package: ModuleType, names: list[str], **more: object) -> None:
-    """Run the examples of these functions; they know the public names of the package, and `more`."""
+    """Run the examples of these functions, which may use the public names of their package."""
     public = {name: getattr(package, name) for name in package.__all__}
     runner = DocTestRunner()
     for name in names:

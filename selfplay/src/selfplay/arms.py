@@ -100,6 +100,8 @@ def _check_seeds(runs: Sequence[tuple[tuple[str, Path], int, Mapping[str, str]]]
                 f"{first} and {folder} are both called {name!r} and differ in {differ[0]} ({one} "
                 f"and {two}); runs of one name differ in the seed only: give them two names"
             )
+        if seen.get(seed) == folder:
+            raise RunDirectoryError(f"{folder} is named twice; name each run once")
         if seed in seen:
             raise RunDirectoryError(
                 f"{seen[seed]} and {folder} have the same settings and seed {seed}; give them two "

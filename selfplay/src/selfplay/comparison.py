@@ -232,7 +232,7 @@ class Comparison:
         rows = [
             (
                 *(str(trial.group), str(trial.seed), fall.member),
-                *(figure(100 * fall.mean, signed=True), f"{fall.before} to {fall.after}"),
+                *(figure(100 * fall.mean), f"{fall.before} to {fall.after}"),
             )
             for trial in self.trials
             if (fall := largest_fall(trial))
