@@ -109,13 +109,16 @@ def test_models_that_cannot_be_loaded(model_folder, tmp_path):
         assert said.endswith(")")  # of the whole reason
         if kind == "llama":
             assert "(3) an equivalent slow tokenizer class" in said
-    with pytest.raises(LoraEvoError, match="unknown device"):
+    with pytest.raises(LoraEvoError, match="device is 'tpux'; expected auto, cpu or cuda"):
         open_engine("hf", str(model_folder), device="tpux")
 
 
 def test_nano_is_found_without_importing_selfplay(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(LoraEvoError, match="pip install populab-selfplay"):
+    with pytest.raises(
+        LoraEvoError,
+        match=r" -m pip install \./code_verifier .* \./selfplay, or name a model folder",
+    ):
         resolve("nano")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)

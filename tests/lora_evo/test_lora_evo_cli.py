@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 from lora_evo_command import call
 from programs import python
 
 import lora_evo
 from lora_evo import OPERATORS, Lineage, __version__, content_hash
+from lora_evo.cli import main
 
 
 def test_a_family_from_start_to_end(home):
@@ -63,6 +65,16 @@ def test_an_interrupted_command_is_code_130(home, monkeypatch):
     words = ("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
     assert call(*words, code=130).stderr.strip() == "error: interrupted"
     assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in main.commands)], ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    runner = CliRunner()
+    lines = runner.invoke(main, [*words, "--help"], terminal_width=80).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
+    about = next(line for line in lines[1:] if line.strip())
+    assert about.endswith(".")  # the sentence that lists show
 
 
 HEAVY = """

@@ -1,18 +1,14 @@
-"""`lora-evo diversity` and `lora-evo distance`, from folders to tables, JSON and charts."""
+"""`lora-evo diversity` and `lora-evo distance`, from folders to tables and JSON."""
 
 import json
 import sys
 
 import pytest
 from lora_evo_command import call
-from pages import Page
 
 from lora_evo import (
-    cross_directory,
     distance,
     diversity,
-    family,
-    mutate_directory,
     retention,
     save_adapter,
 )
@@ -38,67 +34,6 @@ def test_a_folder_and_its_members_named_one_by_one_are_the_same_table(home):
     assert lines[1].split() == ["member", "norm", "mean", "distance", "nearest", "distance"]
     assert "3 members" in lines[-1]
     assert "distinct in effect, mean distance" in lines[-1]
-
-
-def offline(page):
-    """The text of a page, which must fetch nothing."""
-    text = page.read_text(encoding="utf-8")
-    assert not any({"src", "href"} & set(attributes) for _, attributes in Page(text).tags)
-    return text
-
-
-def rows_of(chart):
-    return [row for rows in chart.to_dict()["datasets"].values() for row in rows]
-
-
-def test_charts_are_pages_that_work_offline(home):
-    pytest.importorskip("altair", reason="charts need the extra `report`")
-    pytest.importorskip("vl_convert", reason="charts need the extra `report`")
-    (home / "new").mkdir()
-    call("diversity", "pop", "--html", "new/page.html")
-    text = offline(home / "new" / "page.html")
-    assert all(word in text for word in ("distinct in effect", "m3"))
-    mutate_directory("svd_structured", "pop/m1", "pop/c", seed=1)
-    call("lineage", "pop", "--html", "tree.html")
-    assert "svd_structured" in offline(home / "tree.html")
-    assert sorted(path.name for path in home.iterdir()) == ["new", "pop", "tree.html"]
-
-
-@pytest.mark.parametrize("size", [2, 15])
-def test_charts_hold_every_pair_and_every_member(make_adapter, size):
-    pytest.importorskip("altair", reason="charts need the extra `report`")
-    from lora_evo import diversity_chart
-
-    members = [make_adapter(seed // 2, layers=1) for seed in range(size)]
-    names = [f'<b>&"{seed}' for seed in range(size)]
-    rows = rows_of(diversity_chart(diversity(members, names)))
-    assert {(row["member"], row["other"]) for row in rows if "other" in row} == {
-        (one, two) for one in names for two in names
-    }
-
-
-def test_a_family_chart_has_every_member_and_its_parents(home):
-    pytest.importorskip("altair", reason="charts need the extra `report`")
-    from lora_evo import family_chart
-
-    mutate_directory("svd_structured", "pop/m2", "pop/c", seed=1)
-    cross_directory("average", ["pop/c", "pop/m3"], "pop/d", seed=1)
-    drawn = rows_of(family_chart(family(["pop"])))
-    assert sum("to" in row for row in drawn) == 3
-    rows = {row["name"]: row for row in drawn if "name" in row}
-    assert {name: row["generation"] for name, row in rows.items()} == {
-        "m1": 0, "m2": 0, "m3": 0, "c": 1, "d": 2,
-    }  # fmt: skip
-    assert len({(row["generation"], row["row"]) for row in rows.values()}) == 5
-
-
-def test_without_the_extra_a_line_says_what_to_type(home, monkeypatch):
-    monkeypatch.delitem(sys.modules, "lora_evo.charts", raising=False)
-    monkeypatch.setitem(sys.modules, "altair", None)
-    said = call("diversity", "pop", "--html", "page.html", code=2).stderr
-    assert said.count("\n") == 1
-    assert "pip install 'populab-lora-evo[report]'" in said
-    call("diversity", "pop")
 
 
 def test_distance_by_module_and_as_json(home, make_adapter):

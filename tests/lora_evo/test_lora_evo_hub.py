@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -160,6 +161,8 @@ def test_what_cannot_be_pushed_is_refused_before_anything_is_made(home, make_ada
     with pytest.raises(LoraEvoError, match="'/data/base', a path of this machine"):
         push_to_hub("local", "me/mine")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(LoraEvoError, match="pip install huggingface_hub"):
+    with pytest.raises(
+        LoraEvoError, match=f"type: {re.escape(sys.executable)} -m pip install huggingface_hub$"
+    ):
         push_to_hub("p1", "me/mine")
     assert load_adapter("p1")

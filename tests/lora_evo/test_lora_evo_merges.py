@@ -175,7 +175,7 @@ def test_the_command_merges_what_memory_does_and_it_verifies(home, make_adapter,
 def test_what_cannot_be_merged_is_refused(home, make_adapter):
     two = [make_adapter(1), make_adapter(2)]
     for said, method, given in (
-        ("did you mean 'merge_ties'", "tie", {}),
+        ("did you mean 'ties'", "tie", {}),
         ("has no parameter 'density'", "sum", {"density": 0.5}),
         ("density is 0", "ties", {"density": 0}),
         ("density is 1.5", "dare", {"density": 1.5}),

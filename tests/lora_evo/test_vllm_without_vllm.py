@@ -38,7 +38,9 @@ def adapter(path=PATH, inputs=6, outputs=4, r=2, value=1.0):
 
 def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
-    with pytest.raises(LoraEvoError, match=r"not installed; type: pip install 'vllm==0.32.\*'"):
+    with pytest.raises(
+        LoraEvoError, match=r"not installed; type: .* -m pip install 'vllm==0.32.\*'"
+    ):
         installed.require_vllm()
 
 
@@ -49,7 +51,9 @@ def test_another_version_is_refused_with_what_to_type(found, monkeypatch):
         monkeypatch.setattr(installed, "version", lambda name, known=known: known)
         assert installed.require_vllm() == known
     monkeypatch.setattr(installed, "version", lambda name: found)
-    words = rf"vLLM {re.escape(found)} is installed, expected 0.32,.*pip install 'vllm==0.32.\*'"
+    words = (
+        rf"vLLM {re.escape(found)} is installed, expected 0.32,.* -m pip install 'vllm==0.32.\*'"
+    )
     with pytest.raises(LoraEvoError, match=words):
         installed.require_vllm()
 

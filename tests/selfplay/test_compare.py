@@ -5,9 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from json_lines import read_rows, write_rows
 from pages import Page
 
-from selfplay.comparison import Estimate, Finding, combine, estimate, find, open_trials, stretch
+from selfplay.arms import open_trials
+from selfplay.comparison import Estimate, Finding, combine, estimate, find, stretch
 from selfplay.errors import RunDirectoryError
 from selfplay.experiment import Claim, open_home, read_plan
 from selfplay.findings import (
@@ -17,12 +19,13 @@ from selfplay.findings import (
     changes_of_lead,
     coverage_growth,
     in_last_third,
+    largest_fall,
     oscillation,
     population_mean,
     read_trial,
     weakest_member,
 )
-from selfplay_command import worked
+from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial
 
@@ -149,9 +152,100 @@ def test_unfinished_arms_are_shown_and_marked(home, tmp_path):
 def test_runs_without_a_plan_are_grouped_by_their_settings(home):
     runs = [home / arm / f"seed-{seed}" for arm in ("azr", "2T+2S") for seed in (1, 2)]
     plan, trials = open_trials(runs)
-    assert list(plan.arms) == ["mode azr", "mode populora"]
-    assert [(t.group.arm, t.seed) for t in trials[:2]] == [("mode azr", 1), ("mode azr", 2)]
-    assert "mode populora − mode azr" in worked("compare", *runs)
+    assert list(plan.arms) == ["azr", "2T+2S"]
+    assert [(t.group.arm, t.seed) for t in trials[:2]] == [("azr", 1), ("azr", 2)]
+    text = worked("compare", *runs)
+    assert "\nazr (mode azr): 2 of 2 runs done\n2T+2S (mode populora): 2 of 2 runs done" in text
+    assert "2T+2S − azr" in text
+
+
+def test_finished_runs_of_other_seeds_are_counted_arm_by_arm(home):
+    runs = [home / "azr" / "seed-1", home / "2T+2S" / "seed-2"]
+    text = worked("compare", f"one={runs[0]}", runs[1])
+    assert "\none (mode azr): 1 of 1 runs done\nseed-2 (mode populora): 1 of 1 runs done" in text
+    assert "*" not in text.partition("Mean over seeds")[0]
+    names = [row["arm"] for row in json.loads(worked("compare", *runs, "--json"))["runs"]]
+    assert names == ["seed-1", "seed-2"]
+
+
+def test_runs_of_one_name_are_its_seeds_and_a_path_may_have_an_equals_sign(home, tmp_path):
+    runs = [tmp_path / name for name in ("lr=1e-4", "x-seed1", "x-seed2", "other")]
+    sources = ("azr/seed-1", "2T+2S/seed-1", "2T+2S/seed-2", "still/seed-1")
+    for run, source in zip(runs, sources, strict=True):
+        shutil.copytree(home / source, run)
+    plan, trials = open_trials([f"mine={runs[1]}", f"mine={runs[2]}", runs[0], f"a b={runs[3]}"])
+    assert list(plan.arms) == ["mine", "lr=1e-4", "a b"]
+    assert [t.seed for t in trials] == [1, 2, 1, 1]
+    assert [plan.seeds_of(arm, None) for arm in plan.arms] == [(1, 2), (1,), (1,)]
+    assert plan.arms["a b"]["evolution.evolve_every"] == "0"
+    plan, _ = open_trials(runs)
+    assert list(plan.arms) == ["lr=1e-4", "x", "other"]
+    plan, _ = open_trials([f"={runs[0]}"[1:], f"n={runs[0]}"])
+    assert list(plan.arms) == ["lr=1e-4", "n"]
+
+
+def test_folders_of_one_name_are_told_apart_by_those_above(home):
+    plan, _ = open_trials([home / "azr" / "seed-1", home / "still" / "seed-1"])
+    assert list(plan.arms) == ["azr/seed-1", "still/seed-1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope"], "there is no folder 'nope'; expected RUN or NAME=RUN"),
+        (["a=nope"], "there is no folder 'nope' for the name 'a'"),
+        (["a="], "there is no folder 'a='"),
+        (["={azr}/seed-1"], "there is no folder '={azr}/seed-1'"),
+        (["lr=1e-4/run"], "there is no folder '1e-4/run' for the name 'lr'"),
+        (["{azr}"], "is not a run: it has no config.yaml"),
+        (["x={azr}/seed-1", "x={still}/seed-1"], "are both called 'x' and differ in mode (azr and"),
+        (["{azr}/seed-1", "{azr}/seed-1"], "{azr}/seed-1 is named twice; name each run once"),
+        (["x={azr}/seed-1", "x={copy}"], "have the same settings and seed 1; give them two names"),
+        (["x={home}"], "is a whole experiment; compare it alone"),
+    ],
+)
+def test_what_is_no_run_or_no_seed_of_its_name_is_one_line(home, tmp_path, words, said):
+    copy = shutil.copytree(home / "azr" / "seed-1", tmp_path / "copy")
+    places = {"home": home, "azr": home / "azr", "still": home / "still", "copy": copy}
+    done = command("compare", *(word.format(**places) for word in words))
+    refused(done, said.format(**places))
+
+
+def test_the_largest_fall_of_one_member_is_named(tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
+    run = write_trial(tmp_path / "one" / "two" / "mine", config, gain=0.3)
+    rows = read_rows(run / "eval.jsonl")
+    for row in rows:
+        if (row["step"], row["member"]) == (40, "s1"):
+            row["solving"]["solved"] = [0] * len(row["solving"]["solved"])
+    (before,) = (r["solving"] for r in rows if (r["step"], r["member"]) == (30, "s1"))
+    lost = np.mean(np.array(before["solved"]) / before["judged"])
+    write_rows(run / "eval.jsonl", rows)
+    fall = largest_fall(read_trial(run, Group("a"), 1))
+    assert (fall.member, fall.before, fall.after) == ("s1", 30, 40)
+    assert fall.mean == pytest.approx(lost)
+    text = worked("compare", run)
+    assert f"mine  1     s1      {100 * lost:.1f}           30 to 40" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("largest fall of one member"))
+    assert f"{100 * lost:.1f} [" in line
+    data = json.loads(worked("compare", run, "--json", "--html", tmp_path / "page.html"))
+    assert data["runs"][0]["largest_fall"] == {
+        "member": "s1", "fall": pytest.approx(lost), "from": 30, "to": 40,
+    }  # fmt: skip
+    assert (
+        "The member of each run that fell most" in Page((tmp_path / "page.html").read_text()).text
+    )
+
+
+def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
+    births = [(20, "s2", "s0")]
+    run = write_trial(
+        tmp_path / "one" / "two" / "run", config, gain=0.6, weakest=-2.0, births=births,
+        child_behind=2.0, until=20,
+    )  # fmt: skip
+    fall = largest_fall(read_trial(run, Group("a"), 1))
+    assert (fall.member, fall.before, fall.after) == ("s1", 0, 10)
 
 
 def test_what_cannot_be_compared_is_refused(home, tmp_path):
@@ -160,7 +254,7 @@ def test_what_cannot_be_compared_is_refused(home, tmp_path):
     open_home(read_plan(PLAN, "made-up"), tmp_path / "empty")
     with pytest.raises(RunDirectoryError, match="no run with a finished step"):
         open_trials([tmp_path / "empty"])
-    with pytest.raises(RunDirectoryError, match="is not a run"):
+    with pytest.raises(RunDirectoryError, match="there is no folder"):
         open_trials([tmp_path / "nothing"])
 
 

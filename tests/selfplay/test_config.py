@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 import pytest
 import yaml
 
+from selfplay.aliases import ALIASES
 from selfplay.config import config_text, load_preset, read_config
 from selfplay.errors import ConfigError
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
@@ -77,20 +78,44 @@ def test_what_is_neither_a_preset_nor_a_file_is_named(name):
 @pytest.mark.parametrize(
     ("data", "meant"),
     [
-        ({"teacher": 3}, "teachers"),
+        ({"teacher": 3}, "teachers or reward.teacher"),
+        ({"teachrs": 3}, "teachers"),
+        ({"reward": {"teachr": "azr"}}, "reward.teacher"),
         ({"rollout": {"num_generation": 3}}, "rollout.num_generations"),
         ({"learner": {"lr": 0.1}}, "learner.learning_rate"),
         ({"lr": 0.1}, "learner.learning_rate"),
         ({"a": {"lr": 0.1}}, "learner.learning_rate"),
-        ({"sandbox": {"lora": 3}}, "learner.lora_alpha"),
+        ({"sandbox": {"lora": 3}}, "learner.r"),
         ({"r": 3}, "learner.r"),
-        ({"learn": {"lr": 0.1}}, "learner"),
+        ({"learner": {"rr": 16}}, "learner.r"),
+        ({"learner": {"rank": 16}}, "learner.r"),
+        ({"LoRA-Rank": 16}, "learner.r"),
+        ({"lora_rnk": 16}, "learner.r"),
+        ({"alpha": 16}, "learner.lora_alpha"),
+        ({"learning_rate": 1e-4}, "learner.learning_rate"),
+        ({"learning-rate": 1e-4}, "learner.learning_rate"),
+        ({"rollout": {"learner": {"r": 3}}}, "learner.r"),
+        ({"actor": {"optim": {"lr": 0.1}}}, "learner.learning_rate"),
+        ({"learn": {"lr": 0.1}}, "learner.learning_rate"),
+        ({"learn": {"zzzz": 0.1}}, "learner"),
+        ({"rolout": 3}, "rollout"),
+        ({"temperature": 1}, "rollout.temperature"),
+        ({"eval": {"temperatur": 1}}, "eval.temperature"),
+        ({"max_new_tokens": 9}, "rollout.max_completion_length"),
+        ({"rollout": {"group_size": 9}}, "rollout.num_generations"),
+        ({"per_device_train_batch_size": 1}, "learner.micro_batch_tokens"),
+        (
+            {"batch_size": 8},
+            "rollout.proposals (tasks a step) or learner.micro_batch_tokens (tokens at a time)",
+        ),
+        ({"output_dir": "x"}, "the option --out"),
         ({"learner": {"warmup": 3}}, "learner.warmup_steps"),
         ({"learner": {"micro_batch": 3}}, "learner.micro_batch_tokens"),
         ({"evolution": {"evolve_evry": 3}}, "evolution.evolve_every"),
         ({"league": {"grace_match": 3}}, "league.grace_matches"),
         ({"sandbox": {"wal_s": 3}}, "sandbox.wall_s"),
         ({"reward": {"rigth": 3}}, "reward.right"),
+        ({"learner": {"dropout": 0.1}}, None),
         ({"zzzzzz": 1}, None),
         ({7: 1}, None),
     ],
@@ -98,7 +123,39 @@ def test_what_is_neither_a_preset_nor_a_file_is_named(name):
 def test_unknown_key_is_named_with_the_one_that_was_meant(data, meant):
     message = refusal(read=lambda _: read_config(data))
     assert "unknown key" in message
-    assert meant is None or f"did you mean {meant}?" in message
+    assert (f"did you mean {meant}?" if meant else "; known: ") in message
+
+
+def test_every_alias_leads_to_a_key_or_an_option_that_there_is():
+    text = config_text(load_preset("nano"))
+    data = yaml.safe_load(text)
+    sections = {name: set(keys) for name, keys in data.items() if isinstance(keys, dict)}
+    keys = set(data) | {f"{name}.{key}" for name, inner in sections.items() for key in inner}
+    for alias, meant in ALIASES.items():
+        assert alias not in keys
+        for part in meant.split(" or "):
+            assert part.startswith("the option --") or part.partition(" ")[0] in keys, alias
+
+
+@pytest.mark.parametrize(
+    ("assignment", "value"),
+    [
+        ("report_to=wandb", ("wandb",)),
+        ("report_to=[wandb]", ("wandb",)),
+        ("report_to=wandb, trackio", ("wandb", "trackio")),
+        ("rollout.kinds=code_o", ("code_o",)),
+        ("rollout.kinds=code_o,code_i", ("code_o", "code_i")),
+        ("learner.target_modules=q_proj", ("q_proj",)),
+        ("eval.held_out=a.jsonl", ("a.jsonl",)),
+        ("evolution.mutation=neftune", "neftune"),
+        ("evolution.mutation=neftune,full_gaussian", ("neftune", "full_gaussian")),
+    ],
+)
+def test_a_single_value_is_a_list_of_one(assignment, value):
+    found = asdict(load_preset("nano", assignment))
+    for name in assignment.partition("=")[0].split("."):
+        found = found[name]
+    assert found == value
 
 
 @pytest.mark.parametrize(
@@ -110,7 +167,9 @@ def test_unknown_key_is_named_with_the_one_that_was_meant(data, meant):
         ("steps=", "steps is None; expected a whole number"),
         ("base=3", "base is 3; expected a text"),
         ("rollout.temperature=hot", "rollout.temperature is 'hot'; expected a number"),
-        ("rollout.kinds=code_o", "rollout.kinds is 'code_o'; expected a list"),
+        ("report_to=tensorbord", "report_to is 'tensorbord'; expected one of"),
+        ("report_to=", "report_to is None; expected a list"),
+        ("league.pfsp=1", "league.pfsp is 1; expected a list"),
         ("learner.importance_sampling_correction=1", "expected true or false"),
         ("rollout=5", "rollout is 5; expected a section"),
         ("rollout.kinds=[1]", "rollout.kinds"),

@@ -14,7 +14,7 @@ from selfplay.errors import RunDirectoryError
 from selfplay.pages import duration, figure
 from selfplay.run_charts import skill
 from selfplay.run_record import conclusion, falls, held_out_gain, read_run, smooth, trend
-from selfplay.run_report import DRIFT_LIMIT, choose, report, report_charts, summary
+from selfplay.run_report import DRIFT_LIMIT, PLUS_MINUS, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
 
@@ -78,8 +78,10 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
 def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
     said = conclusion(read_run(whole))
     assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", said)
+    assert said.endswith(" points; ±: one standard error over the tasks)")
     text = summary(whole)
     assert text.splitlines()[0] == said
+    assert PLUS_MINUS in text
     assert re.search(r"frozen base +[\d.]+ % +([\d.]+ % +){2}[\d.]+\n", text)
     assert re.search(r"s\d +[\d.]+ % +[+-][\d.]+ ± [\d.]+", text)
     page = Page(page_of(tmp_path, whole)).text

@@ -2,12 +2,15 @@
 
 import json
 
+import click
 import pytest
 import yaml
 from programs import python
 
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__
+from selfplay.cli import main
+from selfplay.experiment import plan_names
 from selfplay.settings import preset_names
 from selfplay_command import command, refused
 
@@ -27,6 +30,33 @@ def test_version():
 
 def test_python_m_is_the_same_command():
     assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
+
+
+def commands(group, *above):
+    """All commands of a group and the groups in it, as the words after `selfplay`."""
+    for name, found in group.commands.items():
+        yield (*above, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *above, name)
+
+
+@pytest.mark.parametrize("words", [(), *commands(main)], ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    lines = command(*words, "--help", columns=80).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
+    about = next(line for line in lines[1:] if line.strip())
+    assert about.endswith(".")  # the sentence that lists show
+
+
+def test_help_names_what_ships():
+    text = " ".join(command("train", "--help").output.split())
+    assert f"one of {', '.join(preset_names())} (" in text
+    lines = command("experiment", "--help", columns=80).output.splitlines()
+    sentences = [line.split(maxsplit=1) for line in lines]
+    listed = {words[0]: words[1] for words in sentences if words and words[0] in plan_names()}
+    assert list(listed) == plan_names()
+    assert all(sentence.endswith(".") for sentence in listed.values())
 
 
 def test_presets_are_listed_with_a_whole_sentence_each_however_long():
@@ -64,7 +94,7 @@ def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
 def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     home = tmp_path / "run"
-    words = ("vLLM, which is not installed", "pip install 'vllm==0.32.*'", "--engine hf")
+    words = ("vLLM, which is not installed", "-m pip install 'vllm==0.32.*'", "--engine hf")
     refused(command("train", "--out", home, "--quiet", "--engine", "vllm"), *words)
     assert not home.exists()
 
@@ -84,10 +114,26 @@ def test_an_existing_run_is_not_touched(runs, run):
 
 def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
     path = tmp_path / "run"
+    path.touch()
+    refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
     path.write_text("mine")
-    refused(command(*runs.arguments(path)), "exists")
+    refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
     refused(command(*runs.arguments(path / "below")), str(path))
     assert path.read_text() == "mine"
+
+
+def test_a_folder_of_other_things_is_no_run_to_resume(runs, tmp_path):
+    (tmp_path / "mine").touch()
+    said = command(*runs.arguments(tmp_path)).stderr
+    assert "exists and is not empty; choose another --out" in said
+    assert "resume" not in said
+
+
+def test_a_gpu_that_is_not_there_is_one_line(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = command(*runs.arguments(tmp_path / "run", "device=cuda"))
+    refused(done, "device is 'cuda', and torch finds no GPU here; expected cpu, or auto")
+    assert not (tmp_path / "run").exists()
 
 
 def test_outputs_are_tried_before_the_work(tmp_path):

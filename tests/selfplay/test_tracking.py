@@ -154,7 +154,7 @@ def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     home = tmp_path / "run"
     done = command("train", "--set", "report_to=[wandb]", "--out", home, "--quiet")
-    refused(done, "report_to names wandb, which is not installed; type: pip install")
+    refused(done, "report_to names wandb, which is not installed; type: ", "-m pip install wandb")
     assert not home.exists()
 
 

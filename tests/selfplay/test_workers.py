@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 import socket
+import sys
 from dataclasses import replace
 
 import pytest
@@ -30,7 +31,7 @@ from selfplay.workers.session import check_room, open_workers, ray_errors
 from selfplay.workers.worker import About, fingerprint, versions
 from selfplay_command import command, refused, train_until
 
-pytest.importorskip("ray", reason="workers need Ray: pip install 'populab-selfplay[ray]'")
+pytest.importorskip("ray", reason="workers need Ray: pip install ray")
 SLOW = pytest.mark.slow
 
 
@@ -281,7 +282,10 @@ def test_an_address_where_nothing_answers_is_one_line(tmp_path):
 
 def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    refused(train_with(tmp_path, "--workers", "2"), "pip install 'populab-selfplay[ray]'")
+    refused(
+        train_with(tmp_path, "--workers", "2"),
+        f"type: {sys.executable} -m pip install ray, or leave out",
+    )
 
 
 def test_a_base_that_a_worker_cannot_load_is_its_own_line(tmp_path):

@@ -15,7 +15,6 @@ from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
 
 if TYPE_CHECKING:
-    from lora_evo.charts import diversity_chart, family_chart
     from lora_evo.children import (
         cross,
         cross_directory,
@@ -51,9 +50,7 @@ __all__ = [
     "cross_directory",
     "distance",
     "diversity",
-    "diversity_chart",
     "family",
-    "family_chart",
     "load_adapter",
     "measured",
     "merge",
@@ -72,7 +69,6 @@ __all__ = [
 
 _WITH_TORCH = (
     "files.adapter", "updates", "operators.measured", "population", "retained.weights", "children",
-    "charts",
 )  # fmt: skip
 
 

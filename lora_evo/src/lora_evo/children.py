@@ -73,6 +73,11 @@ def mutate(
     The same adapter, operator, seed and parameters always give the same child; see
     `lora_evo.OPERATORS` for what `strength` and the parameters mean. `operator` is a name or an
     `Operator`. Raises `LoraEvoError`.
+
+    Example:
+
+        >>> parent = load_adapter("members/t0")
+        >>> child = mutate(parent, "svd_structured", seed=1, strength=0.15)
     """
     found = find_operator(operator, "mutation")
     return make_child([adapter], found, seed, strength=strength, **parameters).adapter
@@ -88,6 +93,11 @@ def cross(
     """Return a child of two or more adapters, with the first one's configuration and dtypes.
 
     Equal parents are allowed here: their child equals them. Raises `LoraEvoError`.
+
+    Example:
+
+        >>> parents = [load_adapter("members/t0"), load_adapter("members/t1")]
+        >>> child = cross(parents, "slot_swap", seed=2)
     """
     found = find_operator(operator, "crossover")
     return make_child(parents, found, seed, weights=weights, **parameters).adapter
@@ -107,6 +117,12 @@ def mutate_directory(
 
     It is the child that `mutate` gives. Memory holds one module at a time, whatever the adapter's
     size. Raises `LoraEvoError`, and leaves nothing behind then.
+
+    Example:
+
+        >>> record = mutate_directory("svd_structured", "members/t0", "members/c0", seed=1)
+        >>> round(record.relative_change, 4)
+        0.15
     """
     settings = {"seed": seed, "strength": strength, "parameters": parameters}
     return _write_child("mutation", operator, [parent], out, settings, overwrite)
@@ -126,6 +142,12 @@ def cross_directory(
 
     The same directory given twice is refused as a slip; different directories of equal content
     are allowed (members of a young population may be equal), and their child equals them.
+
+    Example:
+
+        >>> parents = ["members/t0", "members/t1"]
+        >>> cross_directory("slot_swap", parents, "members/c1", seed=2).generation
+        1
     """
     settings = {"seed": seed, "weights": weights, "parameters": parameters}
     return _write_child("crossover", operator, parents, out, settings, overwrite)
@@ -146,7 +168,7 @@ def merge(
     share of entries that TIES and DARE keep. Only DARE draws from `seed`. Ranks and alphas may
     differ. See `lora_evo.operators.merges`. Raises `LoraEvoError`.
     """
-    found = find_operator(f"merge_{method}", "merge")
+    found = find_operator(method, "merge")
     return make_child(adapters, found, seed, weights=weights, **parameters).adapter
 
 
@@ -162,7 +184,7 @@ def merge_directory(
 ) -> Lineage:
     """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
     settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child("merge", f"merge_{method}", adapters, out, settings, overwrite)
+    return _write_child("merge", method, adapters, out, settings, overwrite)
 
 
 def make_child(

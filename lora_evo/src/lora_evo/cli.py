@@ -12,7 +12,11 @@ from lora_evo.commands.terminal import Commands
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="lora-evo")
 def main() -> None:
-    """Evolve LoRA adapters: children from PEFT directories, without the base model."""
+    """Make children of LoRA adapters, and compare them.
+
+    Adapters are PEFT directories; the base model is not needed to mutate, cross or merge them. An
+    adapter's update is what it adds to the weights of the base: scale * B A in each module.
+    """
 
 
 for command in (

@@ -1,5 +1,7 @@
 """The one root of every refusal this package makes, and checks of plain values from outside."""
 
+import shlex
+import sys
 from typing import TypeGuard
 
 
@@ -15,6 +17,11 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or its type's name."""
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def pip_install(*packages: str) -> str:
+    """Return the command that installs packages for the Python that runs."""
+    return shlex.join([sys.executable, "-m", "pip", "install", *packages])
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import CONFIG_FILE, PathLike, open_files
 from lora_evo.lineage import LINEAGE_FILE, Lineage
@@ -57,7 +57,7 @@ def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = Non
         from huggingface_hub import HfApi
     except ImportError as error:
         raise LoraEvoError(
-            "pushing needs huggingface_hub; type: pip install huggingface_hub"
+            f"pushing needs huggingface_hub; type: {pip_install('huggingface_hub')}"
         ) from error
     with open_files(directory) as found:
         base = found.config.base_model_name_or_path or ""

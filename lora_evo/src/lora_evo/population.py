@@ -66,6 +66,12 @@ def diversity(
     `names` default to numbers from 0, those of directories to the last parts of their paths.
     Ranks, alphas and factorizations may differ. Raises `LoraEvoError` for fewer than two members,
     another number of names, a name given twice, and members on different modules or base models.
+
+    Example:
+
+        >>> found = diversity(["members/t0", "members/t1"])
+        >>> 1 <= found.effective_members <= 2
+        True
     """
     folders = [Path(member) for member in members if not isinstance(member, Adapter)]
     known = iter(shortest_unique_names(folders))

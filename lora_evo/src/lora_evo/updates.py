@@ -105,6 +105,12 @@ def distance(first: Adapter, second: Adapter) -> float:
     independent of the factorization: (B G, G^-1 A) is the same point as (B, A). Ranks and alphas
     may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules of the same
     shapes.
+
+    Example:
+
+        >>> parent = load_adapter("members/t0")
+        >>> round(distance(parent, mutate(parent, "svd_structured", seed=1, strength=0.15)), 2)
+        0.15
     """
     return adapter_gap(first, second).distance
 

@@ -33,8 +33,8 @@ from selfplay.reward_state import (
     write_rewards,
 )
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
-from selfplay.terminal import program, quote
 from selfplay.source_hash import mark_of
+from selfplay.terminal import program, quote
 
 _LEARNER, _STATE = "learner.safetensors", "state.json"
 

@@ -3,47 +3,82 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import SelfplayError, one_line_errors, silence_transformers
-from selfplay.settings import preset_names, preset_text, read_preset
+from selfplay.errors import SelfplayError, one_line_errors, pip_install, silence_transformers
+from selfplay.settings import preset_names, preset_text, read_preset, shipped
 from selfplay.terminal import program, quote, say
 
 if TYPE_CHECKING:  # torch comes with it, and a report does without
     from selfplay.config import Config
 
 PATH = click.Path(path_type=Path)
-SET = click.option("--set", "assignments", multiple=True, metavar="A.B=C", help="Set any key.")
-ENGINE = click.option("--engine", type=click.Choice(["hf", "vllm"]), help="What samples.")
-QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
-SEED = click.option("--seed", type=int, help="Random seed.")
-PAGE = click.option("--html", "page", type=PATH, help="Write one self-contained page.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
+
+
+def _starting(folder: Literal["presets", "plans"]) -> Callable[..., list[str]]:
+    """Return what completes the name of a shipped file in a shell."""
+    return lambda ctx, param, begun: [name for name in shipped(folder) if name.startswith(begun)]
+
+
+def _listed(folder: Literal["presets", "plans"]) -> str:
+    """Return a line for each shipped file, with what it is for."""
+    return "\n".join(
+        f"{name:14} {text.splitlines()[0].lstrip('# ')}" for name, text in shipped(folder).items()
+    )
+
+
+SET = click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE",
+    help="Change one setting by its dotted key, for example learner.r=16; may be repeated. The "
+    "config.yaml of a run lists all keys, docs/reference.md says what they mean.",
+)  # fmt: skip
+ENGINE = click.option(
+    "--engine", type=click.Choice(["hf", "vllm"]),
+    help="What generates the members' texts: hf (transformers; anywhere) or vllm (for GPUs). "
+    "Default: hf.",
+)  # fmt: skip
+QUIET = click.option("--quiet", is_flag=True, help="Print no progress.")
+SEED = click.option(
+    "--seed", type=int, help="Seed of all random choices; equal seeds give equal results."
+)
+PAGE = click.option(
+    "--html", "page", type=PATH,
+    help="Write a page with charts and tables to this file; it works offline.",
+)  # fmt: skip
+JSON = click.option(
+    "--json", "as_json", is_flag=True, help="Print all numbers as JSON instead of text."
+)
 BASE = click.option(
-    "--base", help="Your own model, a folder or a hub's name; what suits it is chosen and said."
+    "--base",
+    help="Your own base model: a folder, or a model's name on the hub. Preset, prompts and lengths "
+    "that suit it are chosen and printed.",
 )
 PRESET = click.option(
     "--preset", metavar="NAME|FILE",
-    help="Preset to start from, or a YAML file. Default: nano, or as suits --base.",
-    shell_complete=lambda *given: [name for name in preset_names() if name.startswith(given[-1])],
+    help=f"Settings to start from: a YAML file, or one of {', '.join(preset_names())} (`selfplay "
+    "presets` says what each is). Default: nano, or what suits --base.",
+    shell_complete=_starting("presets"),
 )  # fmt: skip
 
 
 WORKERS = click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes that members are spread over. Default: 1; for nano all cores, with Ray.",
+    help="Processes that share the work of the members; more than one needs Ray. Default: 1; for "
+    "nano one a core where Ray is installed.",
 )
 RAY = click.option(
-    "--ray", metavar="HOST:PORT", help="Address of a Ray cluster to train on, or auto."
-)
+    "--ray", metavar="HOST:PORT",
+    help="Train on the Ray cluster at this address; auto: the one that this machine belongs to.",
+)  # fmt: skip
 
 
 class Commands(click.Group):
@@ -58,7 +93,12 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
-    """PopuLoRA: co-evolve populations of LoRA teachers and students."""
+    """Train populations of LoRA teachers and students (PopuLoRA).
+
+    A member is a LoRA adapter on one frozen base model: teachers write Python tasks, a sandbox
+    verifies them, students solve them, and both learn. To begin, type
+    `selfplay train --preset nano`; it takes minutes on a laptop.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
@@ -82,19 +122,28 @@ def _configured(
 @main.command()
 @BASE
 @PRESET
-@click.option("--teachers", type=int, help="Members that propose tasks.")
-@click.option("--students", type=int, help="Members that solve tasks.")
-@click.option("--steps", type=int, help="Steps of the run.")
+@click.option("--teachers", type=int, help="Members that write tasks. Default: as in the preset.")
+@click.option("--students", type=int, help="Members that solve tasks. Default: as in the preset.")
+@click.option("--steps", type=int, help="Steps of the run. Default: as in the preset.")
 @click.option(
-    "--mode", type=click.Choice(["populora", "azr"]), help="azr: one adapter in both roles."
+    "--mode",
+    type=click.Choice(["populora", "azr"]),
+    help="populora: a population of teachers and students; azr: one adapter in both roles, trained "
+    "as Absolute Zero trains. Default: as in the preset.",
 )
 @ENGINE
 @SEED
 @SET
-@click.option("--out", type=PATH, help="New run directory. Default: runs/PRESET-MODE-seedN.")
+@click.option(
+    "--out",
+    type=PATH,
+    help="New directory that the run is written to. Default: runs/PRESET-MODE-seedN.",
+)
 @WORKERS
 @RAY
-@click.option("--force", is_flag=True, help="Train even if `selfplay plan` says it cannot fit.")
+@click.option(
+    "--force", is_flag=True, help="Train even where `selfplay plan` says that it cannot fit."
+)
 @QUIET
 def train(
     base: str | None,
@@ -107,7 +156,11 @@ def train(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Train a population into a new run directory."""
+    """Train a population of teachers and students.
+
+    All that the run does is written to a new directory. `selfplay report` shows it, at any time,
+    and `selfplay resume` continues it after any interruption.
+    """
     config = _configured(base, preset, assignments, quiet, **given)
     workers = _workers(config, workers, ray)
     name = Path(base).name if base else Path(preset or "nano").stem
@@ -130,7 +183,11 @@ def train(
 @RAY
 @QUIET
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
-    """Continue a run from its newest checkpoint, on any number of workers."""
+    """Continue a run from its newest checkpoint.
+
+    RUN is the directory of a run that was stopped. On any number of workers it goes on as it would
+    have gone without the interruption.
+    """
     with one_line_errors(run):
         from selfplay.directory import open_config
         from selfplay.progress import Progress
@@ -162,7 +219,11 @@ def _say_done(home: Path) -> None:
 @main.command()
 @click.argument("run", type=PATH)
 def verify(run: Path) -> None:
-    """Compare a run's files with the hashes in its checkpoints; a line for each damaged one."""
+    """Look for damaged files in a run.
+
+    Compares the files of the directory RUN with the hashes in its checkpoints, and prints a line
+    for each that differs; the exit code is then 1.
+    """
     from selfplay.checkpoint import newest_checkpoint, verify_run
 
     found = verify_run(run)
@@ -191,41 +252,47 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
         workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
     if not has_ray and (ray is not None or workers not in (None, 1)):
         raise SelfplayError(
-            "several workers need Ray, which is not installed; type: pip install "
-            "'populab-selfplay[ray]', or leave out --workers and --ray"
+            "several workers need Ray, which is not installed; type: "
+            f"{pip_install('ray')}, or leave out --workers and --ray"
         )
     return workers
 
 
 @main.command()
-@click.option("--data", required=True, type=PATH, help="Tasks to learn from, as JSON Lines.")
-@click.option("--out", required=True, type=PATH, help="New folder of the adapter.")
+@click.option("--data", required=True, type=PATH, help="JSON Lines file of tasks to learn from.")
+@click.option(
+    "--out", required=True, type=PATH, help="New directory that the adapter is written to."
+)
 @BASE
 @PRESET
 @SET
-@click.option("--steps", type=int, default=200, show_default=True, help="Steps.")
+@click.option("--steps", type=int, default=200, show_default=True, help="Optimiser steps.")
 @click.option(
-    "--batch-size", type=click.IntRange(1), default=8, show_default=True, help="Examples a step."
+    "--batch-size",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Examples that each step learns from.",
 )
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="Of AdamW, at its highest.",
+    help="Largest step size of the AdamW optimiser; it falls to a tenth at the end.",
 )  # fmt: skip
 @click.option(
     "--held-out", type=click.IntRange(0), default=24, show_default=True,
-    help="Programs whose tasks are only measured.",
+    help="Programs whose tasks are kept out of training, to measure the loss on.",
 )  # fmt: skip
 @SEED
 def sft(
     data: Path, out: Path, base: str | None, preset: str | None, assignments: tuple[str, ...],
     steps: int, seed: int | None, **given: Any,
 ) -> None:  # fmt: skip
-    """Teach an adapter the form of tasks and answers, by supervised steps on known tasks.
+    """Prepare an adapter for all members to start from.
 
-    DATA holds {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as
-    `selfplay tasks` writes them; base, preset and --set are those of the run to come, which starts
-    its members from the result with --set warm_start=OUT. Run the same command again to resume
-    after any interruption.
+    Teaches it the form of tasks and answers, by supervised training on known tasks. --data holds
+    {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as `selfplay tasks` writes
+    them. --base, --preset and --set are those of the run to come, whose members start from the
+    result with --set warm_start=OUT. To resume after an interruption, type the same command again.
     """
     from selfplay.sft import fine_tune
 
@@ -239,18 +306,33 @@ def sft(
 @main.command()
 @click.argument("preset", default="nano", metavar="[NAME|FILE|RUN]")
 @SET
-@click.option("--gpu", help="A GPU such as H100, or its GiB. Default: the device found here.")
-@click.option("--workers", type=click.IntRange(1), default=1, help="Plan for one of so many.")
+@click.option(
+    "--gpu",
+    help="GPU to plan for: a name such as H100, or its memory in GiB. Default: the device "
+    "of this machine.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Processes that share the work; what one of them takes is printed.",
+)
 @click.option(
     "--fill", type=click.FloatRange(0, 1, min_open=True),
-    help="Share of its limit that a completion has. Default: what a RUN had, else .15 to .5.",
+    help="Mean length of a generated text, as a share of the longest allowed. Default: measured "
+    "where a RUN is named, else from 0.15 to 0.5.",
 )  # fmt: skip
 @JSON
 def plan(
     preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, fill: float | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes in memory, time and disk, whether it fits, and what to change if not."""
+    """Say what a run takes in memory, time and disk.
+
+    Of a preset (nano if none is named), a YAML file of settings, or a RUN directory: what it takes,
+    whether it fits, and what to change if it does not. Nothing is loaded for it.
+    """
     from selfplay import planning
     from selfplay.config import load_preset
 
@@ -269,15 +351,22 @@ def plan(
 
 
 @main.command()
-@click.option("--base", required=True, help="Base model: nano, a directory, or a hub's name.")
+@click.option(
+    "--base", required=True, help="Base model: nano, a folder, or a model's name on the hub."
+)
 @click.option(
     "--preset", metavar="NAME|FILE",
-    help="Sizes to try. Default: as suits the base.",
+    help=f"Settings to try: a YAML file, or one of {', '.join(preset_names())}. Default: what "
+    "suits the base.",
 )  # fmt: skip
 @SET
 @JSON
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Try a base on this machine for ten minutes: what it takes, what works, what to change."""
+    """Try a base model on this machine, for ten minutes.
+
+    Prints what a step takes here, which checks of generation and training pass, and what to change
+    where one does not; the exit code is then 1.
+    """
     from selfplay.doctor import examine, to_text
 
     silence_transformers()
@@ -291,9 +380,15 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=PATH)
 @PAGE
-@click.option("--json", "as_json", is_flag=True, help="Print the last metrics of each run.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the metrics of each run's last step as JSON."
+)
 def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
-    """Show what runs did: a summary here, and a page that leads with their evaluation."""
+    """Show what runs did, in text or on a page.
+
+    RUNS are directories of runs, finished or not. Without --html a summary is printed. Both begin
+    with the evaluation on held-out tasks, which no member was trained on.
+    """
     from selfplay import run_report
     from selfplay.run_record import read_run
 
@@ -308,13 +403,29 @@ def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
         click.echo(f"open {page}", err=as_json)
 
 
-@main.command()
-@click.argument("plan")
-@click.option("--out", required=True, type=PATH, help="Directory; an existing one is resumed.")
+_EXPERIMENT = f"""Make all runs of an experiment.
+
+A plan has arms (settings to compare), seeds and controls; every arm is run with every seed. PLAN is
+a YAML file or one of the shipped plans below. To resume after an interruption, type the same
+command again. `selfplay compare` sets the arms against each other.
+
+\b
+{_listed("plans")}
+"""
+
+
+@main.command(help=_EXPERIMENT)
+@click.argument("plan", shell_complete=_starting("plans"))
+@click.option(
+    "--out",
+    required=True,
+    type=PATH,
+    help="Directory of all runs; one that this plan has begun is continued.",
+)
 @click.option("--workers", default=2, show_default=True, help="Runs made at the same time.")
 @SET
 def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
-    """Make all runs of PLAN, a YAML file or the name of a shipped plan; resume what is begun."""
+    """Make the runs of a plan that are not done."""
     from selfplay.experiment import PLAN, open_plan, run_experiment
 
     again = f"resume with `{program()} experiment {quote(out / PLAN)} --out {quote(out)}`"
@@ -334,13 +445,16 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
 
 
 @main.command()
-@click.argument("places", nargs=-1, required=True, type=PATH, metavar="DIR|RUN...")
+@click.argument("places", nargs=-1, required=True, metavar="DIR|[NAME=]RUN...")
 @PAGE
 @JSON
-def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
-    """Compare the arms of an experiment's directory, or of any runs.
+def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
+    """Compare runs with each other, seed by seed.
 
-    Runs whose settings differ in nothing but the seed are one arm.
+    DIR is the directory of an experiment, whose arms are compared. Or name any RUN directories:
+    those that differ in nothing but the seed are one arm, called after their folders, and those
+    given as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds with
+    95 % intervals, and which member of each run fell most between two evaluations.
     """
     from lora_evo import check_output
     from selfplay import comparison
@@ -356,13 +470,20 @@ def compare(places: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("run", type=PATH)
-@click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
+@click.option(
+    "--out", required=True, type=PATH, help="JSON Lines file that the tasks are written to."
+)
 @click.option(
     "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
-    default="ours", show_default=True, help="Whose reader it is for.",
+    default="ours", show_default=True,
+    help="Form of the rows: ours, that `code-verifier check` and `metrics` read, or that of "
+    "Absolute Zero (azr), CRUXEval, TRL or verl.",
 )  # fmt: skip
 def tasks(run: Path, out: Path, form: str) -> None:
-    """Write a run's tasks: as `code-verifier check` and `metrics` read them, or others."""
+    """Write the tasks of a run to a file.
+
+    RUN is the directory of a run. Written are the tasks of its teachers that the sandbox accepted.
+    """
     from selfplay.export import export_tasks
 
     click.echo(export_tasks(run, out, form))
@@ -371,10 +492,18 @@ def tasks(run: Path, out: Path, form: str) -> None:
 @main.command()
 @click.argument("run", type=PATH)
 @click.argument("member")
-@click.option("--out", required=True, type=PATH, help="New directory to write.")
-@click.option("--merge", is_flag=True, help="Write base and adapter as one plain model.")
+@click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
+@click.option(
+    "--merge",
+    is_flag=True,
+    help="Add the adapter to the weights of the base, and write one model that needs no PEFT.",
+)
 def export(run: Path, member: str, out: Path, merge: bool) -> None:
-    """Write a member so that PEFT (or, merged, transformers alone) loads it by its path."""
+    """Write a member as a PEFT adapter or a plain model.
+
+    RUN is the directory of a run, MEMBER a name in it such as s0 (a student) or t0 (a teacher).
+    PEFT loads the adapter by its path; with --merge, transformers alone loads the model.
+    """
     from selfplay.export import export_member
 
     silence_transformers()
@@ -384,13 +513,16 @@ def export(run: Path, member: str, out: Path, merge: bool) -> None:
 
 @main.group()
 def nano() -> None:
-    """The built-in base model."""
+    """Write the built-in base model to a folder."""
 
 
 @nano.command("export")
-@click.option("--out", required=True, type=PATH, help="New directory to write.")
+@click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
 def nano_export(out: Path) -> None:
-    """Write the built-in base model where PEFT, transformers and vLLM load it by its path."""
+    """Write the built-in base model to a folder.
+
+    PEFT, transformers and vLLM load it from there by its path.
+    """
     from selfplay.export import export_nano
 
     export_nano(out)
@@ -398,16 +530,20 @@ def nano_export(out: Path) -> None:
 
 
 @main.command()
-@click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.argument("name", required=False, shell_complete=_starting("presets"))
+@JSON
 def presets(name: str | None, as_json: bool) -> None:
-    """List the presets, or print one."""
+    """List the presets, or print one as YAML.
+
+    A preset is a set of settings to start from. What is printed of NAME can be changed, kept as a
+    file and given to `selfplay train --preset FILE`.
+    """
     if name is not None:
         data = read_preset(name)
         click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
         return
-    known = {n: preset_text(n).splitlines()[0].lstrip("# ") for n in preset_names()}
     if as_json:
-        click.echo(json.dumps(known, indent=1))
+        texts = {n: text.splitlines()[0].lstrip("# ") for n, text in shipped("presets").items()}
+        click.echo(json.dumps(texts, indent=1))
     else:
-        click.echo("\n".join(f"{n:10} {text}" for n, text in known.items()))
+        click.echo(_listed("presets"))

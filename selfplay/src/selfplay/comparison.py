@@ -13,31 +13,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
 import numpy.typing as npt
 from msgspec import to_builtins
 
-from selfplay.config import Config, set_by_mode
-from selfplay.errors import RunDirectoryError
-from selfplay.experiment import PLAN, Claim, Phases, Plan, open_plan, planned_runs
+from selfplay.arms import open_trials
+from selfplay.experiment import Claim, Phases, Plan
 from selfplay.findings import (
     MEASURES,
     PERCENT,
     SECTIONS,
+    Fall,
     Group,
     Measure,
     Of,
     Trial,
+    largest_fall,
     population_mean,
-    read_trial,
     weakest_member,
 )
 from selfplay.pages import Table, figure, text_table, write_page
 from selfplay.run_charts import bands
-from selfplay.run_record import Floats, flat
+from selfplay.run_record import Floats
 from selfplay.written import written
 
 LEAST_SEEDS = 3
@@ -49,6 +51,9 @@ READING = (
     "is shown and one refuted by chance. *: a run is missing or not finished, and shown as far as "
     "it got."
 )
+FALLS = "The member of each run that fell most from one of its evaluations to the next"
+MOST_SETTINGS = 5
+"""Settings of an arm that are named."""
 DRAWS = 4_000
 LEVEL = 0.95
 _Z = 1.959964
@@ -222,6 +227,19 @@ class Comparison:
                     found.append((f"{arm}, seed {trial.seed}", (("share", "for example"), rows)))
         return found
 
+    def falls(self) -> list[tuple[str, Table]]:
+        """Return which member of each run fell most between two evaluations, as a titled table."""
+        rows = [
+            (
+                *(str(trial.group), str(trial.seed), fall.member),
+                *(figure(100 * fall.mean), f"{fall.before} to {fall.after}"),
+            )
+            for trial in self.trials
+            if (fall := largest_fall(trial))
+        ]
+        head = ("arm", "seed", "member", "fall (points)", "steps")
+        return [(FALLS, (head, rows))] if rows else []
+
     def arms(self) -> list[str]:
         """Return one line an arm: what sets it apart, and how many of its runs are done."""
         plan, lines = self.plan, []
@@ -232,17 +250,21 @@ class Comparison:
                 f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete
             ]
             apart = plan.controls[group.control] if group.control else plan.arms[group.arm]
-            settings = ", ".join(f"{key} {value}" for key, value in apart.items())
-            about = f" ({settings})" if settings else ""
+            settings = [f"{key} {value}" for key, value in apart.items()]
+            if len(settings) > MOST_SETTINGS:
+                settings[MOST_SETTINGS:] = [f"and {len(settings) - MOST_SETTINGS} more"]
+            about = f" ({', '.join(settings)})" if settings else ""
             lines.append(f"{group}{about}: {'; '.join([done, *going])}")
         return lines
 
 
-def compare(places: Sequence[Path]) -> Comparison:
+def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
     """Compare the runs of an experiment's directory, or any run directories.
 
-    Runs without a plan whose settings differ in nothing but the seed are one arm, and every arm is
-    compared with the first. Raises RunDirectoryError where nothing can be compared.
+    places: the directory of an experiment, or runs. A run is its directory, or NAME=DIRECTORY,
+    where runs of one NAME are the seeds of an arm. Runs without a name that differ in nothing but
+    the seed are one arm, called after their folders. Every arm is compared with the first. Raises
+    RunDirectoryError where nothing can be compared.
     """
     plan, trials = open_trials(places)
     return Comparison(plan, trials, find(plan, trials), numbers(plan, trials))
@@ -253,54 +275,6 @@ def _marked(title: str, terms: Terms, plan: Plan, trials: Sequence[Trial]) -> st
     done = {(trial.group, trial.seed) for trial in trials if trial.complete}
     lacking = any((group, s) not in done for _, group in terms for s in plan.seeds_of(*group))
     return title + "*" * lacking
-
-
-def open_trials(places: Sequence[Path]) -> tuple[Plan, list[Trial]]:
-    """Return the plan and the runs of an experiment's directory, or of any run directories."""
-    homes = [place for place in places if (place / PLAN).is_file()]
-    if homes and len(places) > 1:
-        raise RunDirectoryError(
-            f"{homes[0]} is a whole experiment; compare it alone, or name run directories only"
-        )
-    if not homes:
-        return _read_apart(places)
-    plan = open_plan(str(homes[0] / PLAN))
-    trials = [
-        read_trial(directory, Group(run.arm, run.control), run.seed)
-        for run in planned_runs(plan)
-        if ((directory := homes[0] / run.folder) / "metrics.jsonl").is_file()
-    ]
-    if not trials:
-        raise RunDirectoryError(f"{homes[0]} has no run with a finished step yet")
-    return plan, trials
-
-
-def _read_apart(directories: Sequence[Path]) -> tuple[Plan, list[Trial]]:
-    """Read runs that no plan names; an arm is named by the settings in which the arms differ."""
-    trials = [read_trial(path, Group(str(path)), 0) for path in directories]
-    settings = [flat(trial.run.config) for trial in trials]
-    seeds = [int(found.pop("seed", 0)) for found in settings]
-    keys = dict.fromkeys(key for found in settings for key in found)
-    differ = [key for key in keys if len({found.get(key) for found in settings}) > 1]
-    names = _named(settings, differ)
-    if "mode" in differ:  # what it sets is left out where the names stay different without it
-        short = _named(settings, [key for key in differ if key not in set_by_mode(Config())])
-        names = short if len(set(short)) == len(set(names)) else names
-    trials = [
-        replace(trial, group=Group(name), seed=seed)
-        for trial, name, seed in zip(trials, names, seeds, strict=True)
-    ]
-    arms = list(dict.fromkeys(names))
-    contrasts = tuple((arm, arms[0]) for arm in arms[1:])
-    plan = Plan("comparison", {a: {} for a in arms}, tuple(sorted(set(seeds))), contrasts=contrasts)
-    return plan, trials
-
-
-def _named(settings: Sequence[Mapping[str, str]], differ: Sequence[str]) -> list[str]:
-    return [
-        ", ".join(f"{key.rpartition('.')[2]} {found.get(key, '-')}" for key in differ) or "runs"
-        for found in settings
-    ]
 
 
 def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:
@@ -379,8 +353,8 @@ def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
     plan = comparison.plan
     parts = [plan.name, plan.question, "\n".join(comparison.arms())]
-    tables = (*comparison.predicted_and_found(), *comparison.verdicts(), *comparison.tables())
-    for title, table in tables:
+    tables = (*comparison.predicted_and_found(), *comparison.verdicts(), *comparison.falls())
+    for title, table in (*tables, *comparison.tables()):
         parts.append(f"{title}\n{text_table(*table)}")
     return "\n\n".join(part for part in (*parts, READING) if part)
 
@@ -391,7 +365,13 @@ def to_json(comparison: Comparison) -> str:
         "name": comparison.plan.name,
         "question": comparison.plan.question,
         "runs": [
-            {**t.group._asdict(), "seed": t.seed, "steps": t.run.last, "complete": t.complete}
+            {
+                **t.group._asdict(),
+                "seed": t.seed,
+                "steps": t.run.last,
+                "complete": t.complete,
+                "largest_fall": _fall_numbers(largest_fall(t)),
+            }
             for t in comparison.trials
         ],
         "findings": [
@@ -412,6 +392,12 @@ def to_json(comparison: Comparison) -> str:
         "tables": comparison.numbers,
     }
     return json.dumps(to_builtins(data), indent=1, allow_nan=False, ensure_ascii=False)
+
+
+def _fall_numbers(fall: Fall | None) -> dict[str, Any] | None:
+    if fall is None:
+        return None
+    return {"member": fall.member, "fall": fall.mean, "from": fall.before, "to": fall.after}
 
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
@@ -457,6 +443,7 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         arms=comparison.arms(),
         expected=comparison.predicted_and_found(),
         findings=comparison.verdicts(),
+        falls=comparison.falls(),
         examples=comparison.examples(),
         reading=READING,
         hints=hints,

@@ -10,6 +10,7 @@ import yaml
 from msgspec import Meta
 
 from league import LeagueConfig
+from selfplay.aliases import ALIASES
 from selfplay.errors import ConfigError
 from selfplay.prompts.task_kind import BUILT_IN, require_known
 from selfplay.settings import (
@@ -420,7 +421,7 @@ def read_config(data: object) -> Config:
     """
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
-    return read_settings(data, Config)
+    return read_settings(data, Config, ALIASES)
 
 
 def set_by_mode(config: Config) -> dict[str, Any]:
@@ -436,6 +437,11 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
     """Return the configuration of a preset or a YAML file, with values and assignments on top.
 
     assignments: such as `learner.r=16`. values: by key; those that are None are left out.
+
+    Example:
+
+        >>> load_preset("nano", "learner.r=16", steps=2).learner.r
+        16
     """
     data = read_preset(name) | {key: v for key, v in values.items() if v is not None}
     for assignment in assignments:

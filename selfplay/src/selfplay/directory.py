@@ -42,11 +42,12 @@ _CHUNK = 1 << 20
 
 def create(directory: Path, config: Config) -> None:
     """Make a new run directory with its configuration; an existing one is an error."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise RunDirectoryError(
-            f"{directory} exists and is not empty; choose another --out, or continue it with "
-            f"`{program()} resume {quote(directory)}`"
-        )
+    if directory.exists() and not directory.is_dir():
+        raise RunDirectoryError(f"{directory} is a file; choose another --out, a new directory")
+    if directory.exists() and any(directory.iterdir()):
+        begun = (directory / CONFIG).is_file()
+        rest = f", or continue it with `{program()} resume {quote(directory)}`" if begun else ""
+        raise RunDirectoryError(f"{directory} exists and is not empty; choose another --out{rest}")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / CONFIG, config_text(config))

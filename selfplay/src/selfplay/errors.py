@@ -1,5 +1,6 @@
 """The errors that a user can mend, and how a command reports them."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,6 +63,11 @@ def silence_transformers() -> None:
     transformers.utils.logging.set_verbosity_error()
     silent: Callable[[], None] = transformers.utils.logging.disable_progress_bar
     silent()
+
+
+def pip_install(*packages: str) -> str:
+    """Return the command that installs packages for the Python that runs."""
+    return shlex.join([sys.executable, "-m", "pip", "install", *packages])
 
 
 def first_line(error: BaseException) -> str:

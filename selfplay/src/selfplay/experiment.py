@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -30,14 +29,22 @@ from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config, set_by_mode, without_hashes
 from selfplay.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.errors import ConfigError, RunDirectoryError
-from selfplay.settings import Count, one_of, override, read_preset, read_settings, read_yaml
+from selfplay.settings import (
+    Count,
+    assignment,
+    one_of,
+    put,
+    read_preset,
+    read_settings,
+    read_yaml,
+    shipped,
+)
 from selfplay.terminal import program, quote
 
 PLAN = "plan.yaml"
 POLL_S, GRACE_S = 0.5, 20.0
 """Seconds between two looks at the runs, and those that a run has to stop by itself."""
 NICENESS = 10
-_PLANS = files("selfplay") / "plans"
 _NAME = re.compile(r"\w[\w+. -]*")
 _SIZES = ("teachers", "students")
 """What an arm with a mode of its own sets with it."""
@@ -114,7 +121,7 @@ class Plan:
         try:
             for settings in changes:
                 for key, value in settings.items():
-                    override(data, f"{key}={json.dumps(value)}")
+                    put(data, key, value)
             return read_config(data | {"seed": seed})
         except ConfigError as error:
             where = f"arm {arm!r}" + (f" with control {control!r}" if control else "")
@@ -152,7 +159,7 @@ class PlannedRun:
 
 def plan_names() -> list[str]:
     """Return the names of the plans that come with the package."""
-    return sorted(f.name.removesuffix(".yaml") for f in _PLANS.iterdir() if ".yaml" in f.name)
+    return list(shipped("plans"))
 
 
 def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
@@ -162,21 +169,20 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     left out. Raises ConfigError, also for a key that all arms set themselves.
     """
     if place in plan_names():
-        data = yaml.safe_load((_PLANS / f"{place}.yaml").read_text())
+        data = yaml.safe_load(shipped("plans")[place])
     elif Path(place).is_file():
         data = read_yaml(Path(place))
     else:
         expected = one_of(place, plan_names())
         raise ConfigError(f"{place} is neither a file nor a shipped plan; {expected}")
     plan = read_plan(data, place)
-    for assignment in assignments:
-        key, _, value = assignment.partition("=")
+    for key, value in map(assignment, assignments):
         if key == "seeds":
-            data |= {"seeds": yaml.safe_load(value), "arm_seeds": {}, "control_seeds": []}
+            data |= {"seeds": value, "arm_seeds": {}, "control_seeds": []}
             continue
         if all(key in own or (key in _SIZES and "mode" in own) for own in plan.arms.values()):
             raise ConfigError(f"--set {key}: all arms of {place} set it; change it in a copy")
-        data["set"] = {**(data.get("set") or {}), key: yaml.safe_load(value)}
+        data["set"] = {**(data.get("set") or {}), key: value}
         data |= {"expected": {}, "phases": None}
     return read_plan(data, place) if assignments else plan
 
@@ -291,7 +297,9 @@ def open_home(plan: Plan, home: Path) -> Plan:
                 f"resume it with `{program()} experiment {quote(path)} --out {quote(home)}`"
             )
         return mine
-    if home.exists() and (not home.is_dir() or any(p.name != LOCK for p in home.iterdir())):
+    if home.exists() and not home.is_dir():
+        raise RunDirectoryError(f"{home} is a file; choose another --out, a new directory")
+    if home.exists() and any(p.name != LOCK for p in home.iterdir()):
         raise RunDirectoryError(f"{home} is not empty and holds no {PLAN}; choose another --out")
     home.mkdir(parents=True, exist_ok=True)
     plain = json.loads(json.dumps(asdict(mine)))

@@ -41,6 +41,10 @@ def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> 
     Without `merge`: a PEFT adapter whose base model is the run's (for nano the installed package's
     directory), so that PEFT finds it. With it: the base plus the member's update
     scale * B A, a plain model with its tokenizer, in the run's number type.
+
+    Example:
+
+        >>> base = export_member(Path("runs/mine"), "s0", Path("s0"))
     """
     check_output(out, folder=True)
     config = open_config(run)

@@ -164,6 +164,45 @@ def forgetting(trial: Trial) -> Floats | None:
     return np.asarray(max(means, key=np.nanmean) - means[-1])
 
 
+@dataclass(frozen=True)
+class Fall:
+    """How far one member fell on held-out tasks from one of its evaluations to the next."""
+
+    member: str
+    before: int
+    """Step of the earlier evaluation; 0 is the start of the run."""
+    after: int
+    lost: Floats
+    """[tasks] solve rate before minus after."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the tasks."""
+        return float(np.nanmean(self.lost))
+
+
+def largest_fall(trial: Trial) -> Fall | None:
+    """Return the largest fall of any member; None without two evaluations of a member.
+
+    The founders' first evaluation is the start of the run, where each is the base or its warm
+    start. Negative where every member rose every time.
+    """
+    born = {birth.child for _, birth in trial.run.births}
+    start = trial.gains.get(0, {}).get(START)
+    last: dict[str, tuple[int, Floats]] = {}
+    falls: list[Fall] = []
+    for step, gains in trial.gains.items():
+        for member, gain in gains.items():
+            if member == START:
+                continue
+            if member not in last and member not in born:
+                last[member] = 0, np.zeros_like(gain) if start is None else start
+            if member in last and last[member][0] < step:
+                falls.append(Fall(member, last[member][0], step, last[member][1] - gain))
+            last[member] = step, gain
+    return max(falls, key=lambda fall: fall.mean, default=None)
+
+
 def on_tasks(stratum: str | int) -> Of:
     """Return the population's gain at the end on the tasks of a kind, a level or a family."""
 
@@ -308,13 +347,19 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
         "random numbers, at the last evaluation or the mean of the last third of them. Over the "
         "warm start: minus the solve rate of the adapter that the run's members began with. "
-        "Forgetting: the best mean of three evaluations minus that of the last three; above 0 by "
-        "chance, too.",
+        "Forgetting: the best mean of three evaluations minus that of the last three. Largest "
+        "fall: of any member from one of its evaluations to the next. Both are above 0 by chance, "
+        "too.",
         (
             *(Measure(f"{who}, at the end", POINTS, at_end(f)) for who, f in _MEMBERS.items()),
             *(Measure(f"{w}, last third", POINTS, in_last_third(f)) for w, f in _MEMBERS.items()),
             Measure("population mean over the warm start, at the end", POINTS, over_start),
             Measure("forgetting", POINTS, forgetting),
+            Measure(
+                "largest fall of one member",
+                POINTS,
+                lambda trial: fall.lost if (fall := largest_fall(trial)) else None,
+            ),
         ),
     ),
     "Held-out gain by task": (

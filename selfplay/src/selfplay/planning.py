@@ -83,7 +83,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Workload:
-    """A step."""
+    """The texts that one step generates."""
 
     proposals: Rows
     attempts: Rows
@@ -91,7 +91,7 @@ class Workload:
 
     @property
     def parts(self) -> tuple[Rows, Rows]:
-        """Both roles."""
+        """Proposals and attempts."""
         return self.proposals, self.attempts
 
 

@@ -228,6 +228,12 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
     """Read a run directory, finished or not.
 
     Raises RunDirectoryError when it is missing, is no run, is damaged, or has no finished step.
+
+    Example:
+
+        >>> run = read_run("runs/mine")
+        >>> run.last, sorted(run.steps[-1].ratings)
+        (2, ['s0', 's1', 't0', 't1'])
     """
     home = Path(directory)
     for file in (CONFIG, METRICS):
@@ -324,10 +330,11 @@ def conclusion(run: RunRecord) -> str:
         start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
     found = held_out_gain(run)
     after = f" ± {found[1]:.1f}" if found else ""
+    meaning = "; ±: one standard error over the tasks" if found else ""
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
-        f"({100 * (rate - base):+.1f}{after} points)"
+        f"({100 * (rate - base):+.1f}{after} points{meaning})"
     )
 
 

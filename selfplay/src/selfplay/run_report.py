@@ -156,6 +156,10 @@ def report(runs: Sequence[Path], page: Path) -> None:
 
     The gallery shows tasks of the first, middle and last step. Equal runs give equal bytes.
     Raises RunDirectoryError for a run that cannot be read.
+
+    Example:
+
+        >>> report([Path("runs/mine")], Path("report.html"))
     """
     check_output(page)
     read = read_runs(runs)
@@ -260,6 +264,12 @@ def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixi
     return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
 
 
+PLUS_MINUS = (
+    "±: after a solve rate or gain, one standard error over the tasks; after a quarter's mean, the "
+    "standard deviation over its steps"
+)
+
+
 def summary(directory: Path) -> str:
     """Return about 20 lines of text about a run, the evaluation against the frozen base first."""
     run = read_run(directory)
@@ -271,9 +281,11 @@ def summary(directory: Path) -> str:
             parts.append([text_table(head, rows)])
     head = ("", "first quarter", "last quarter", "")
     parts.append([text_table(head, _moved(run))])
-    if board := _board(run):
+    board = _board(run)
+    if board:
         parts.append([text_table(("member", "role", "origin", "rating μ ± σ"), board)])
-    parts.append([f"Time: {_time(run)}"])
+    deviation = "; after a rating, TrueSkill's σ." if board else "."
+    parts.append([PLUS_MINUS + deviation, f"Time: {_time(run)}"])
     text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
     return "\n".join(visible(line) for line in text.split("\n"))
 

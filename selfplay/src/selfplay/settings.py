@@ -8,14 +8,15 @@ hashes of what they are made of (see `identity`).
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -30,7 +31,6 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 T = TypeVar("T")
-_PRESETS = files("selfplay") / "presets"
 _WORDS = {
     "`int`": "a whole number",
     "`float`": "a number",
@@ -44,14 +44,22 @@ _WORDS = {
 
 def preset_names() -> list[str]:
     """Return the names of the presets that come with the package."""
-    return sorted(file.name.removesuffix(".yaml") for file in _PRESETS.iterdir())
+    return list(shipped("presets"))
 
 
 def preset_text(name: str) -> str:
     """Return a preset's YAML file as it is."""
-    if name not in preset_names():
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, preset_names())}")
-    return _PRESETS.joinpath(f"{name}.yaml").read_text()
+    texts = shipped("presets")
+    if name not in texts:
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
+    return texts[name]
+
+
+def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
+    """Return the YAML files that come with the package by name; the first line says what for."""
+    paths = {path.name: path for path in (files("selfplay") / folder).iterdir()}
+    names = sorted(name.removesuffix(".yaml") for name in paths if name.endswith(".yaml"))
+    return {name: paths[f"{name}.yaml"].read_text() for name in names}
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -88,120 +96,155 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return both
 
 
-def override(data: dict[str, Any], assignment: str) -> None:
+def override(data: dict[str, Any], text: str) -> None:
     """Apply one `a.b=value` to nested plain values; the value is read as YAML."""
-    path, equals, text = assignment.partition("=")
-    if not equals or not path:
-        raise ConfigError(f"--set {assignment!r}: expected KEY=VALUE, such as learner.r=16")
-    *parents, last = path.split(".")
+    put(data, *assignment(text))
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """Return key and value of `a.b=value`. Raises ConfigError for any other text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {text!r}: expected KEY=VALUE, such as learner.r=16")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {key}: cannot read {value!r} as a value") from error
+
+
+def put(data: dict[str, Any], key: str, value: object) -> None:
+    """Set the value at a dotted key of nested plain values; sections are made where missing."""
+    *parents, last = key.split(".")
     place = data
     for name in parents:
         below = place.setdefault(name, {})
         if not isinstance(below, dict):
-            raise ConfigError(f"--set {path}: {name} is a value, not a section")
+            raise ConfigError(f"--set {key}: {name} is a value, not a section")
         place = below
-    try:
-        place[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {path}: cannot read {text!r} as a value") from error
+    place[last] = value
 
 
-def read_settings(data: object, kind: type[T]) -> T:
+def read_settings(data: object, kind: type[T], aliases: Mapping[str, str] | None = None) -> T:
     """Build a frozen dataclass, and the sections in it, from plain values such as YAML's.
 
-    Raises ConfigError that names the key, what was found and what was expected.
+    aliases: by names that people give to keys, what they mean. Where a list is expected, a single
+    value is a list of one, and a text is cut at its commas. Raises ConfigError that names the key,
+    what was found and what was expected.
     """
-    plain = _checked(data, kind, "", kind)
+    plain = _Reader(kind, aliases or {}).checked(data, kind, "")
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explained(error, plain, kind)) from error
+        raise ConfigError(_explained(error, plain)) from error
 
 
-def one_of(found: object, choices: Sequence[str]) -> str:
+def one_of(value: object, choices: Sequence[str]) -> str:
     """Return `expected one of ...`, with the one that was meant if one is close."""
-    meant = _closest(str(found), choices)
+    meant = closest(str(value), choices)
     return f"expected one of {', '.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
 
 
-def _closest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that was probably meant: one whose words have these initials (`lr` is
-    `learning_rate`), that begins with it, holds it, or is spelt like it, in this order."""
-    tests: tuple[Callable[[str], bool], ...] = (
-        lambda known: "".join(word[:1] for word in known.split("_")) == name,
-        lambda known: known.startswith(name),
-        lambda known: name in known,
-    )
-    for test in tests if len(name) > 1 else ():
-        if found := [known for known in names if test(known)]:
-            return found[0]
-    return next(iter(get_close_matches(name, names, n=1)), None)
+def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
+    """Return the name that was probably meant: one spelt alike, whatever the case, or holding it.
+
+    alike: least ratio of `difflib.SequenceMatcher`, from 0 to 1.
+    """
+    plain = {known.lower().replace("-", "_"): known for known in names}
+    word = name.lower().replace("-", "_")
+    meant = get_close_matches(word, plain, 1, alike)
+    meant += [known for known in plain if word in known and len(word) > 2]
+    return plain[meant[0]] if meant else None
 
 
-def _unknown(key: str, value: object, section: Any, whole: Any) -> ConfigError:
-    """Name an unknown key, and the one that was meant: of its section, else of all settings."""
-    path, dot, name = key.rpartition(".")
-    hints, inside = get_type_hints(whole), isinstance(value, Mapping) and value
-    known = [f.name for f in fields(section) if not inside or is_dataclass(hints.get(f.name))]
-    meant = _closest(name, known)
-    if meant is None:
-        if inside and isinstance(value, Mapping):
-            name = str(next(iter(value)))
-            key = f"{key}.{name}"
-        sections = [("", whole), *((f"{n}.", t) for n, t in hints.items() if is_dataclass(t))]
-        places = {f.name: f"{at}{f.name}" for at, t in reversed(sections) for f in fields(t)}
-        found = _closest(name, list(places))
-        path, dot, meant = "", "", found and places[found]
-    hint = f"did you mean {path}{dot}{meant}?" if meant else f"known: {', '.join(known)}"
-    return ConfigError(f"unknown key {key}; {hint}")
+@dataclass(frozen=True)
+class _Reader:
+    """Checks plain values before msgspec converts them: it would skip unknown keys."""
 
+    whole: Any
+    aliases: Mapping[str, str]
 
-def _checked(data: object, kind: Any, path: str, whole: Any) -> object:
-    """Refuse unknown keys and numbers that are not finite; read 1e-4, which is a text in YAML."""
-    if is_dataclass(kind) and isinstance(data, Mapping):
-        hints = get_type_hints(kind)
+    def checked(self, data: object, kind: Any, key: str) -> object:
+        """Refuse unknown keys and numbers that are not finite; read 1e-4, a text in YAML."""
+        section = next((part for part in _parts(kind) if is_dataclass(part)), None)
+        if section is not None and isinstance(data, Mapping):
+            return self._section(data, section, key)
+        if get_origin(kind) is Mapping and isinstance(data, Mapping):
+            inner = get_args(kind)[1]
+            return {name: self.checked(v, inner, f"{key}.{name}") for name, v in data.items()}
+        item = _item(kind)
+        if item is not None and data is not None:
+            if isinstance(data, str) and "," in data:
+                with suppress(yaml.YAMLError):
+                    data = yaml.safe_load(f"[{data}]")
+            if type(data) not in _parts(kind):
+                values = data if isinstance(data, list | tuple) else [data]
+                names = [f"{key}[{i}]" for i in range(len(values))] if len(values) > 1 else [key]
+                return [self.checked(v, item, name) for v, name in zip(values, names, strict=False)]
+        choices = [c for p in _parts(kind) if get_origin(p) is Literal for c in get_args(p)]
+        if choices and data not in choices:
+            raise ConfigError(f"{key} is {data!r}; {one_of(data, choices)}")
+        if isinstance(data, str) and float in _parts(kind):
+            with suppress(ValueError):
+                data = float(data)
+        if isinstance(data, float) and not math.isfinite(data):
+            raise ConfigError(f"{key} is {data}; expected a finite number")
+        return data
+
+    def _section(self, data: Mapping[Any, object], section: Any, key: str) -> object:
+        before, hints = f"{key}." if key else "", get_type_hints(section)
         for name, value in data.items():
-            if name not in (f.name for f in fields(kind)):
-                raise _unknown(f"{path}{name}", value, kind, whole)
-        return {
-            name: _checked(value, hints[name], f"{path}{name}.", whole)
-            for name, value in data.items()
-        }
-    if isinstance(data, str) and float in (kind, *get_args(kind)):
-        with suppress(ValueError):
-            data = float(data)
-    if isinstance(data, float) and not math.isfinite(data):
-        raise ConfigError(f"{path[:-1]} is {data}; expected a finite number")
-    return data
+            if name not in hints:
+                raise self._unknown(before, str(name), value, section)
+        return {n: self.checked(value, hints[n], f"{before}{n}") for n, value in data.items()}
+
+    def _unknown(self, before: str, name: str, value: object, section: Any) -> ConfigError:
+        """Name an unknown key and the one that was meant, looked for by its last name."""
+        names = [name]
+        while isinstance(value, Mapping) and value:
+            inner, value = next(iter(value.items()))
+            names.append(str(inner))
+        hints = get_type_hints(self.whole).items()
+        sections = {n: p for n, hint in hints for p in _parts(hint) if is_dataclass(p)}
+        places = [*((f"{n}.", p) for n, p in sections.items()), ("", self.whole)]
+        # Of sections with the same key the first counts.
+        keys = {f.name: f"{at}{f.name}" for at, kind in reversed(places) for f in fields(kind)}
+        own = {field.name: f"{before}{field.name}" for field in fields(section)}
+        keys = {n: key for n, key in (keys | own).items() if n not in sections}
+        known = keys | {n: key for n, key in self.aliases.items() if n not in own}
+        meant = closest(names[-1], known, 0.8) or closest(names[-1], keys)
+        meant = known[meant] if meant else closest(name, sections, 0.8)
+        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(own)}"
+        return ConfigError(f"unknown key {before}{'.'.join(names)}; {hint}")
 
 
-def _explained(error: msgspec.ValidationError, data: Any, kind: Any) -> str:
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union; a type that is none by itself."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _item(kind: Any) -> Any:
+    """Return the type of the items of a list of any length; None for all else."""
+    lists = (get_args(part) for part in _parts(kind) if get_origin(part) is tuple)
+    return next((items[0] for items in lists if items[-1] is Ellipsis), None)
+
+
+def _explained(error: msgspec.ValidationError, data: Any) -> str:
     """Say which key was refused, what it holds and what was expected."""
-    what, _, place = str(error).rpartition(" - at ")
+    problem, _, place = str(error).rpartition(" - at ")
     path = place.strip("`").removeprefix("$").removeprefix(".")
     if not place or isinstance(error.__cause__, ValueError):
         # A section's own check, in its own words.
-        return f"{path}.{what}" if path else what or str(error)
-    if what.startswith("Object missing required field"):
-        name = what.split("`")[1]
+        return f"{path}.{problem}" if path else problem or str(error)
+    if problem.startswith("Object missing required field"):
+        name = problem.split("`")[1]
         return f"{path}.{name}".lstrip(".") + " is missing"
-    for step in re.findall(r"\w+", path):
-        kind = kind if step.isdigit() else get_type_hints(kind)[step]
+    known, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
+    for step in re.findall(r"\w+", known):
         data = data[int(step) if step.isdigit() else step]
-    if what.startswith("Invalid enum"):
-        choices = [choice for literal in _literals(kind) for choice in get_args(literal)]
-        return f"{path} is {data!r}; {one_of(data, choices)}"
-    expected, _, _ = what.partition(", got ")
+    expected, _, _ = problem.partition(", got ")
     for word, plain in _WORDS.items():
         expected = expected.replace(word, plain)
     return f"{path or 'the configuration'} is {data!r}; {expected[:1].lower()}{expected[1:]}"
-
-
-def _literals(kind: Any) -> Iterator[Any]:
-    if get_origin(kind) is Literal:
-        yield kind
-    for part in get_args(kind):
-        yield from _literals(part)
 
 
 def without_hash(named: str) -> str:

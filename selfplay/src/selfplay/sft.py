@@ -66,7 +66,8 @@ def fine_tune(
         state: dict[str, Any] = json.loads((out / RECORD).read_text())
         return list(state["losses"])
     if out.exists():
-        raise RunDirectoryError(f"{out} exists and was not made by sft; choose another --out")
+        kind = "exists and was not made by sft" if out.is_dir() else "is a file"
+        raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
     own, steps, seed = config.learner, config.steps, config.seed
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}

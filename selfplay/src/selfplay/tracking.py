@@ -19,7 +19,7 @@ import msgspec
 
 from lora_evo import write_text
 from selfplay.config import Config
-from selfplay.errors import ConfigError, first_line
+from selfplay.errors import ConfigError, first_line, pip_install
 from selfplay.rows import EvalRow, StepRow
 
 PROJECT = "populab"
@@ -88,7 +88,7 @@ def require_trackers(names: Sequence[str]) -> None:
     for name in names:
         if find_spec(name) is None:
             raise ConfigError(
-                f"report_to names {name}, which is not installed; type: pip install {name}"
+                f"report_to names {name}, which is not installed; type: {pip_install(name)}"
             )
 
 

@@ -80,6 +80,10 @@ def train(
     """Start a run in a new directory and carry it through.
 
     progress: what shows it; nothing by default. The rest is as in `new_run`.
+
+    Example:
+
+        >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
     progress = progress or Progress(quiet=True)
     with new_run(config, out, progress=progress, **options) as run:
@@ -96,6 +100,10 @@ def resume(
     """Continue a run from its newest checkpoint, on any number of workers.
 
     progress: what shows it; nothing by default. The rest is as in `open_run`.
+
+    Example:
+
+        >>> resume("runs/mine")
     """
     progress = progress or Progress(quiet=True)
     with open_run(out, progress=progress, **options) as run:

@@ -9,8 +9,9 @@ from selfplay.progress import Progress
 from selfplay.training import train
 
 
-def command(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
+def command(*words, columns=None):
+    """Run a command; `columns` is the width of the terminal."""
+    return CliRunner().invoke(main, [str(word) for word in words], terminal_width=columns)
 
 
 def worked(*words):

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,25 @@ import click
 from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, text_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
-from lora_evo.operators.operator import OPERATORS, VERBS, Operator
+from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
+
+
+def _starting(names: Iterable[str]) -> Callable[..., list[str]]:
+    """Return what completes one of these names in a shell."""
+    return lambda ctx, param, begun: [name for name in names if name.startswith(begun)]
 
 
 @click.command()
-@click.argument("name", required=False, type=click.Choice(list(OPERATORS)), metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=_starting(OPERATORS))
 @json_option
 def operators(name: str | None, as_json: bool) -> None:
-    """List the operators, or describe the one called NAME: formula, source, what it preserves."""
+    """List all operators, or describe one of them.
+
+    Without NAME: a table of all mutations, crossovers and merges. With the NAME of one: its
+    formula, its source, what it preserves, and its parameters.
+    """
     if name is not None:
-        operator = OPERATORS[name]
+        operator = find_operator(name)
         if as_json:
             print_json({**_row(operator), "description": operator.description})
         else:
@@ -55,23 +64,24 @@ def _row(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _names(kind: str) -> list[str]:
-    return [name for name, operator in OPERATORS.items() if operator.kind == kind]
-
-
-METHODS = [name.removeprefix("merge_") for name in _names("merge")]
-
-
 def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return the options of all commands that make children; seed: settings of `--seed`."""
     options = (
-        click.option("--out", type=FOLDER, required=True, help="New directory for the child."),
-        click.option("--seed", type=int, help="Random seed.", **seed),
         click.option(
-            "--set", "settings", multiple=True, metavar="K=V",
-            help="A parameter of the operator, for example level=layer; may be repeated.",
+            "--out", type=FOLDER, required=True, help="New directory that the child is written to."
         ),
-        click.option("--overwrite", is_flag=True, help="Replace an existing output."),
+        click.option(
+            "--seed", type=int,
+            help="Seed of the random numbers; the same seed gives the same child.", **seed,
+        ),
+        click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE",
+            help="Give a parameter of the operator another value, for example level=layer; may be "
+            "repeated. `lora-evo operators` lists the parameters.",
+        ),
+        click.option(
+            "--overwrite", is_flag=True, help="Replace the adapter in --out if there is one."
+        ),
         json_option,
     )  # fmt: skip
 
@@ -84,24 +94,38 @@ def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[...,
 
 
 @click.command()
-@click.argument("operator", type=click.Choice(_names("mutation")), metavar="OPERATOR")
+@click.argument("operator", shell_complete=_starting(names_of("mutation")))
 @click.argument("parent", type=FOLDER)
-@click.option("--strength", type=float, help="Relative change of the update, for example 0.15.")
+@click.option(
+    "--strength",
+    type=float,
+    help="How much the update of each module changes, as a share of its norm: 0.15 is 15 %. "
+    "Default: the operator's, 0.15 for most.",
+)
 @_child_options(required=True)
 def mutate(
     operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
 ) -> None:
-    """Write a mutated child of PARENT to --out; `lora-evo operators` lists the operators."""
+    """Make a mutated child of one adapter.
+
+    Writes a copy of the adapter directory PARENT, changed at random by OPERATOR, to --out, with the
+    record (lineage.json) from which `lora-evo verify` makes it again. `lora-evo operators` lists
+    the operators.
+    """
     from lora_evo.children import mutate_directory
 
-    options |= _parameters_from(OPERATORS[operator], settings)
+    options |= _parameters_from(find_operator(operator, "mutation"), settings)
     _print_child(mutate_directory(operator, parent, out, **options), out, as_json)
 
 
 @click.command()
-@click.argument("operator", type=click.Choice(_names("crossover")), metavar="OPERATOR")
+@click.argument("operator", shell_complete=_starting(names_of("crossover")))
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
-@click.option("--weights", metavar="W,W,...", help="A weight for each parent, for example 1,3.")
+@click.option(
+    "--weights",
+    metavar="W,W,...",
+    help="How much each parent counts, for example 1,3. Default: all the same.",
+)
 @_child_options(required=True)
 def cross(
     operator: str,
@@ -112,10 +136,16 @@ def cross(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a child of all PARENTS to --out, in the first one's rank and configuration."""
+    """Make one child of two or more adapters.
+
+    Combines the adapter directories PARENTS by OPERATOR into --out. The child has the rank and the
+    configuration of the first parent, and the record (lineage.json) from which `lora-evo verify`
+    makes it again. `lora-evo operators` lists the operators.
+    """
     from lora_evo.children import cross_directory
 
-    options |= _parameters_from(OPERATORS[operator], settings) | {"weights": _numbers(weights)}
+    given = _parameters_from(find_operator(operator, "crossover"), settings)
+    options |= given | {"weights": _numbers(weights)}
     _print_child(cross_directory(operator, parents, out, **options), out, as_json)
 
 
@@ -123,12 +153,17 @@ def cross(
 @click.argument("adapters", type=FOLDER, nargs=-1, required=True)
 @click.option(
     "--method",
-    type=click.Choice(METHODS),
-    default=METHODS[0],
+    metavar=f"[{'|'.join(names_of('merge'))}]",
+    shell_complete=_starting(names_of("merge")),
+    default="sum",
     show_default=True,
-    help="What to do with the updates; `lora-evo operators merge_METHOD` has its formula.",
+    help="How the updates are combined; `lora-evo operators merge_METHOD` has the formula.",
 )
-@click.option("--weights", metavar="W,W,...", help="What each update counts, as it is (1/n each).")
+@click.option(
+    "--weights",
+    metavar="W,W,...",
+    help="What each update is multiplied by, for example 1,-0.5. Default: 1/n each.",
+)
 @_child_options(default=0, show_default=True)
 def merge(
     adapters: tuple[Path, ...],
@@ -139,15 +174,16 @@ def merge(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write one adapter that holds what all ADAPTERS do to --out.
+    """Add several adapters up into one.
 
-    Updates are added, not factors, so that ranks and alphas may differ; what did not fit into the
-    rank (the first adapter's, or --set rank=N) is said. A negative weight takes an adapter out of
-    the others: --weights=1,-0.5.
+    Writes an adapter to --out that does what all ADAPTERS do together. Updates are added, not
+    factors, so that ranks and alphas may differ; what did not fit into the rank (that of the first
+    adapter, or --set rank=N) is printed. A negative weight takes an adapter out of the others:
+    --weights=1,-0.5.
     """
     from lora_evo.children import merge_directory
 
-    given = _parameters_from(OPERATORS[f"merge_{method}"], settings)
+    given = _parameters_from(find_operator(method, "merge"), settings)
     options |= given | {"weights": _numbers(weights)}
     _print_child(merge_directory(adapters, out, method, **options), out, as_json)
 
@@ -157,9 +193,11 @@ def merge(
 @click.argument("parents", type=FOLDER, nargs=-1)
 @json_option
 def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
-    """Make CHILD again from its lineage and compare bit for bit.
+    """Make a child again from its record and compare.
 
-    PARENTS are adapters or folders to search; by default the folder that holds CHILD.
+    CHILD is an adapter directory with a lineage.json, which names operator, seed and parents. The
+    child is made anew and compared bit for bit; the exit code is 1 if they differ. PARENTS are
+    adapters, or folders to search for them by content; by default the folder that holds CHILD.
     """
     from lora_evo.children import verify as verify_child
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lora_evo.atomic import check_output
-from lora_evo.commands.terminal import FOLDER, PAGE, json_option, number, print_json, text_table
+from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, text_table
 from lora_evo.errors import LoraEvoError
 from lora_evo.files.directory import adapter_folders, readable
 from lora_evo.lineage import family, tree
@@ -22,7 +21,12 @@ if TYPE_CHECKING:
 @click.argument("directory", type=FOLDER)
 @json_option
 def inspect(directory: Path, as_json: bool) -> None:
-    """Show ranks, norms and dead pairs of every module."""
+    """Show rank and norms of every module of an adapter.
+
+    DIRECTORY is a PEFT adapter directory. `in` and `out` are the widths of the linear layer, `rank`
+    that of its two factors A and B, `eff.rank` how many directions the update B A really uses, and
+    `dead` the rows of A and columns of B that add nothing because one of them is zero.
+    """
     from lora_evo.retained.weights import inspect_directory
 
     view = inspect_directory(directory)
@@ -55,10 +59,12 @@ def inspect(directory: Path, as_json: bool) -> None:
 @click.argument("second", type=FOLDER)
 @json_option
 def distance(first: Path, second: Path, as_json: bool) -> None:
-    """Print the relative distance of two adapters' updates (symmetric; 0 to 2).
+    """Compare the updates of two adapters, module by module.
 
-    0 is the same update, 1.41 nothing in common. `overlap`: mean squared cosine of the principal
-    angles between what both write to (columns) and read (rows). `change`: difference over
+    `distance` is symmetric: 0 is the same update, 1.41 nothing in common, 2 opposite updates.
+    `cosine` is that of the angle between both updates, and `norm ratio` the norm of SECOND over
+    that of FIRST. `overlap` is the mean squared cosine of the principal angles between the spaces
+    that both write to (columns) and read from (rows). `change` is the norm of the difference over
     the norm of FIRST.
     """
     from lora_evo.retained.weights import retention
@@ -83,10 +89,12 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
-@click.option("--html", type=PAGE, help="Write the charts to this HTML file.")
 @json_option
-def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
-    """Show how varied a population of adapters is in what its members do.
+def diversity(directories: tuple[Path, ...], as_json: bool) -> None:
+    """Compare all adapters of a population with each other.
+
+    Shows for each adapter the norm of its update and its mean and smallest distance to the others,
+    and how many members are distinct in effect: from 1 (all alike) to all (nothing in common).
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
     `lora-evo distance`. What cannot be read, or sits on other modules or another base than the
@@ -95,10 +103,6 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
     from lora_evo.files.adapter import Adapter, check_comparable, load_adapter
     from lora_evo.population import diversity as compare_all
 
-    if html is not None:
-        from lora_evo.charts import diversity_chart, save_page
-
-        check_output(html)
     folders = [folder for directory in directories for folder in adapter_folders([directory])]
     left_out: list[str] = []
     first: dict[str, Adapter] = {}
@@ -112,8 +116,6 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
     folders = [folder for folder, _ in readable(folders, fitting, left_out.append)]
     _report(left_out)
     found = compare_all(folders)
-    if html is not None:
-        save_page(diversity_chart(found), html)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -123,24 +125,20 @@ def diversity(directories: tuple[Path, ...], html: Path | None, as_json: bool) -
 
 @click.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
-@click.option("--html", type=PAGE, help="Write the tree as a chart to this HTML file.")
 @json_option
-def lineage(directories: tuple[Path, ...], html: Path | None, as_json: bool) -> None:
-    """Draw the family tree of all adapters at or below DIRECTORIES.
+def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
+    """Print the family tree of all adapters in DIRECTORIES.
 
-    What cannot be read is named and left out; the exit code is then 1.
+    DIRECTORIES are adapters, or folders that hold adapters at any depth. Each child stands below
+    its first parent, with the first digits of its content hash, its generation, its operator, and
+    the relative change of its update. What cannot be read is named and left out; the exit code is
+    then 1. `selfplay report` draws the tree of a run.
     """
-    if html is not None:
-        check_output(html)
     left_out: list[str] = []
     members = family(directories, left_out.append)
     _report(left_out)
     if not members:
         raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
-    if html is not None:
-        from lora_evo.charts import family_chart, save_page
-
-        save_page(family_chart(members), html)
     if as_json:
         print_json([member.to_dict() for member in members])
     else:

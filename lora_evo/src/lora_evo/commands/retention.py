@@ -25,14 +25,38 @@ _HEADER = (
 
 @click.command()
 @click.argument("child", type=FOLDER)
-@click.option("--parent", "named", type=FOLDER, multiple=True, help="A parent; may be repeated.")
-@click.option("--model", help="The base model: a folder or a hub name.")
-@click.option("--probes", type=FOLDER, help='Prompts to compare on: {"prompt", "completion"?}.')
-@click.option("--train", type=FOLDER, help='Rows to train on: {"prompt", "completion"}.')
 @click.option(
-    "--steps", type=click.IntRange(min=2), default=50, show_default=True, help="Training steps."
+    "--parent",
+    "named",
+    type=FOLDER,
+    multiple=True,
+    help="Adapter directory of a parent; may be repeated. Default: those that lineage.json names.",
 )
-@click.option("--learning-rate", type=float, default=1e-4, show_default=True, help="Of AdamW.")
+@click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
+@click.option(
+    "--probes",
+    type=FOLDER,
+    help='JSON Lines of prompts to compare outputs on: {"prompt", "completion"?}.',
+)
+@click.option(
+    "--train",
+    type=FOLDER,
+    help='JSON Lines of worked examples to train on: {"prompt", "completion"}.',
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=2),
+    default=50,
+    show_default=True,
+    help="Optimiser steps of each training.",
+)
+@click.option(
+    "--learning-rate",
+    type=float,
+    default=1e-4,
+    show_default=True,
+    help="Step size of the AdamW optimiser.",
+)
 @json_option
 def retention(
     child: Path,
@@ -43,11 +67,11 @@ def retention(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Compare CHILD with its parents: before training, and with --train by training.
+    """Measure what a child keeps of its parents.
 
     Parents are those named with --parent, else the adapters next to CHILD that its lineage names.
-    From weights alone in seconds; with a base model and --probes also KL(parent||child) per token,
-    its ratio to KL(base||parent), and the loss on the completions.
+    They are compared from their weights alone, in seconds; with --model and --probes also by
+    KL(parent||child) per token, its ratio to KL(base||parent), and the loss on the completions.
 
     With --train the child is trained on worked examples in five orders, and so are two controls,
     the first parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the

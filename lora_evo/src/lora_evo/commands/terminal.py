@@ -17,8 +17,9 @@ import click
 from lora_evo.errors import LoraEvoError
 
 FOLDER = click.Path(path_type=Path)
-PAGE = click.Path(path_type=Path, dir_okay=False)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print all numbers as JSON instead of text."
+)
 
 
 class Commands(click.Group):

@@ -214,7 +214,13 @@ def opened(adapter: Adapter | PathLike, stack: ExitStack) -> SlotSource:
 
 
 def load_adapter(directory: PathLike) -> Adapter:
-    """Read a PEFT LoRA directory whole."""
+    """Read a PEFT LoRA directory whole; raises `LoraEvoError` for one that cannot be used.
+
+    Example:
+
+        >>> load_adapter("members/t0").config.r
+        8
+    """
     with open_adapter(directory) as reader:
         return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
 
@@ -231,6 +237,11 @@ def save_adapter(
 
     Refuses an existing one unless `overwrite`, which keeps its other files; so lineage.json stays,
     unless another `lineage` is given. The card names the parents and these `results`.
+
+    Example:
+
+        >>> child = mutate(load_adapter("members/t0"), "svd_structured", seed=1)
+        >>> save_adapter(child, "members/t2")
     """
     for path, slot in adapter.slots.items():
         check_finite(path, slot)

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 
 BUILT_IN = ("nano", "nano-niches")
 """Models that come with selfplay."""
@@ -212,6 +212,10 @@ def fingerprint(model: Any) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
+_CHECKOUT = ("./code_verifier", "./league", "./lora_evo[model]", "./selfplay")
+"""Folders from which selfplay is installed, with the packages that it needs."""
+
+
 def choose_device(device: str) -> torch.device:
     """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
     if device == "auto":
@@ -219,9 +223,12 @@ def choose_device(device: str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise LoraEvoError(f"unknown device {device!r}; expected auto, cpu or cuda") from None
+        raise LoraEvoError(f"device is {device!r}; expected auto, cpu or cuda") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise LoraEvoError("device cuda: torch finds no GPU here; use --device cpu")
+        raise LoraEvoError(
+            f"device is {device!r}, and torch finds no GPU here; expected cpu, or auto, which "
+            "takes a GPU where there is one"
+        )
     return chosen
 
 
@@ -233,7 +240,7 @@ def _built_in_folder(name: str) -> Path:
             return folder
     raise LoraEvoError(
         f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
-        "type: pip install populab-selfplay (or name a model folder)"
+        f"in a checkout of PopuLab type: {pip_install(*_CHECKOUT)}, or name a model folder"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 from lora_evo.files.config import AdapterConfig
 from lora_evo.files.directory import CONFIG_FILE, WEIGHTS_FILE
 from lora_evo.model.base_model import BaseModel, check_base, fingerprint, quiet
@@ -48,7 +48,7 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
     except ImportError:
         raise LoraEvoError(
             f"{folder} is DoRA or has modules_to_save, which PEFT merges; type: "
-            "pip install 'populab-lora-evo[peft]'"
+            f"{pip_install('peft')}"
         ) from None
     try:
         with safe_open(weights, "pt") as file, warnings.catch_warnings():

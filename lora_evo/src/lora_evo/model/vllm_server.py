@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from lora_evo.errors import LoraEvoError, first_line
+from lora_evo.errors import LoraEvoError, first_line, pip_install
 
 VERSION = "0.32"
 """The minor version whose calls are used and tested."""
@@ -153,14 +153,15 @@ def require_vllm() -> str:
     """
     if find_spec("vllm") is None:
         raise LoraEvoError(
-            f"the vllm engine needs vLLM, which is not installed; type: pip install "
-            f"'vllm=={VERSION}.*' (without a GPU see docs/training.md), or use --engine hf"
+            "the vllm engine needs vLLM, which is not installed; type: "
+            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/training.md), or use "
+            "--engine hf"
         )
     found = _installed()
     if ".".join(found.split(".")[:2]) != VERSION:
         raise LoraEvoError(
-            f"vLLM {found} is installed, expected {VERSION}, whose calls are used; type: pip "
-            f"install 'vllm=={VERSION}.*', or use --engine hf"
+            f"vLLM {found} is installed, expected {VERSION}, whose calls are used; type: "
+            f"{pip_install(f'vllm=={VERSION}.*')}, or use --engine hf"
         )
     return found
 

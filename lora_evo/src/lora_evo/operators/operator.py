@@ -108,7 +108,10 @@ class Request:
         """
         level = self.parameters["level"]
         if level not in LEVELS:
-            raise LoraEvoError(f"level is {level!r}; expected one of {', '.join(LEVELS)}")
+            raise LoraEvoError(
+                f"level is {level!r}{did_you_mean(level, LEVELS)}; expected one of "
+                f"{', '.join(LEVELS)}"
+            )
         units = {}
         for path in self.paths:
             match = _LAYER.match(path) if level == "layer" else None
@@ -323,13 +326,19 @@ OPERATORS: Mapping[str, Operator] = {
 
 
 def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
-    """Return the operator of this name, or this object; refuse one of another kind than `kind`."""
+    """Return the operator of this name, or this object; refuse one of another kind than `kind`.
+
+    A merge is named by its method, too: `merge_ties` or `ties`.
+    """
     name = wanted.name if isinstance(wanted, Operator) else wanted
+    known = names_of(kind) if kind else list(OPERATORS)
+    if kind == "merge" and name in known:
+        name = wanted = f"merge_{name}"
     found = OPERATORS.get(name) if isinstance(wanted, str) else wanted
     if found is None:
-        known = ", ".join(OPERATORS)
         raise LoraEvoError(
-            f"there is no operator {name!r}{did_you_mean(name, OPERATORS)}; known: {known}"
+            f"there is no {kind or 'operator'} {name!r}{did_you_mean(name, known)}; "
+            f"known: {', '.join(known)}"
         )
     if OPERATORS.get(name, found) is not found:
         raise LoraEvoError(
@@ -340,7 +349,13 @@ def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
     return found
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def names_of(kind: str) -> list[str]:
+    """Return the names of the operators of a kind; of merges, their methods."""
+    some = [name for name, operator in OPERATORS.items() if operator.kind == kind]
+    return [name.removeprefix("merge_") for name in some]
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return a hint at the closest known name, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(str(name), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -149,6 +149,14 @@ def retention(
     Both are adapters or directories, which are read module by module. Ranks and alphas may differ;
     any_base: so may the names of their base models. Raises `LoraEvoError` when the two do not sit
     on the same modules of the same shapes, or hold NaN or infinite weights.
+
+    Example:
+
+        >>> parent = load_adapter("members/t0")
+        >>> child = mutate(parent, "subspace_rotation", seed=1, strength=0.1)
+        >>> found = retention(parent, child).whole
+        >>> round(found.relative_change, 3), round(found.column_overlap, 3)
+        (0.1, 1.0)
     """
     with ExitStack() as stack:
         one, two = opened(parent, stack), opened(child, stack)

@@ -117,8 +117,8 @@ def require_known(names: Sequence[str]) -> None:
         raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(names)}")
     for name in names:
         if name not in BUILT_IN and ":" not in name:
-            expected = one_of(name, BUILT_IN)
-            raise ConfigError(f"rollout.kinds names {name!r}; {expected}, or is it MODULE:OBJECT?")
+            expected = one_of(name, (*BUILT_IN, "module:object"))
+            raise ConfigError(f"rollout.kinds names {name!r}; {expected}")
 
 
 def named_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:

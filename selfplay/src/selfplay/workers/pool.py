@@ -246,9 +246,10 @@ class WorkerPool:
         return done.result
 
     def _keep(self, share: Share, names: Sequence[str | None]) -> None:
-        """Know where the members that changed are; away from here, copy them to one more machine.
+        """Record which worker has the newest state of each changed member.
 
-        Raises what a death raises where they could not be copied: then they are as they were.
+        A state on another machine than this one is first copied to one more. Raises what the death
+        of a worker raises where that fails: the members then count as unchanged.
         """
         triples = zip(share.places, names, share.states, strict=True)
         found = {place: Kept(name, state) for place, name, state in triples if name is not None}
@@ -346,7 +347,7 @@ class RemotePopulation:
         members: Sequence[str | None],
         requests: Callable[[Sequence[W]], list[TokenRequest]],
     ) -> Iterator[W]:
-        """Ask workers; what the base is asked goes in batches, cut as one process cuts them."""
+        """Yield the workers' answers; the base's requests are batched as in one process."""
         pieces = [[i] for i, member in enumerate(members) if member is not None]
         base = [i for i, member in enumerate(members) if member is None]
         batches = base_batches(requests([asked[i] for i in base]), self._pool.about.base_rows)

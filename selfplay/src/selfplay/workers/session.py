@@ -9,7 +9,7 @@ from typing import Any
 
 from lora_evo import EngineStopped
 from selfplay.config import Config
-from selfplay.errors import SelfplayError
+from selfplay.errors import SelfplayError, pip_install
 from selfplay.population import all_founders
 from selfplay.prompts.template import Template
 from selfplay.workers.pool import RemotePopulation, WorkerPool
@@ -71,9 +71,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise SelfplayError(
-            "several workers need Ray; type: pip install 'populab-selfplay[ray]'"
-        ) from error
+        raise SelfplayError(f"several workers need Ray; type: {pip_install('ray')}") from error
     if address is not None:
         _check_answers(address)
     options = (

@@ -110,7 +110,7 @@ class Worker:
         )
 
     def states(self) -> tuple[None, tuple[str, ...]]:
-        """Count all members as changed."""
+        """Return the names of all members, which all count as changed."""
         return None, self._population.members
 
     def load(self, step: int, *states: MemberState) -> None:

@@ -1,0 +1,86 @@
+"""What PEFT, TRL, verl and people call the settings of a run, to answer a key that is none here."""
+
+_OTHER_NAMES = {
+    "base": "model base_model model_name model_path model_id model_name_or_path pretrained_model",
+    "template": "chat_template prompt_template",
+    "warm_start": "adapter adapter_path lora_path lora_adapter_path init_adapter",
+    "engine": "use_vllm backend inference_backend generation_backend sampler",
+    "device": "device_map accelerator use_cpu no_cuda gpu cuda",
+    "dtype": "bf16 fp16 half torch_dtype model_dtype precision mixed_precision",
+    "teachers": "proposers questioners challengers population_size",
+    "students": "solvers",
+    "steps": "max_steps num_steps n_steps total_steps training_steps total_training_steps "
+    "iterations num_train_epochs epochs total_epochs",
+    "seed": "random_seed data_seed",
+    "save_every": "save_steps save_freq save_interval checkpoint_every",
+    "keep_checkpoints": "save_total_limit max_ckpt_to_keep max_actor_ckpt_to_keep",
+    "report_to": "logger loggers tracker trackers log_to log_with wandb tensorboard trackio",
+    "rollout.proposals": "train_batch_size global_batch_size tasks_per_step prompts_per_step",
+    "rollout.num_generations": "n group_size num_return_sequences samples_per_prompt "
+    "num_samples num_samples_per_prompt attempts_per_task",
+    "rollout.kinds": "task_kinds task_types",
+    "rollout.max_prompt_length": "prompt_length max_input_length max_prompt_tokens",
+    "rollout.max_proposal_length": "max_proposal_tokens",
+    "rollout.max_completion_length": "max_length max_len max_tokens max_new_tokens "
+    "max_response_length response_length max_completion_tokens max_seq_length max_output_length",
+    "rollout.max_rows": "generation_batch_size max_num_seqs",
+    "rollout.seed_file": "seed_dataset train_files dataset data",
+    "learner.r": "rank lora_rank lora_r lora_dim",
+    "learner.lora_alpha": "alpha scaling lora_scale",
+    "learner.target_modules": "modules targets lora_target lora_modules lora_target_modules",
+    "learner.learning_rate": "lr step_size actor_lr student_lr student_learning_rate",
+    "learner.teacher_learning_rate": "teacher_lr",
+    "learner.lr_scheduler_type": "scheduler lr_scheduler lr_schedule schedule lr_decay_style",
+    "learner.min_lr_rate": "min_lr min_lr_ratio",
+    "learner.warmup_steps": "warmup warmup_ratio lr_warmup_steps num_warmup_steps",
+    "learner.adam_beta1": "beta1 beta_1 betas adam_betas",
+    "learner.adam_beta2": "beta2 beta_2",
+    "learner.adam_epsilon": "adam_eps",
+    "learner.weight_decay": "wd decay",
+    "learner.max_grad_norm": "grad_clip clip_grad gradient_clip gradient_clipping clip_grad_norm "
+    "max_norm",
+    "learner.epsilon": "clip clip_range cliprange clip_ratio clip_ratio_low clip_eps epsilon_low "
+    "eps",
+    "learner.epsilon_high": "clip_ratio_high clip_range_high eps_high",
+    "learner.num_iterations": "ppo_epochs update_epochs",
+    "learner.loss_type": "loss loss_agg_mode loss_fn algorithm adv_estimator",
+    "learner.importance_sampling_correction": "tis use_rollout_correction",
+    "learner.importance_sampling_clip_max": "vllm_importance_sampling_cap rollout_is_threshold "
+    "tis_imp_ratio_cap",
+    "learner.beta": "kl kl_beta kl_coef kl_coeff kl_loss_coef init_kl_coef",
+    "learner.entropy_coef": "entropy ent_coef entropy_coeff entropy_loss_coef",
+    "learner.micro_batch_tokens": "mini_batch_size micro_batch_size per_device_train_batch_size "
+    "ppo_mini_batch_size ppo_micro_batch_size ppo_micro_batch_size_per_gpu max_tokens_per_batch "
+    "ppo_max_token_len_per_gpu gradient_accumulation_steps",
+    "learner.optimizer_offload": "offload offload_optimizer cpu_offload",
+    "vllm.enforce_eager": "eager",
+    "vllm.tensor_parallel_size": "tp tp_size tensor_model_parallel_size",
+    "vllm.gpu_memory_utilization": "gpu_memory gpu_util",
+    "vllm.sleep": "sleep_mode enable_sleep_mode free_cache_engine",
+    "reward.whiten": "scale_rewards normalize_advantages norm_adv_by_std_in_grpo",
+    "evolution.evolve_every": "evolve evolution_every evolve_steps replace_every",
+    "evolution.replaced_fraction": "gamma replace_fraction",
+    "evolution.mutation": "mutate mutation_operator",
+    "evolution.crossover": "cross crossover_operator",
+    "evolution.strength": "mutation_rate mutation_strength noise",
+    "eval.eval_every": "eval_steps eval_freq eval_interval test_freq",
+    "eval.held_out": "benchmarks eval_dataset val_files test_files",
+    "eval.tasks": "eval_tasks num_eval_tasks",
+    "eval.samples": "eval_samples val_n",
+    "sandbox.wall_s": "timeout time_limit timeout_s",
+    "sandbox.memory_mb": "memory memory_limit memory_limit_mb",
+    "rollout.proposals (tasks a step) or learner.micro_batch_tokens (tokens at a time)": "batch "
+    "batch_size",
+    "rollout.seed_tasks or eval.tasks": "num_tasks",
+    "reward.teacher or reward.student": "rewards reward_fn reward_func reward_funcs "
+    "reward_function custom_reward_function compute_score",
+    "teachers or reward.teacher": "teacher",
+    "students or reward.student": "student",
+    "sandbox.workers or the option --workers": "workers",
+    "the option --out": "out output output_dir run_dir default_local_dir",
+    "the option --workers": "num_workers n_workers n_gpus_per_node nnodes num_processes",
+    "the option --ray": "ray ray_address",
+    "the option --preset": "preset config",
+}
+ALIASES = {name: key for key, names in _OTHER_NAMES.items() for name in names.split()}
+"""By another name: the key of `Config`, or the option, that does the same here."""

@@ -1,0 +1,18 @@
+"""The examples in docstrings are true."""
+
+from pathlib import Path
+
+from docstrings import run_examples
+
+import selfplay
+
+
+def test_examples_in_docstrings_are_true(runs, tmp_path, monkeypatch):
+    def small_preset(name, **values):
+        assert name == "nano"
+        return runs.config(*(f"{key}={value}" for key, value in values.items()))
+
+    monkeypatch.chdir(tmp_path)
+    run_examples(selfplay, ["load_preset"])
+    run_examples(selfplay, ["train", "resume"], load_preset=small_preset)
+    run_examples(selfplay, ["read_run", "report", "export_member"], Path=Path)
