@@ -227,15 +227,16 @@ def test_what_a_function_holds_is_part_of_what_it_is(
 
 def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_path):
     config = runs.config(*TINY)
-    home = begun(config, tmp_path / "run", operators=[OWN], student_reward=learns_nothing)
-    given = {"student_reward": learns_nothing}
-    assert 'resume("RUN", operators=[own_noise])' in refused(home, **given)
+    noise = replace(OWN)  # held by no module, so that no import finds it
+    home = begun(config, tmp_path / "run", operators=[noise], student_reward=learns_nothing)
+    reward = {"student_reward": learns_nothing}
+    assert 'resume("RUN", operators=[own_noise])' in refused(home, **reward)
     other = replace(OWN, default_strength=0.5)
-    line = refused(home, **given, operators=[other])
+    line = refused(home, **reward, operators=[other])
     assert "operators is own_noise(default_strength=0.5)#" in line
-    line = refused(home, **given, operators=[OWN], teacher_reward=of_share(0.5))
+    line = refused(home, **reward, operators=[noise], teacher_reward=of_share(0.5))
     assert "teacher_reward holds :reward, and reward.teacher of this run names populora" in line
-    resume(home, **given, operators=[replace(OWN)])
+    resume(home, **reward, operators=[replace(OWN)])
 
 
 def test_a_function_of_a_module_that_changes_is_refused(runs, tmp_path, module):

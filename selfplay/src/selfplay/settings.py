@@ -50,8 +50,9 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """Return a preset's YAML file as it is."""
     texts = shipped("presets")
-    if name not in texts:
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
+    names = list(texts)
+    if name not in names:  # a list, as a name from a file may be anything
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, names)}")
     return texts[name]
 
 
