@@ -3,8 +3,8 @@
 What no test notices, and why it may stay: one of two layers that do the same. The timer of
 processor time and RLIMIT_CPU; NPROC and the descriptors closed in a child, behind the filter;
 the end with the parent behind the server's kill; the check for x32 numbers, which the search tree
-kills, too; built-in names of each input's own, behind the grammar; memory in disorder, behind the
-kernel's and sixteen executions; a bound for what a server reads, behind the child's limits of time.
+kills, too; memory in disorder, behind the kernel's and sixteen executions; a bound for what a
+server reads, behind the child's limits of time.
 """
 
 import os

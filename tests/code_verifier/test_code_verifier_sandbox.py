@@ -51,7 +51,7 @@ def test_many_are_lazy_and_in_order(sandbox: Sandbox) -> None:
 
     stream = sandbox.check_many(pairs())
     assert [next(stream).output for _ in range(30)] == [str(i) for i in range(1, 31)]
-    assert taken <= 30 + 4 * 128  # windows
+    assert taken <= 30 + 8 * sandbox.workers
     stream.close()  # type: ignore[attr-defined]
 
 
@@ -81,13 +81,6 @@ def test_an_endless_input_times_out_alone(quick: Sandbox, check: bool) -> None:
     assert [verdict.output for verdict in verdicts] == ["10", None, "30", None, "50"]
 
 
-def test_inputs_that_share_too_little_time_get_it_each(quick: Sandbox) -> None:
-    program = "def f(x):\n    n = 0\n    for i in range(200_000): n += i\n    return n + x"
-    verdicts = quick.run_inputs(program, [str(x) for x in range(150)])
-    assert {verdict.status for verdict in verdicts} == {"ok"}
-    assert [verdict.output for verdict in verdicts] == [str(19999900000 + x) for x in range(150)]
-
-
 def test_a_greedy_input_runs_out_of_memory_alone(small: Sandbox) -> None:
     program = "def f(x):\n    return len([0] * x)"
     verdicts = small.check_inputs(program, ["1", "10**0", "100000000", "5", "100000000", "7"])
@@ -95,12 +88,6 @@ def test_a_greedy_input_runs_out_of_memory_alone(small: Sandbox) -> None:
         *("ok", "not_literal", "memory", "ok", "memory", "ok")
     ]
     assert [verdict.output for verdict in verdicts] == ["1", None, None, "5", None, "7"]
-
-
-def test_inputs_with_large_tables_get_the_whole_memory_each(small: Sandbox) -> None:
-    program = "table = [0] * 1_500_000\ndef f(x):\n    return len(table) + x"
-    verdicts = small.run_inputs(program, [str(x) for x in range(8)])
-    assert [verdict.output for verdict in verdicts] == [str(1_500_000 + x) for x in range(8)]
 
 
 def test_order_is_kept_among_all_kinds_of_ends(one: Sandbox) -> None:
@@ -127,6 +114,20 @@ def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
 def test_many_inputs_and_none(one: Sandbox) -> None:
     program = "def f(x):\n    return x * x"
     assert one.run_inputs(program, []) == []
-    verdicts = one.check_inputs(program, [str(x) for x in range(500)])
-    assert [verdict.output for verdict in verdicts] == [str(x * x) for x in range(500)]
+    verdicts = one.check_inputs(program, [str(x) for x in range(50)])
+    assert [verdict.output for verdict in verdicts] == [str(x * x) for x in range(50)]
     assert {verdict.runs for verdict in verdicts} == {one.runs}
+
+
+def test_odd_pairs_raise_at_their_place(one: Sandbox) -> None:
+    stream = one.run_many([("def f(x):\n    return x", "0"), (1, "1")])  # type: ignore[list-item]
+    assert next(stream).output == "0"
+    with pytest.raises(CodeVerifierError, match="expected a text"):
+        next(stream)
+
+
+def test_integers_have_the_digits_of_the_limits() -> None:
+    with Sandbox(workers=1, limits=Limits(wall_s=60.0, int_digits=700)) as sandbox:
+        program = "def f(x):\n    return len(str(10 ** x))"
+        assert sandbox.run(program, "699").output == "700"
+        assert sandbox.run(program, "700").status == "exception"

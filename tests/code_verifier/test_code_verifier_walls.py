@@ -3,16 +3,39 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from code_verifier import Sandbox, Status
-from code_verifier.jail import protocol, server
-from code_verifier.processes import Pool
-from code_verifier.sandbox import Executor
-from code_verifier.tasks import Limits
+from code_verifier import Limits, Sandbox, Status, processes
+from code_verifier.jail import protocol
 
-NONCE = bytes(range(16))
+TAKEN_OVER = """
+import _thread, os
+from code_verifier.jail import child
+
+def serve(code, arguments, names, nonce, limits):
+    (text, *stay), _ = child.marshal.loads(arguments)
+    os.write(3, text.replace(b"NONCE" * 3 + b"!", nonce))
+    lock = _thread.allocate_lock()
+    while stay:
+        lock.acquire()
+    os._exit(0)
+
+child.serve = serve
+m.main()
+"""
+"""A fork server whose children write what they are given, and know the nonce."""
+NONCE = b"NONCE" * 3 + b"!"
+F = "def f(x, stay):\n    return x"
+
+
+@pytest.fixture
+def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    bootstrap = processes._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
+    monkeypatch.setattr(processes, "_BOOTSTRAP", bootstrap)
+    with Sandbox(workers=1, limits=Limits(wall_s=60.0)) as sandbox:
+        yield sandbox
 
 
 def frame(status: str, text: bytes = b"1", nonce: bytes = NONCE) -> bytes:
@@ -20,63 +43,45 @@ def frame(status: str, text: bytes = b"1", nonce: bytes = NONCE) -> bytes:
     return protocol.FRAME.pack(nonce, len(result)) + result
 
 
-def test_a_frame_counts_behind_its_nonce_only() -> None:
-    assert server._is_answer(frame("ok"), NONCE)
-    assert not server._is_answer(frame("ok", nonce=NONCE[::-1]), NONCE)
-    assert not server._is_answer(protocol.FRAME.pack(NONCE, 0), NONCE)
-    assert not server._is_answer(frame("ok") + b"x", NONCE)
+def test_a_frame_counts_behind_its_nonce_only(taken_over: Sandbox) -> None:
+    assert taken_over.run(F, repr(frame("ok"))).output == "1"
+    for data in (
+        frame("ok", nonce=bytes(16)),
+        protocol.FRAME.pack(NONCE, 0),
+        frame("ok") + b"x",
+        frame("ok") * 2,
+        frame("ok")[:-1],
+    ):
+        assert taken_over.run(F, repr(data)).status == Status.VIOLATION
+        assert taken_over.check(F, repr(data)).status == Status.VIOLATION
 
 
 @pytest.mark.parametrize("status", protocol.STATUSES)
-def test_a_child_reports_only_what_it_can_know(status: str) -> None:
-    known = {"ok", "exception", "memory", "not_literal", "too_long", "missing_module"}
-    assert server._is_answer(frame(status), NONCE) == (status in known)
+def test_a_child_reports_only_what_it_can_know(taken_over: Sandbox, status: str) -> None:
+    known = {"ok", "exception", "not_literal", "too_long"}
+    expected = status if status in known else Status.VIOLATION
+    assert taken_over.run(F, repr(frame(status))).status == expected
 
 
 @pytest.mark.parametrize(
     "text", ["[1,  2]", "print(1)", "1 + 1", "{'b': 1, 'b': 2}", "[1", "\udcff"]
 )
-def test_a_text_that_is_not_canonical_is_forged(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a child says that has been taken over, nonce and all."""
-    with Sandbox(workers=1) as sandbox:
-        data = text.encode("utf-8", "surrogateescape")
-        reply = protocol.REPLY.pack(1.0, 0) + protocol.pack_result("ok", data)
-        executor = Executor(sandbox._pool, Limits(), 1, 2)
-        program, arguments = executor.examine("def f(x):\n    return x", ["1"])
-        monkeypatch.setattr(Pool, "ask", lambda *_: reply)
-        verdicts, _ = executor.execute([(program, arguments[0])], 0)  # type: ignore[list-item]
-    assert [v.status for v in verdicts] == [Status.VIOLATION]
+def test_a_text_that_is_not_canonical_is_forged(taken_over: Sandbox, text: str) -> None:
+    data = frame("ok", text.encode("utf-8", "surrogateescape"))
+    verdict = taken_over.run(F, repr(data))
+    assert (verdict.status, verdict.output) == (Status.VIOLATION, None)
+    assert "forged" in verdict.reason
 
 
-LINGERING = """
-import marshal, os, sys, time
-from code_verifier.jail import confine, protocol, server
-
-class Lingering(server.Server):
-    def __init__(self):
-        import select
-        self.limits, self.cpu_s, self.wall_s = {"output_chars": 100}, 60.0, 60.0
-        self.poller = select.poll()
-
-    def _become_child(self, entries, nonce, writer):
-        os.setsid()
-        result = protocol.pack_result("ok", b"1")
-        os.write(writer, protocol.FRAME.pack(nonce, len(result)) + result)
-        time.sleep(180)  # longer than the test waits
-        os._exit(0)
-
-sent = []
-protocol.send = sent.append
-Lingering().execute(marshal.dumps([(b"", b"")]))
-sys.stdout.write(f"{len(sent)} answer\\n")
-"""
-
-
-def test_a_child_that_stays_after_its_answer_is_killed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LINGERING], capture_output=True, text=True, timeout=120
-    )
-    assert (done.stdout, done.stderr) == ("1 answer\n", "")
+@pytest.mark.parametrize("data", [frame("ok"), frame("ok", nonce=bytes(16))])
+def test_a_child_that_stays_after_its_answer_is_killed(taken_over: Sandbox, data: bytes) -> None:
+    """Else its server, which waits for it, would be lost and replaced."""
+    assert taken_over.run(F, repr(frame("ok"))).ok
+    servers = taken_over.pids()
+    first = taken_over.run(F, f"{data!r}, True")
+    assert first.status == (Status.OK if NONCE in data else Status.VIOLATION)
+    assert taken_over.run(F, repr(frame("ok"))).ok
+    assert taken_over.pids() == servers
 
 
 SIGNAL = """
@@ -123,8 +128,8 @@ def test_a_program_out_of_budget_takes_no_other_along(sandbox: Sandbox) -> None:
     texts = [
         nested(24) if turn % 3 == 0 else f"def f(x):\n    return x + {turn}" for turn in range(9)
     ]
-    found = sandbox.run_many([(text, "1") for text in texts])
-    assert [v.output or v.status for v in found] == [
+    verdicts = sandbox.run_many([(text, "1") for text in texts])
+    assert [v.output or v.status for v in verdicts] == [
         Status.TIMEOUT if turn % 3 == 0 else str(turn + 1) for turn in range(9)
     ]
 
@@ -166,7 +171,13 @@ def test_what_cannot_is_run_twice(sandbox: Sandbox) -> None:
     assert (verdict.status, verdict.runs) == (Status.OK, 2)
 
 
-def test_inputs_together_are_compared_between_executions(sandbox: Sandbox) -> None:
+def test_every_input_is_compared_between_executions(sandbox: Sandbox) -> None:
     text = "def f(x):\n    return list({'a', 'b', 'c', 'd', 'e'})[x]"
-    found = sandbox.check_inputs(text, ["1", "2", "3"])
-    assert Status.NONDETERMINISTIC in [verdict.status for verdict in found]
+    verdicts = sandbox.check_inputs(text, ["1", "2", "3"])
+    assert Status.NONDETERMINISTIC in [verdict.status for verdict in verdicts]
+
+
+def test_each_input_says_how_often_it_is_run(sandbox: Sandbox) -> None:
+    """A set among the inputs makes no other input be run sixteen times."""
+    verdicts = sandbox.check_inputs("def f(x):\n    return 1", ["1", "{1, 2}", "[3]"])
+    assert [verdict.runs for verdict in verdicts] == [2, 16, 2]

@@ -5,8 +5,11 @@ looked for are names, attributes and imports; the rest of the odds are in `docs/
 """
 
 import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from code_verifier.jail.separable import Nodes
+Nodes = Mapping[type[ast.AST], Sequence[Any]]
+"""The nodes of a program by their type."""
 
 _MODULES = """
     contextvars datetime pprint queue random secrets sys time timeit uuid weakref

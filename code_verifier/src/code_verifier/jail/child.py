@@ -1,8 +1,7 @@
 """The child: one fresh process that executes one program and reports once.
 
 After an entry function returns, none of its program's code runs any more: the value is walked by
-exact type and written out, and the process leaves without finalisers. Several inputs, or programs,
-come to one process only when the examiner found that nothing can be carried from one to the next.
+exact type and written out, and the process leaves without finalisers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sys
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError
 from code_verifier.jail import modules
-from code_verifier.jail.protocol import FRAME, REASON_CHARS, RESULT_FD, pack_result
+from code_verifier.jail.protocol import FRAME, MISSING, REASON_CHARS, RESULT_FD, pack_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,48 +77,27 @@ def prepare(tier: int) -> dict[str, Any]:
 
 
 def serve(
-    entries: list[tuple[bytes, bytes]],
-    namespace: dict[str, Any],
-    nonce: bytes,
-    limits: dict[str, Any],
+    code: bytes, arguments: bytes, names: dict[str, Any], nonce: bytes, limits: dict[str, Any]
 ) -> NoReturn:
-    """Execute and report; never returns."""
-    left = len(entries)
-    single = left == 1
-    own = namespace["__builtins__"]
-    code, program = b"", None
-    try:
-        for text, data in entries:
-            if text is not code:
-                code, program = text, marshal.loads(text)
-            args, kwargs = marshal.loads(data)
-            names = namespace if single else namespace | {"__builtins__": dict(own)}
-            gc.collect()  # so that the collector's turns do not depend on what ran before
-            _report(_outcome(program, args, kwargs, names, limits), nonce)
-            left -= 1
-    except MemoryError:
-        gc.disable()
-        for _ in range(left):
-            _report(pack_result("memory", b""), nonce)
-    os._exit(0)
-
-
-def _report(result: bytes, nonce: bytes) -> None:
+    """Execute and report; never returns. Raises MemoryError."""
+    program = marshal.loads(code)
+    args, kwargs = marshal.loads(arguments)
+    gc.collect()  # so that the collector's turns do not depend on what the server did before
+    result = _outcome(program, args, kwargs, names, limits)
     if Finder.missed:
-        result = pack_result("missing_module", b"")
+        result = pack_result(MISSING, b"")
     view = memoryview(FRAME.pack(nonce, len(result)) + result)
     while view:
         view = view[os.write(RESULT_FD, view) :]
+    os._exit(0)
 
 
 def _outcome(
     program: Any, args: Any, kwargs: Any, names: dict[str, Any], limits: dict[str, Any]
 ) -> bytes:
-    recursion, digits = limits["recursion"], limits["int_digits"]
     try:
         gc.enable()
-        sys.set_int_max_str_digits(digits)
-        sys.setrecursionlimit(recursion)
+        sys.setrecursionlimit(limits["recursion"])
         exec(program, names)
         entry = names.get("f")
         if entry is None:

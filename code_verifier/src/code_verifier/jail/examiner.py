@@ -26,8 +26,6 @@ from code_verifier.literals import parse_arguments
 from code_verifier.syntax import FAILURES, describe
 
 _TIDY = 1000
-_FRACTIONAL = frozenset(".eEnj")
-"""No float or complex number is written without one of these."""
 _BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
 """Processor time for one text: several times what the densest one of its length needs."""
 
@@ -64,15 +62,12 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _answer(request: bytes) -> bytes:
-    asked, chars = marshal.loads(request)
-    results = []
-    for text, inputs in asked:
-        status, data = _examine(text)
-        results.append(protocol.pack_result(status, data))
-        if status == "ok":
-            results += [protocol.pack_result(*_arguments(given, chars)) for given in inputs]
+    text, inputs, chars = marshal.loads(request)
+    results = [_examine(text)]
+    if results[0][0] == "ok":
+        results += [_arguments(given, chars) for given in inputs]
     signal.setitimer(signal.ITIMER_PROF, 0)
-    return b"".join(results)
+    return b"".join(protocol.pack_result(*result) for result in results)
 
 
 def _start_budget(text: str) -> None:
@@ -88,13 +83,13 @@ def _examine(text: str) -> tuple[str, bytes]:
     except FAILURES as error:
         return "syntax_error", _bytes(describe(error))
     try:
-        found = policy.examine(tree)
-        if found.refusal is not None:
-            return "banned", _bytes(found.refusal)
-        flags = protocol.CHANCE * found.chance | protocol.SEPARABLE * found.separable
-        flags |= protocol.BLIND * found.blind | protocol.SETS * found.sets
-        code = marshal.dumps(compile(tree, "<program>", "exec", dont_inherit=True))
-        return "ok", bytes([flags | found.tier << protocol.TIER_SHIFT]) + code
+        examination = policy.examine(tree)
+        if examination.refusal is not None:
+            return "banned", _bytes(examination.refusal)
+        flags = protocol.CHANCE * examination.chance | examination.tier << protocol.TIER_SHIFT
+        return "ok", bytes([flags]) + marshal.dumps(
+            compile(tree, "<program>", "exec", dont_inherit=True)
+        )
     except MemoryError:
         return "memory", b"compiling the program takes too much memory"
     except FAILURES as error:
@@ -102,16 +97,12 @@ def _examine(text: str) -> tuple[str, bytes]:
 
 
 def _arguments(given: str, chars: int) -> tuple[str, bytes]:
-    """Status; the arguments, or why they are refused."""
+    """Status; flags and arguments, or why they are refused."""
     _start_budget(given)
     try:
         args, kwargs = parse_arguments(given, chars)
-        status = "ok"
-        if "{" in given and _holds([args, kwargs], set):
-            status = "unordered"
-        elif not _FRACTIONAL.isdisjoint(given) and _holds([args, kwargs], float | complex):
-            status = "floating"
-        return status, marshal.dumps((args, kwargs))
+        unordered = "{" in given and _holds_set([args, kwargs])
+        return "ok", bytes([protocol.CHANCE * unordered]) + marshal.dumps((args, kwargs))
     except LiteralError as error:
         return error.status, _bytes(str(error))
 
@@ -120,10 +111,10 @@ def _bytes(reason: str) -> bytes:
     return reason.encode("utf-8", "backslashreplace")
 
 
-def _holds(value: Any, kind: Any) -> bool:
-    """Whether the value is or holds one of this kind; a set of one has no order."""
-    if isinstance(value, kind):
-        return not isinstance(value, set) or len(value) > 1
+def _holds_set(value: Any) -> bool:
+    """Whether the value is or holds a set of more than one item; the order of one is no chance."""
+    if isinstance(value, set):
+        return len(value) > 1
     if isinstance(value, dict):
-        return any(_holds(part, kind) for pair in value.items() for part in pair)
-    return isinstance(value, list | tuple | set) and any(_holds(part, kind) for part in value)
+        return any(_holds_set(part) for pair in value.items() for part in pair)
+    return isinstance(value, list | tuple) and any(map(_holds_set, value))

@@ -1,7 +1,7 @@
 """The cheap look at a program before it runs: imports, names that only an escape needs, and more.
 
-This is no boundary (the kernel is). It gives a clear reason early, tells which programs deserve
-more executions, and which ones can share a process.
+This is no boundary (the kernel is). It gives a clear reason early, and tells which programs deserve
+more executions.
 """
 
 import ast
@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from code_verifier.jail.addresses import is_blind, makes_sets
 from code_verifier.jail.chance import has_chance
 from code_verifier.jail.modules import (
     BANNED_ATTRIBUTES,
@@ -20,7 +19,6 @@ from code_verifier.jail.modules import (
     reason,
     tier,
 )
-from code_verifier.jail.separable import is_separable
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
 _OUTSIDE_MODULES = """
@@ -40,12 +38,6 @@ class Examination:
     """Why the program is banned."""
     chance: bool = False
     """The result could depend on the order of sets, addresses, clocks or entropy."""
-    separable: bool = False
-    """See `jail.separable`."""
-    blind: bool = False
-    """Separable, and see `jail.addresses`."""
-    sets: bool = False
-    """See `jail.addresses`."""
     tier: int = 0
     """Of the fork server that it needs, see `modules`."""
 
@@ -83,11 +75,7 @@ def examine(tree: ast.Module) -> Examination:
     by_type: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
     for node in nodes:
         by_type[type(node)].append(node)
-    chance = has_chance(by_type, imported)
-    separable = is_separable(by_type)
-    sets = separable and makes_sets(by_type)
-    blind = separable and is_blind(by_type, sets)
-    return Examination(None, chance, separable, blind, sets, _tier(nodes, imported))
+    return Examination(None, has_chance(by_type, imported), _tier(nodes, imported))
 
 
 def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:

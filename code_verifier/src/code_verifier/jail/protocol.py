@@ -3,11 +3,11 @@
 Light on purpose: a fork server imports nothing that its children do not need.
 
 caller -> process: length, body. First a configuration, then requests, all marshal.
-examiner: request = a list of programs with their inputs, characters of an input. Reply: for every
-program RESULT and a byte of flags with the code (or why it is refused), then, if it is not, for
-every input RESULT and its bytes.
-fork server: request = a list of code and input. Reply: REPLY, then for each RESULT and its text.
-child -> server: for each, when it is there, FRAME (nonce, size of the body), RESULT and its text.
+examiner: request = a program, its inputs, characters of an input. Reply: RESULT and a byte of flags
+with the code (or why it is refused), then, if it is not, for every input RESULT and a byte of flags
+with the arguments (or why they are refused).
+fork server: request = code and arguments. Reply: REPLY, RESULT and its text.
+child -> server: FRAME (nonce, size of the body), RESULT and its text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RESULT_FD = 3
 REASON_CHARS = 300
 LENGTH = struct.Struct("<I")
-REPLY = struct.Struct("<dB")  # milliseconds, ended: the last result is how the process ended
+REPLY = struct.Struct("<d")  # milliseconds
 RESULT = struct.Struct("<BI")  # status, bytes that follow
 FRAME = struct.Struct("<16sI")
 
@@ -33,14 +33,16 @@ ENDINGS = ("left", "cpu", "total", "idle", "memory", "flood", "raised", "crash",
 
 STATUSES = (
     *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
-    *("too_long", "violation", "sandbox_error", "missing_module", "unordered", "floating"),
+    *("too_long", "violation", "sandbox_error", "missing_module"),
 )
+MISSING = "missing_module"
+"""What a child reports that looked for a module which its server does not hold."""
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
-# Flags of an examined program; bits 4 and 8 hold the tier. An `unordered` input holds a set, a
-# `floating` one floats and no set.
-CHANCE, SEPARABLE, BLIND, SETS = 1, 2, 16, 32
-TIER_SHIFT, TIER_MASK = 2, 3
+# Flags: of a program that can reach a source of chance, and of arguments that hold a set; the other
+# bits are the tier of the program.
+CHANCE = 1
+TIER_SHIFT = 1
 READ = 1 << 16
 
 
