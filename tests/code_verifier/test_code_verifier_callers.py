@@ -30,12 +30,13 @@ def runs(script: str, folder: Path, *options: str) -> None:
 
 def test_a_cancelled_task_harms_no_other() -> None:
     async def main(sandbox: Sandbox) -> list[str | None]:
-        doomed = asyncio.create_task(sandbox.acheck(SPIN, "1"))
+        doomed = asyncio.create_task(asyncio.to_thread(sandbox.check, SPIN, "1"))
         await asyncio.sleep(0.2)
         doomed.cancel()
         with pytest.raises(asyncio.CancelledError):
             await doomed
-        verdicts = await asyncio.gather(*(sandbox.arun(IDENTITY, str(i)) for i in range(6)))
+        calls = (asyncio.to_thread(sandbox.run, IDENTITY, str(i)) for i in range(6))
+        verdicts = await asyncio.gather(*calls)
         return [verdict.output for verdict in verdicts]
 
     with Sandbox(workers=2, limits=Limits(wall_s=3.0, cpu_s=3.0)) as sandbox:

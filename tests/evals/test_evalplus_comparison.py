@@ -89,20 +89,15 @@ def test_numpy_by_rule() -> None:
     assert right(2.5, np.float64(2.5))
     assert right(True, np.bool_(True))
     assert right([1, 2], [np.int64(1), np.float32(2)])
-    assert right(3, np.array([3]))
-    assert not right([1, 2], np.array([1, 2]))
-    assert right(0.1, np.float32(0.1))  # numpy rounds the Python float too
-    assert right([0.1, 2], [np.float16(0.1), 2])
-    assert not right(1e300, np.float32("inf"))
-    assert right(float("inf"), np.float32("inf"))
-    assert right(2.5, np.longdouble(2.5))
-    one = np.array([3])
-    assert all(right(*pair) for pair in (([3], one), ([3], np.int64(3)), ((3,), np.array([[3]]))))
-    assert right(10**30, np.array([10**30]))
-    assert right("a", np.array("a", dtype=object))
+    assert right([1, 2], np.array([1, 2]))
     assert right([[1], 2], [np.array([1]), 2])
-    assert not right([[1, 1], 2], [np.array([1, 1]), 2])
-    assert not any(right(*pair) for pair in (([], np.array([])), ([5], one)))
+    assert right(float("inf"), np.float32("inf"))
+    assert right("a", np.array("a", dtype=object))
+    assert right(10**30, np.array(10**30))
+    assert not any(right(*pair) for pair in ((3, np.array([3])), ((1, 2), np.array([1, 2]))))
+    assert not right(0.1, np.float32(0.1))  # other numbers, without rounding
+    assert not right(1e300, np.float32("inf"))
+    assert not any(right(*pair) for pair in (([], np.array([1])), ([5], np.array([3]))))
     assert right(True, np.False_, SEEK)  # no bool, and so not None
     assert not right(2.5, np.float64(2.5 + 1e-9))  # close, but of another type
     assert not right(1, np.datetime64("2020-01-01"))

@@ -147,31 +147,9 @@ class Sandbox:
         for job in self._executor.jobs(program, inputs, runs):
             yield job()
 
-    async def arun(self, program: str, input: str) -> Verdict:
-        """`run` without blocking the event loop."""
-        return await _in_thread(self.run, program, input)
-
-    async def acheck(self, program: str, input: str) -> Verdict:
-        """`check` without blocking the event loop."""
-        return await _in_thread(self.check, program, input)
-
-    async def avalidate(self, proposal: Proposal) -> Verdict:
-        """`validate` without blocking the event loop."""
-        return await _in_thread(self.validate, proposal)
-
-    async def agrade(self, task: Task, answer: str) -> Grade:
-        """`grade` without blocking the event loop."""
-        return await _in_thread(self.grade, task, answer)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same settings, and processes of its own."""
         return Sandbox, (self.workers, self.limits, self.runs, self.comparison, self.allow_weak)
-
-
-async def _in_thread(function: Callable[..., _Result], *arguments: Any) -> _Result:
-    import asyncio  # only those who use it pay for it
-
-    return await asyncio.to_thread(function, *arguments)
 
 
 def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:

@@ -9,6 +9,7 @@ less the share of attempts that solve it. Each row of the taskset begins an epis
 is shown as an example. Both seats are trained; with `--env.proposer.model` they are two models.
 """
 
+import asyncio
 import re
 
 import verifiers.v1 as vf
@@ -52,7 +53,7 @@ class ProposeAndSolve(vf.Env[ProposeAndSolveConfig]):
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         prompt = PROPOSE.format(example=task.data.prompt_text)
         proposed = await agents.proposer.run(vf.Task(vf.TaskData(prompt=prompt)))
-        verdict = await SANDBOX.avalidate(read_proposal(proposed.last_reply))
+        verdict = await asyncio.to_thread(SANDBOX.validate, read_proposal(proposed.last_reply))
         if verdict.task is None:
             return
         row = verdict.task.to_row()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 from code_verifier.jail import seccomp
 from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, RESULT_FD
 from code_verifier.processes import HASH_SEEDS, Kind, Pool, Process, ProcessLost
-from code_verifier.scripts.values import MARKS, describe
+from code_verifier.scripts.values import describe
 
 _IDLE_S = 30.0
 _GRACE_S, _GRACE_FACTOR = 180.0, 110.0
@@ -50,12 +50,6 @@ class Value(NamedTuple):
     def of(cls, value: object, draw: bool = False) -> Self:
         """Describe a value of this process as one that a program returned."""
         return cls(*describe(value, draw), 0.0)
-
-    @property
-    def beyond_literals(self) -> bool:
-        """Whether it is or holds a value of numpy, a decimal or a fraction: `digest` alone does not
-        say then what equals it."""
-        return any(mark in (self.text or "") for mark in MARKS)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ they are compared with.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import importlib
 import io
@@ -25,7 +24,6 @@ import mmap
 import os
 import resource
 import select
-import selectors
 import signal
 import sys
 import threading
@@ -114,7 +112,6 @@ class Server:
     def __init__(self, config: dict[str, Any]) -> None:
         sys.set_int_max_str_digits(_DIGITS)
         _preload(config["numpy"])
-        _replace_event_loops()
         self.idle_s: float = config["idle_s"]
         self.layers = confine.confine(config["jail_dir"], config["memory"])
         given: dict[str, bytes] = config["filters"]
@@ -438,32 +435,3 @@ def _sleep(seconds: Any, /) -> None:
     if left <= 0:
         os._exit(_SPENT)
     signal.setitimer(signal.ITIMER_PROF, left)
-
-
-class _Waiter(selectors.SelectSelector):
-    """Waits for another thread, or for time to pass, which the limit of time pays for: the filter
-    refuses descriptors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wake = threading.Event()
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> NoReturn:
-        raise PermissionError("no descriptor can be waited for")
-
-    def select(self, timeout: float | None = None) -> Any:
-        started = time.monotonic()
-        if timeout is None or timeout > 0:
-            left = signal.getitimer(signal.ITIMER_PROF)[0]
-            self.wake.wait(left if timeout is None else min(timeout, left))
-            _sleep(time.monotonic() - started)
-        self.wake.clear()
-        return []
-
-
-def _replace_event_loops() -> None:
-    """Have the loops of asyncio wait by a `_Waiter`, and without a pipe to themselves."""
-    loop: Any = asyncio.SelectorEventLoop
-    loop._make_self_pipe = loop._close_self_pipe = lambda self: None
-    loop._write_to_self = lambda self: self._selector.wake.set()
-    selectors.DefaultSelector = _Waiter  # type: ignore[assignment, misc]

@@ -7,9 +7,8 @@ name only. The digest is one of a normal form that is equal for values that Pyth
 1.0 and True), so that a value too large to send can still be compared. A value that holds a NaN
 equals nothing.
 
-Values of numpy, decimals and fractions count as the plain number that they equal, for the digest,
-and have a text that names the type, since numpy compares by rules of its own. `read_value` makes
-the same value of such a text, which may be forged.
+Scalars and arrays of numpy count as what their `tolist` gives, decimals and fractions as the int or
+float that they equal; where there is none, they are no data.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import marshal
-import math
 import sys
 from array import array
-from decimal import Decimal, DecimalException
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
 from operator import eq
@@ -32,8 +30,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MARKS = ("numpy(", "Decimal(", "Fraction(")
-"""What the text of a value of these types, or of a container with one, has in it."""
 _SCALARS = frozenset({bool, int, float, str, type(None)})
 _SEQUENCES = (list, tuple)
 _ROWS = frozenset(_SEQUENCES)
@@ -51,7 +47,6 @@ _LONG_BITS = 14_280  # near the interpreter's limit of 4300 digits
 _PART = 1 << 12
 _MINUS_ZERO = array("d", [-0.0]).tobytes()
 _HUGE = 3 << 20  # bytes of a normal form whose text is of no use
-_MAX_ARRAY = 1 << 28
 _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 _numerator = Fraction.__dict__["_numerator"].__get__
@@ -64,23 +59,7 @@ class Opaque(Exception):
 
 
 class Unequal(Exception):
-    """A value that holds a NaN, or a number that no built-in one equals."""
-
-
-class _Number:
-    """A value of numpy, a decimal or a fraction, and the built-in one that it equals, if any."""
-
-    __slots__ = ("equal", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        try:
-            self.equal = _equal(value)
-        except Opaque:
-            self.equal = None
-
-    def __repr__(self) -> str:
-        return _library_text(self.value)
+    """A value that holds a NaN."""
 
 
 class _Hexadecimal(int):
@@ -134,19 +113,23 @@ def _inner_types(rows: Any) -> set[type]:
 
 
 def _plain(value: Any, depth: int, long: bool = False) -> Any:
-    """The data of a value, in exact built-in types and `_Number` only. long: integers of many
-    digits become `_Hexadecimal`. Raises Opaque."""
+    """The data of a value, in exact built-in types only. long: integers of many digits become
+    `_Hexadecimal`. Raises Opaque."""
     kind = type(value)
     if depth <= 0:
         raise Opaque
-    if kind in _SCALARS or kind is _Number:
+    if kind in _SCALARS:
         is_long = long and kind is int and value.bit_length() > _LONG_BITS
         return _Hexadecimal(value) if is_long else value
     if kind in _CONTAINERS and not long and _is_flat(value):
         return value
-    if _is_of_library(kind):
-        return _Number(value)
-    for base in (set,) if kind in _VIEWS else _mro_of(kind):
+    if kind is Decimal or kind is Fraction:
+        return _equal_number(value)
+    numpy: Any = sys.modules.get("numpy")
+    bases: Any = (set,) if kind in _VIEWS else _mro_of(kind)
+    for base in bases:
+        if numpy is not None and (base is numpy.generic or base is numpy.ndarray):
+            return _plain(base.tolist(value), depth - 1, long)
         if base in _SETS or base in _SEQUENCES:
             items = iter(value) if kind in _VIEWS else base.__iter__(value)
             return base([_plain(item, depth - 1, long) for item in items])
@@ -163,12 +146,7 @@ def _plain(value: Any, depth: int, long: bool = False) -> Any:
 
 def _are_floats(plain: Any) -> bool:
     parts = plain if type(plain) in _SEQUENCES else [plain]
-    if not parts or type(parts[0]) not in (float, _Number):
-        return False
-    kinds = set(map(type, parts))
-    if _Number in kinds:
-        kinds = {type(part.equal if type(part) is _Number else part) for part in parts}
-    return kinds == {float}
+    return set(map(type, parts)) == {float}
 
 
 def _text(plain: Any) -> str:
@@ -220,10 +198,6 @@ def _normal(value: Any) -> Any:
         return {"dict": sorted([(_bytes(key), _bytes(item)) for key, item in value.items()])}
     if kind is bytearray:
         return bytes(value)
-    if kind is _Number:
-        if value.equal is None:
-            raise Unequal
-        return _normal(value.equal)
     if value != value:
         raise Unequal
     if kind is complex:
@@ -271,58 +245,25 @@ def _numbers(items: Any) -> Any:
     return {_name_of(type(items)): form}
 
 
-def _is_of_library(kind: type) -> bool:
-    """Whether values of the type are decimals, fractions, or numpy's scalars or arrays."""
-    if kind is Decimal or kind is Fraction:
-        return True
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and any(
-        base is numpy.generic or base is numpy.ndarray for base in _mro_of(kind)
-    )
-
-
-def _equal(value: Any) -> Any:
-    """The built-in value that it equals, exactly; an array of one element counts as that element,
-    as a comparison of it has a truth value. Raises Opaque where there is none."""
-    kind = type(value)
-    if kind is Decimal and value.is_infinite():
+def _equal_number(value: Any) -> int | float:
+    """The int or float that a decimal or a fraction equals. Raises Opaque where there is none."""
+    if type(value) is Fraction:
+        top, bottom = _numerator(value), _denominator(value)
+    elif not value.is_finite():
         return float(value)
-    if kind is Decimal and (value.is_nan() or abs(value.adjusted()) >= _MAX_DIGITS):
+    elif abs(value.adjusted()) >= _MAX_DIGITS:
         raise Opaque
-    if kind is Fraction or kind is Decimal:
-        exact = Fraction(value) if kind is Decimal else value
-        top, bottom = _numerator(exact), _denominator(exact)
-        if bottom != 1 and abs(top) >= bottom << 1023:
-            raise Opaque
-        number = top if bottom == 1 else top / bottom
-        if number != exact:
-            raise Opaque
-        return number
-    array = sys.modules["numpy"].asarray(value)
-    item = array.reshape(-1).tolist()[0] if array.size == 1 else value
-    if array.dtype.kind not in "biufcUS" or _is_of_library(type(item)):
+    else:
+        top, bottom = value.as_integer_ratio()
+    if bottom == 1:
+        return int(top)
+    try:
+        number = float(top / bottom)
+    except ArithmeticError:
+        raise Opaque from None
+    if number.as_integer_ratio() != (top, bottom):
         raise Opaque
-    return item
-
-
-def _library_text(value: Any) -> str:
-    """A text of it for `read_value`. Raises Opaque where there is none."""
-    kind = type(value)
-    if kind is Fraction:
-        return f"Fraction({_numerator(value)}, {_denominator(value)})"
-    if kind is Decimal:
-        return f"Decimal({str(value)!r})"
-    numpy = sys.modules["numpy"]
-    array = numpy.asarray(value)
-    if array.dtype.kind not in "biufcUSO":
-        raise Opaque
-    items = array.reshape(-1).tolist()
-    if items and array.dtype.kind != "O" and _is_of_library(type(items[0])):  # a wide float
-        items = [complex(item) if array.dtype.kind == "c" else str(item) for item in items]
-        if not bool((numpy.array(items, array.dtype) == array.reshape(-1)).all()):
-            raise Opaque
-    shape = array.shape if isinstance(value, numpy.ndarray) else None
-    return f"numpy({array.dtype.str!r}, {shape!r}, {_text(_plain(items, _MAX_DEPTH))})"
+    return number
 
 
 def read_value(text: str) -> Any:
@@ -333,10 +274,8 @@ def read_value(text: str) -> Any:
             return ast.literal_eval(tree)
         except ValueError:
             return ast.literal_eval(_Made().visit(tree))
-    except (SyntaxError, LookupError, TypeError, ValueError, RecursionError, ImportError) as error:
+    except (SyntaxError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
-    except (ArithmeticError, DecimalException) as error:
-        raise LiteralError(f"not the text of a value: {error!r}") from None
 
 
 class _Made(ast.NodeTransformer):
@@ -351,45 +290,10 @@ class _Made(ast.NodeTransformer):
         return ast.Constant(_MAKERS[name](*arguments))
 
 
-def _make_numpy(dtype: str, shape: tuple[int, ...] | None, items: list[Any]) -> Any:
-    """An array, or the scalar without a shape."""
-    import numpy
-
-    kind = numpy.dtype(dtype)
-    whole = (1,) if shape is None else shape
-    if kind.kind not in "biufcUSO" or math.prod(whole) != len(items):
-        raise ValueError("no array of numbers or texts")
-    if kind.itemsize * len(items) > _MAX_ARRAY:
-        raise ValueError("an array of too many bytes")
-    array = numpy.empty(len(items), kind)
-    for place, item in enumerate(items):
-        array[place] = item
-    narrow = kind.kind in "fc" and kind.itemsize < (8 if kind.kind == "f" else 16)
-    if narrow and not numpy.isfinite(array).all():
-        raise ValueError("an infinity that every large number is rounded to")
-    return array[0] if shape is None else array.reshape(shape)
-
-
-def _make_decimal(text: str) -> Decimal:
-    value = Decimal(text)
-    if value.is_finite() and abs(value.adjusted()) > _MAX_DIGITS:
-        raise ValueError("a number that takes too long to compute with")
-    return value
-
-
-def _make_fraction(*parts: int) -> Fraction:
-    if [type(part) for part in parts] != [int, int]:
-        raise TypeError("a fraction of no integers")
-    return Fraction(*parts)
-
-
 _CONSTANTS: dict[str, Any] = {"nan": float("nan"), "inf": float("inf")}
 _CONSTANTS |= {f"{name}j": complex(0.0, value) for name, value in _CONSTANTS.items()}
 _MAKERS: dict[str, Any] = {
     "set": set,
     "frozenset": frozenset,
     "bytearray": bytearray,
-    "numpy": _make_numpy,
-    "Decimal": _make_decimal,
-    "Fraction": _make_fraction,
 }

@@ -31,7 +31,7 @@ from evals.evalplus.problems import (
 )
 from lora_evo import appearing
 
-_FORMAT = 8
+_FORMAT = 9
 _TEXT_CHARS = 2048
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
