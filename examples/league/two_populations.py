@@ -2,12 +2,12 @@
 
 import random
 
-from league import League, LeagueConfig, Outcome, Rating
+from league import League, LeagueConfig, Outcome
 
 rng = random.Random(0)
 teachers, students = [f"t{i}" for i in range(4)], [f"s{i}" for i in range(4)]
 level = {name: 2.0 + 0.5 * int(name[1]) for name in teachers + students}
-level |= {"base-t": 2.75, "base-s": 2.75}  # these two never learn
+level |= {"base-t": 2.75, "base-s": 2.75}  # these two never learn, and are in no league
 
 
 def play(teacher: str, student: str) -> Outcome:
@@ -17,11 +17,19 @@ def play(teacher: str, student: str) -> Outcome:
     return Outcome(len(tasks), len(valid), 8 * len(valid), sum(solved), solved.count(0))
 
 
-config = LeagueConfig(seed=1, tau=0.25, anchor_share=0.2)
+def solve_rate(teachers: list[str], students: list[str]) -> float:
+    outcomes = [play(teacher, student) for teacher in teachers for student in students]
+    return sum(o.solved for o in outcomes) / sum(o.attempts for o in outcomes)
+
+
+config = LeagueConfig(seed=1, tau=0.25)
 with League("run/league", teachers, students, config) as league:
-    league.add_anchor("base-t", "teacher", Rating(25, 1))
-    league.add_anchor("base-s", "student", Rating(25, 1))
     for turn in range(65):
+        if turn % 64 == 0:
+            share = solve_rate(["base-t"], league.members("student"))
+            print(f"round {turn}: students solve {share:.0%} of the tasks of base-t,")
+            share = solve_rate(league.members("teacher"), ["base-s"])
+            print(f"  and base-s {share:.0%} of the teachers' tasks")
         for pair in league.pair(turn):
             league.record(pair, play(pair.teacher, pair.student))
         for name in league.members("student"):

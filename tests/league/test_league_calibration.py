@@ -2,41 +2,17 @@
 
 import json
 import math
-from statistics import NormalDist
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from league import League, LeagueConfig, LeagueError, Outcome, Rating, calibrate, calibration
-from league.analysis import TAUS, forecasts, task_agreement
+from league.analysis import TAUS, forecasts
 from league.cli import main
 from league.events import apply, results
 from league.state import State
 from league.store import EVENTS, read_events
-
-SCALE = math.sqrt(2.0) * 25 / 6
-
-
-def play(directory, rounds, drift, seed=0, config=None, replace_at=None):
-    """Four against four with moving skills; half of a performance belongs to the task."""
-    rng = np.random.default_rng(seed)
-    names = [f"{role}{i}" for role in "ts" for i in range(4)]
-    skill = {name: 4 * rng.standard_normal() for name in names}
-    with League(directory, names[:4], names[4:], config or LeagueConfig(seed=seed)) as league:
-        for number in range(rounds):
-            for pair in league.pair(number):
-                gap = skill.get(pair.student, 0.0) - skill.get(pair.teacher, 0.0)
-                shifts = SCALE * math.sqrt(0.5) * rng.standard_normal(16)
-                chances = [NormalDist(x, SCALE * math.sqrt(0.5)).cdf(gap) for x in shifts]
-                solved = rng.binomial(8, chances)
-                unsolved = int((solved == 0).sum())
-                league.record(pair, Outcome(16, 16, 128, int(solved.sum()), unsolved))
-            if number == replace_at:
-                league.replace("t3", "t4", ["t0"], "mutate")
-                skill["t4"] = skill["t0"]
-            for name in skill:
-                skill[name] += drift * rng.standard_normal()
+from simulated import play
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +25,7 @@ def steady(tmp_path_factory):
 @pytest.fixture(scope="module")
 def moving(tmp_path_factory):
     path = tmp_path_factory.mktemp("moving") / "l"
-    play(path, 50, 0.7, seed=2)
+    play(path, 50, 0.7)
     return path
 
 
@@ -58,12 +34,10 @@ def run(*arguments):
 
 
 def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_path):
-    config = LeagueConfig(anchor_share=0.5)
+    config = LeagueConfig()
     play(tmp_path / "l", 12, 0.1, config=config, replace_at=7)
     with League(tmp_path / "l") as league:
-        league.add_anchor("base", "student", Rating(31.0, 2.0), of="s0")
-        for pair in league.pair(12):
-            league.record(pair, Outcome(4, 4, 4, 2, 2))
+        league.record_many((pair, Outcome(4, 4, 4, 2, 2)) for pair in league.pair(12))
     events = list(read_events(tmp_path / "l" / EVENTS))
     state, believed = State(config), []
     for event in events:
@@ -83,7 +57,6 @@ def test_figures_by_hand(tmp_path):
     found = calibration(tmp_path)
     assert found.log_loss == pytest.approx(math.log(2.0))
     assert found.rmse == pytest.approx(0.25)
-    assert found.noise == pytest.approx(math.sqrt(0.25 / 8))
     assert found.base_log_loss == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
     assert found.coverage == 1.0
 
@@ -92,7 +65,7 @@ def test_ratings_predict_better_than_a_constant_and_intervals_cover(steady):
     before = (steady / EVENTS).read_bytes()
     found = calibration(steady)
     assert found.log_loss < found.base_log_loss
-    assert found.noise < found.rmse < 0.2
+    assert found.rmse < 0.2
     assert 0.88 <= found.coverage <= 1.0
     assert sum(matches for _, _, matches in found.bins) == found.matches == 160
     assert all(abs(predicted - observed) < 0.08 for predicted, observed, _ in found.bins)
@@ -117,24 +90,6 @@ def test_calibrate_leaves_a_steady_league_alone(steady):
     assert not found.change
     assert [trial.tau for trial in found.trials] == [0.0, LeagueConfig().tau, 0.5, 3.0]
     assert found.trials[3].behind > 2 * found.trials[3].error > 0
-
-
-@pytest.mark.parametrize("truth", [0.0, 0.3, 0.8])
-def test_agreement_of_rollouts_is_found_in_counts(truth):
-    rng = np.random.default_rng(1)
-    outcomes = []
-    for rate in rng.uniform(0.15, 0.85, 120):
-        chances = np.full(32, rate)
-        if truth:
-            share = (1 - truth) / truth
-            chances = rng.beta(rate * share, (1 - rate) * share, 32)
-        solved = rng.binomial(8, chances)
-        outcomes.append(Outcome(32, 32, 256, int(solved.sum()), int((solved == 0).sum())))
-    assert task_agreement(outcomes) == pytest.approx(truth, abs=0.06)
-
-
-def test_agreement_needs_rollouts_that_could_differ():
-    assert task_agreement([Outcome(4, 4, 4, 2, 2), Outcome(4, 0, 0, 0, 0)]) == 1.0
 
 
 def test_calibrate_on_the_command_line(moving, steady, tmp_path):

@@ -59,25 +59,11 @@ def test_replay_and_a_snapshot_that_lies(directory, tmp_path):
     assert "snapshot" in result.stderr
 
 
-def test_simulate():
-    arguments = ("simulate", "--worlds", "1", "--json")
-    result = run(*arguments)
-    assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert found["one broken teacher"]["broken_last"] == 1.0
-    assert found["one broken teacher"]["rmse"] < 0.06
-    assert run(*arguments).stdout == result.stdout
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ("board",),
         *((name, "nowhere") for name in ("board", "matrix", "report", "replay", "calibrate")),
-        ("simulate", "--worlds", "0"),
-        ("simulate", "--tau", "-1"),
-        ("simulate", "--seed", "-1"),
-        ("simulate", "--drift", "nan"),
         ("dance",),
     ],
 )
@@ -146,10 +132,10 @@ def test_module_and_version_without_torch_or_altair():
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
     ],
 )
-def test_every_end_is_one_line_and_a_code(error, code, said, monkeypatch):
+def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypatch):
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("league.cli.simulate", fail)
-    result = run("simulate")
+    monkeypatch.setattr("league.cli.replayed", fail)
+    result = run("replay", directory)
     assert (result.exit_code, result.stderr) == (code, said)

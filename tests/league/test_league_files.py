@@ -116,7 +116,9 @@ def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
         (EVENTS, b"[]\n", "line 1 is not a JSON object"),
         (EVENTS, b'{"event":"league_founded"}\n', "line 1"),
         (SETTINGS, b'{"schema":3,"config":{}}\n', "schema 3, this version reads 2"),
+        (EVENTS, b'{"event":"anchor_added","name":"a"}\n', "line 1: a is an anchor, which this"),
         (SETTINGS, b'{"schema":2}\n', "bad settings"),
+        (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"anchor_share":0.2}}\n', "_share is 0.2"),
         (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"sed":1}}\n', "unexpected.*'sed'"),
         (SETTINGS, b"\xff\n", "cannot read"),
         (SETTINGS, b"[]\n", "not a league file"),
@@ -130,6 +132,20 @@ def test_damaged_files_are_named_and_left_alone(tmp_path, name, content, message
         with pytest.raises(UnreadableLeague, match=message):
             League(tmp_path / "l", read_only=read_only)
     assert contents(tmp_path / "l") == damaged
+
+
+def test_a_league_of_an_older_version_without_anchors_opens(tmp_path):
+    make(tmp_path / "l", 3).close()
+    whole = contents(tmp_path / "l")
+    old = whole[SETTINGS].replace(
+        b'"config":{', b'"config":{"coverage_every":0,"anchor_share":0.0,'
+    )
+    (tmp_path / "l" / SETTINGS).write_bytes(old)
+    snapshot = whole[SNAPSHOT].replace(b'"turn":', b'"anchor":false,"turn":')
+    (tmp_path / "l" / SNAPSHOT).write_bytes(snapshot)
+    with League(tmp_path / "l") as league:
+        assert "rebuilt" in league.warnings[0]
+    assert contents(tmp_path / "l") == whole | {SETTINGS: old}
 
 
 def test_a_missing_league_and_a_second_founding_are_refused(tmp_path):

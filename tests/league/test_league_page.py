@@ -42,7 +42,7 @@ LONG = [f"with-a-rather-long-name-{i}" for i in range(14)]
 def test_every_chart_fits_its_window(teachers, students, tmp_path):
     text = page_of(league_of(tmp_path / "l", teachers, students), tmp_path / "page.html")
     charts = charts_of(text)
-    assert Page(text).count("figure") == len(charts) == 10
+    assert Page(text).count("figure") == len(charts) == 6
     for chart in charts:
         assert chart["width"] == "container"
         for width in (330, 520):  # of a panel in a window of 390 and of 1280
@@ -56,7 +56,7 @@ def test_it_says_what_it_is_and_follows_the_readers_colours(tmp_path):
     page = Page(text)
     assert "League of 2 teachers and 1 student" in page.text
     assert "Who is best in a league in which teachers set tasks" in page.text
-    assert "3 rounds, 6 matches, 0 replacements, 0 anchors" in page.text
+    assert "3 rounds, 6 matches, 0 replacements" in page.text
     assert "prefers-color-scheme: dark" in text
     assert 'src="http' not in text
     titles = [c for c in json.dumps(charts_of(text)).split('"') if "TrueSkill rating" in c]
@@ -88,7 +88,7 @@ def test_the_chart_for_notebooks_has_every_panel(tmp_path):
     path = league_of(tmp_path / "l", ["t0", "t1"], ["s0", "s1"])
     with League(path, read_only=True) as league:
         rows = league_chart(league).to_dict()["vconcat"]
-    assert [len(row["hconcat"]) for row in rows] == [2, 2, 1, 1, 2, 2]
+    assert [len(row["hconcat"]) for row in rows] == [2, 2, 1, 1]
     assert {chart["width"] for row in rows for chart in row["hconcat"]} == {460}
 
 

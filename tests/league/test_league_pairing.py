@@ -1,4 +1,4 @@
-"""Who plays whom: weights, fairness, turns, coverage, and the same answer for the same question."""
+"""Who plays whom: weights, fairness, turns, and the same answer for the same question."""
 
 from collections import Counter
 from dataclasses import replace
@@ -134,39 +134,6 @@ def test_no_one_waits_longer_than_its_turn(teachers, students, data, matcher, se
             last[name] = number
     for name, round_number in last.items():
         assert number - round_number < -(-sizes[state.members[name].role] // matches)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.integers(2, 8),
-    st.one_of(st.none(), st.integers(1, 8)),
-    st.integers(1, 3),
-    st.integers(0, 2**40),
-)
-def test_coverage_rounds_hold_every_pair(teachers, students, every, seed):
-    state = founded(teachers, students, coverage_every=every, seed=seed)
-    smaller = teachers - 1 if students is None else min(teachers, students)
-    met: Counter[tuple[str, str]] = Counter()
-    for number in range(every * smaller * 2):
-        covering = (state.whole_rounds + 1) % every == 0
-        pairs = play(state, number)
-        for side, size in ((0, teachers), (1, students or teachers)):
-            counts = Counter(pair[side] for pair in pairs)
-            assert len(counts) == size
-            assert max(counts.values()) - min(counts.values()) <= 1
-        if covering:
-            met.update(pairs)
-    assert len(met) == teachers * (teachers - 1 if students is None else students)
-    assert set(met.values()) == {2}
-
-
-def test_partial_rounds_are_no_coverage_rounds():
-    state = founded(4, 4, coverage_every=1)
-    for number in range(3):
-        play(state, number, 2)
-    assert state.whole_rounds == 0
-    met = [pair for number in range(3, 7) for pair in play(state, number)]
-    assert len(set(met)) == 16
 
 
 @pytest.mark.parametrize("matcher", MATCHERS)

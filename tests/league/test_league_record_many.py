@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from league import ConflictingResult, League, LeagueError, Outcome, Pair, Rating
+from league import ConflictingResult, League, LeagueError, Outcome, Pair
 from league.store import EVENTS
 from worlds import new_league, outcome_of
 
@@ -23,8 +23,7 @@ def test_portions_and_order_leave_no_trace(tmp_path_factory, teachers, students,
     states = []
     for way in ("single", "rounds", "portions", "all at once"):
         path = tmp_path_factory.mktemp("l") / way
-        with new_league(path, teachers, students, anchor_share=0.5) as league:
-            league.add_anchor("a", "teacher", rating=Rating(30.0, 2.0))
+        with new_league(path, teachers, students) as league:
             rounds = [[(pair, outcome_of(pair)) for pair in league.pair(n)] for n in range(2)]
             for results in [[*chain(*rounds)]] if way == "all at once" else rounds:
                 draw.shuffle(results)

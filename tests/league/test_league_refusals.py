@@ -12,7 +12,6 @@ from league import (
     LeagueError,
     Outcome,
     Pair,
-    Rating,
     UnknownMember,
 )
 
@@ -24,7 +23,6 @@ def league(tmp_path):
     with League(tmp_path / "l", ["t0", "t1", "t2"], ["s0", "s1", "s2"]) as found:
         for number in range(2):
             found.record_many([(pair, FINE) for pair in found.pair(number)])
-        found.add_anchor("base", "teacher", of="t0")
         yield found
 
 
@@ -36,11 +34,6 @@ def everything(league: League) -> tuple[object, dict[str, bytes]]:
 def replacing(**changes):
     given = {"member": "t1", "child": "c", "parents": ["t0"], "operator": "copy"} | changes
     return lambda league: league.replace(**given)
-
-
-def freezing(**changes):
-    given = {"name": "a", "role": "teacher", "rating": Rating(25.0, 1.0)} | changes
-    return lambda league: league.add_anchor(**given)
 
 
 def selecting(**fitness):
@@ -57,14 +50,7 @@ REFUSED = [
     (replacing(weights=[0.5, 0.5]), "expected 1 numbers"),
     (replacing(weights=[0.0]), "not all 0"),
     (replacing(weights=[math.nan]), "weights"),
-    (replacing(member="base"), "anchor, which is never replaced"),
-    (freezing(role="judge"), "expected 'teacher'"),
-    (freezing(rating=None), "has no rating"),
-    (freezing(of="s0"), "s0 is no teacher"),
-    (freezing(name="t1"), "has been used"),
-    (freezing(rating=Rating(math.nan, 1.0)), "finite"),
-    (freezing(rating=Rating(25.0, 0.0)), "sigma > 0"),
-    (lambda x: x.rating("bas"), "did you mean base?"),
+    (lambda x: x.rating("t00"), "did you mean t0?"),
     (lambda x: x.members("judge"), "expected 'teacher' or 'student'"),
     (lambda x: x.select("judge", 1), "expected 'teacher' or 'student'"),
     (lambda x: x.select("teacher", 3), "from 0 to 2"),
@@ -78,7 +64,6 @@ CALLS = [
     *((call, LeagueError, message) for call, message in REFUSED),
     (lambda x: x.rating("nobody"), UnknownMember, "'nobody'; alive are t0"),
     (lambda x: x.replace("nobody", "c", ["t0"], "copy"), UnknownMember, "'nobody'"),
-    (freezing(of="nobody"), UnknownMember, "'nobody'"),
     (selecting(t0=1.0, t1=1.0, t2=0.0, s0=1.0), UnknownMember, "no living teacher"),
     (
         lambda x: x.record(x.pair(0)[0], Outcome(8, 8, 32, 17, 1)),

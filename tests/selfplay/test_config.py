@@ -215,7 +215,6 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "evolution.crossover=svd_structured",
         "reward.right=.nan",
         "league.explore=2",
-        "league.anchor_share=0.05",
         "league.grace_matches=-1",
         "dtype=float8",
     ],

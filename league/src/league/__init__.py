@@ -16,11 +16,10 @@ from league.errors import (
     UnreadableLeague,
     charts_missing,
 )
-from league.game_theory import Payoff, alpha_rank, diversity, nash
+from league.game_theory import Payoff
 from league.league import League
 from league.ratings import Rating, RatingModel, rate_matches
 from league.selection import Standing
-from league.simulation import Simulation, simulate
 from league.state import Outcome, Pair, Replacement
 from league.table import RatedMember, rate
 
@@ -45,22 +44,17 @@ __all__ = [
     "Rating",
     "RatingModel",
     "Replacement",
-    "Simulation",
     "Standing",
     "UnknownMember",
     "UnreadableLeague",
     "__version__",
-    "alpha_rank",
     "calibrate",
     "calibration",
-    "diversity",
     "league_chart",
-    "nash",
     "rank_intervals",
     "rate",
     "rate_matches",
     "read_league",
-    "simulate",
 ]
 
 

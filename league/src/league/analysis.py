@@ -31,7 +31,7 @@ SAMPLES = 200
 
 _MEMBERS = (
     *("name", "role", "slot", "born", "ended", "parents", "weights"),
-    *("operator", "anchor", "offset", "mu", "sigma"),
+    *("operator", "offset", "mu", "sigma"),
 )
 _MATCHES = (
     *("round", "teacher", "student", "predicted", "uncertainty"),
@@ -44,7 +44,7 @@ _RATINGS = ("round", "member", "role", "mu", "sigma")
 class LeagueTables:
     """What happened in a league; docs/reference.md says what each column is.
 
-    - members: a row for each member that ever was, anchors too.
+    - members: a row for each member that ever was.
     - matches: a row for each recorded match, in order.
     - ratings: a row for each point in time and member alive; about 200 points of a long league.
     """
@@ -108,7 +108,7 @@ def _members(state: State) -> Iterable[tuple[Any, ...]]:
         weights, offset = births.get(m.name, ([1.0] * len(m.parents), 0.0))
         yield (
             *(m.name, m.role, m.slot, m.born, ended.get(m.name), list(m.parents), weights),
-            *(m.operator, m.anchor, offset, m.rating.mu, m.rating.sigma),
+            *(m.operator, offset, m.rating.mu, m.rating.sigma),
         )
 
 
@@ -171,10 +171,8 @@ class Calibration:
     """The same for the best constant p, found with hindsight."""
     rmse: float
     """Of p against the observed share, over matches."""
-    noise: float
-    """What rmse would be if every p were the truth, by chance in tasks and rollouts alone."""
     coverage: float
-    """Share of observed shares within the 95 % predictive interval."""
+    """Share of observed shares within the 95 % predictive interval, each task one trial."""
     bins: tuple[tuple[float, float, int], ...]
     """Fifths of the matches by prediction: mean of p, mean of the observed share, matches."""
     behind: float = 0.0
@@ -263,9 +261,7 @@ def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibratio
     predicted, variance = _belief(found, config)
     loss = _log_loss(predicted, observed)
     mean = float(np.average(observed, weights=tasks))
-    alike = task_agreement(outcomes)
-    rollouts = np.array([max(o.attempts / max(o.valid, 1), 1.0) for o in outcomes])
-    noise = predicted * (1.0 - predicted) * (alike + (1.0 - alike) / rollouts) / tasks
+    noise = predicted * (1.0 - predicted) / tasks
     inside = np.abs(predicted - observed) <= Z95 * np.sqrt(variance + noise) + 1e-12
     order = np.argsort(predicted, kind="stable")
     calibration = Calibration(
@@ -274,7 +270,6 @@ def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibratio
         log_loss=float(np.average(loss, weights=tasks)),
         base_log_loss=float(_log_loss(np.array(mean), np.array(mean))),
         rmse=float(((predicted - observed) ** 2).mean()) ** 0.5,
-        noise=float(noise.mean()) ** 0.5,
         coverage=float(inside.mean()),
         bins=tuple(
             (float(predicted[part].mean()), float(observed[part].mean()), len(part))
@@ -296,37 +291,6 @@ def _belief(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Fl
     centre = (rates * share).sum(axis=1, keepdims=True)
     variance = np.asarray(((rates - centre) ** 2 * share).sum(axis=1))
     return expected_shares(teachers, students, config.model), variance
-
-
-def task_agreement(outcomes: Sequence[Outcome]) -> float:
-    """Return the correlation of two rollouts of one task within a match, in [0, 1].
-
-    0: rollouts are independent; 1: a task is either always or never solved. Estimated from the
-    counts of unsolved tasks: under a beta-binomial with the match's solve rate q and the
-    correlation r, a task of n rollouts stays unsolved with the probability `chance`, and r is
-    where expected and observed counts agree. 1 with fewer than two rollouts per task, or if
-    all or none succeeded.
-    """
-    informative = [o for o in outcomes if o.attempts >= 2 * o.valid and 0 < o.solved < o.attempts]
-    if not informative:
-        return 1.0
-    observed = sum(o.unsolved for o in informative)
-
-    def expected(correlation: float) -> float:
-        alone, total = 1.0 - correlation, 0.0
-        for o in informative:
-            failed = 1.0 - o.solved / o.attempts
-            chance = failed
-            for i in range(1, round(o.attempts / o.valid)):
-                chance *= (failed * alone + i * correlation) / (alone + i * correlation)
-            total += o.valid * chance
-        return total
-
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if expected(middle) < observed else (low, middle)
-    return 0.5 * (low + high)
 
 
 def _log_loss(predicted: Floats, observed: Floats) -> Floats:

@@ -3,18 +3,19 @@
 `league_chart(league).save("league.html", inline=True)` writes a page that works offline.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
 
 from league.analysis import Calibration, calibration, tables
-from league.game_theory import LIMIT, Payoff, alpha_rank, nash
+from league.game_theory import Payoff
 from league.league import League
 from league.probability import Z95
 
 _DRAWN = 8
 _ROWS = 40
+_MATRIX_ROWS = 32
 _NUMBERS_UP_TO = 14
 _WIDTH = 460
 _SKILL = "skill (TrueSkill rating)"
@@ -36,7 +37,7 @@ class Panel(NamedTuple):
 
 
 def league_chart(league: League) -> alt.VConcatChart:
-    """Return all charts of an open league; matrix and game theory take the best 32 of a side."""
+    """Return all charts of an open league; the matrix takes the best 32 of a side."""
     rows: list[list[alt.Chart | alt.LayerChart]] = [[]]
     for title, _, chart, wide in panels(league):
         titled = chart.properties(title=title, width=_WIDTH)
@@ -62,32 +63,21 @@ def league_title(league: League) -> str:
 def league_size(league: League) -> str:
     """Return how much has happened in the league."""
     state = league.state
-    anchors = sum(member.anchor for member in state.members.values())
     return (
         f"{len(state.rounds)} rounds, {len(state.outcomes)} matches, "
-        f"{len(state.replacements)} replacements, {anchors} anchors"
+        f"{len(state.replacements)} replacements"
     )
 
 
 def panels(league: League) -> list[Panel]:
     """Return the charts of an open league in the order of a page; skills alone until a match has
     been rated."""
-    state, payoff = league.state, league.payoff(top=LIMIT)
+    state, payoff = league.state, league.payoff(top=_MATRIX_ROWS)
     shown = [skills_panel(league, role) for role in state.slots]
     if not any(outcome.counted for outcome in state.outcomes.values()):
         return shown
     shown += [ratings_panel(league, role) for role in state.slots]
     shown += [payoff_panel(payoff), calibration_panel(calibration(league.directory))]
-    for found, name, hint in (
-        (nash(payoff, fill=True), "Nash equilibrium: weight", "The mixture hardest to exploit."),
-        (
-            alpha_rank(payoff, fill=True),
-            "alpha-rank: share of time",
-            "How long each would be on top if mutants took over whenever they do better.",
-        ),
-    ):
-        for side, shares in (("teachers", found.teachers), ("students", found.students)):
-            shown.append(Panel(f"{name} of {side}", hint, shares_chart(shares)))
     return shown
 
 
@@ -205,18 +195,6 @@ def calibration_panel(found: Calibration) -> Panel:
     return Panel(
         "Do predictions come true?", hint, alt.LayerChart(layer=layers).properties(height=240), True
     )
-
-
-def shares_chart(shares: Mapping[str, float]) -> alt.Chart:
-    """Return shares by member as bars, the largest first."""
-    ranked = sorted(shares.items(), key=lambda item: -item[1])[:_DRAWN]
-    base = _chart({"member": name, "share": share} for name, share in ranked)
-    bars: alt.Chart = base.mark_bar().encode(
-        x=alt.X("share:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("member:N", sort=None, title=None, axis=_NAMES),
-        tooltip=_tips("member:N", "share:Q"),
-    )
-    return bars.properties(height=alt.Step(18))
 
 
 def _best(most: int, board: Sequence[object]) -> str:

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import click
 
 from league import __version__
 from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
-from league.config import LeagueConfig
 from league.errors import (
     LeagueError,
     LeagueLocked,
@@ -25,9 +24,7 @@ from league.errors import (
     charts_missing,
     suggestion,
 )
-from league.game_theory import LIMIT, alpha_rank, diversity, nash
 from league.league import League
-from league.simulation import Simulation, simulate
 from league.state import State
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
 from league.table import rate, read_rows
@@ -71,46 +68,6 @@ def main() -> None:
     Exit codes: 0 done; 1 the work found a problem, such as a damaged league; 2 wrong usage;
     130 interrupted.
     """
-
-
-@main.command("simulate")
-@click.option(
-    "--worlds", default=8, show_default=True, help="Number of leagues, each with other skills."
-)
-@click.option(
-    "--drift",
-    type=float,
-    help="Drift of the simulated skills: standard deviation per round.  [default: tau]",
-)
-@click.option(
-    "--tau",
-    default=LeagueConfig.tau,
-    show_default="0.083",
-    help="Drift the ratings assume, per match.",
-)
-@click.option("--seed", default=0, show_default=True, help="Random seed of the simulation.")
-@json_option
-def simulate_command(
-    worlds: int, drift: float | None, tau: float, seed: int, as_json: bool
-) -> None:
-    """Test the ratings on simulated members of known skill.
-
-    Four teachers and four students play 60 rounds, once with sound tasks and once with a teacher
-    whose tasks are broken; the table says how well the ratings find the skills.
-    """
-    config = LeagueConfig(seed=seed, tau=tau)
-    world = Simulation(worlds=worlds, drift=drift, config=config)
-    broken = simulate(replace(world, broken=True))
-    results = {"sound": simulate(world), "one broken teacher": broken}
-    if as_json:
-        _print_json({name: asdict(result) for name, result in results.items()})
-        return
-    rows = [(k, x.rmse, x.coverage, x.bias, x.broken_last) for k, x in results.items()]
-    click.echo(_table(("league", "RMSE", "coverage", "bias", "broken last"), rows, 3))
-    click.echo(
-        "\nRMSE of the predicted solve rate; share of true skill gaps inside 95 % intervals; "
-        "relative\noverspread of gaps; share of worlds in which the broken teacher ends last."
-    )
 
 
 @main.command("board")
@@ -178,8 +135,8 @@ def matrix_command(directory: Path, as_json: bool) -> None:
 def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
     """Print all about a league, or draw it as a page of charts.
 
-    That is the leaderboards, how well results were predicted (calibration), and the league as a
-    game of its best 32 members a side: Nash equilibrium, alpha-rank and diversity.
+    That is the leaderboards, and how well results were predicted (calibration); the page also
+    shows who solves whose tasks.
     """
     if html is not None:
         if not html.parent.is_dir():
@@ -195,42 +152,27 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         except ModuleNotFoundError as error:
             raise charts_missing(error) from error
     league = _opened(directory)
-    state, payoff = league.state, league.payoff(top=LIMIT)
-    rated = any(outcome.counted for outcome in state.outcomes.values())
+    rated = any(outcome.counted for outcome in league.state.outcomes.values())
     calibrated = calibration(directory) if rated else None
-    game, evolution = nash(payoff, fill=True), alpha_rank(payoff, fill=True)
-    different = diversity(payoff, fill=True)
     if html is not None:
         lead = f"{_LEAD} Until now: {league_size(league)}."
         write_page(html, league_title(league), lead, panels(league))
-    counts = _counts(state) | {"anchors": sum(m.anchor for m in state.members.values())}
+    counts = _counts(league.state)
     if as_json:
-        found = {
+        details = {
             "boards": _boards(league),
-            "payoff": asdict(payoff),
-            "nash": asdict(game),
-            "alpha_rank": asdict(evolution),
-            "diversity": asdict(different),
+            "payoff": asdict(league.payoff()),
             "calibration": asdict(calibrated) if calibrated else {},
         }
-        _print_json(counts | found)
+        _print_json(counts | details)
         return
-    alike = (different.teachers_alike, different.students_alike)
-    rows = [
-        ("Nash equilibrium", _leading(game.teachers), _leading(game.students)),
-        ("best single member gains", *(f"{gain:.3f}" for gain in game.uniform_gains)),
-        ("alpha-rank", _leading(evolution.teachers), _leading(evolution.students)),
-        ("diversity", f"{different.teachers:.1f}", f"{different.students:.1f}"),
-        ("diversity if all were alike", *(f"{number:.1f}" for number in alike)),
-    ]
     click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
-    click.echo(f"\n{_board(league)}\n")
+    click.echo(f"\n{_board(league)}")
     if calibrated is not None:
         click.echo(
-            f"calibration: RMSE {calibrated.rmse:.3f} (by chance alone {calibrated.noise:.3f}), "
-            f"{calibrated.coverage:.0%} inside 95 % intervals\n"
+            f"\ncalibration: RMSE {calibrated.rmse:.3f}, "
+            f"{calibrated.coverage:.0%} inside 95 % intervals"
         )
-    click.echo(_table(("as a game", "teachers", "students"), rows))
     if html is not None:
         click.echo(f"\nwrote {click.format_filename(html)}")
 
@@ -277,13 +219,13 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
         return
     rows = [
         (
-            *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.noise, x.coverage),
+            *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.coverage),
             "best" if i == found.best else f"{x.behind:+.5f} ± {x.error:.5f}",
             "the league's" if i == found.own else "",
         )
         for i, x in enumerate(found.trials)
     ]
-    header = ("tau", "log-loss", "RMSE", "by chance", "coverage", "log-loss behind", "")
+    header = ("tau", "log-loss", "RMSE", "coverage", "log-loss behind", "")
     click.echo(_table(header, rows, 4))
     click.echo(
         "\nEvery match was predicted from what was recorded before it. log-loss: nats per task; "
@@ -335,11 +277,6 @@ def _board(league: League) -> str:
         shown = row | {"ranks": ranks, "parents": " + ".join(row["parents"])}
         rows.append([shown[named.get(name, name)] for name in header])
     return _table(header, rows)
-
-
-def _leading(shares: dict[str, float]) -> str:
-    ranked = sorted(shares.items(), key=lambda item: -item[1])[:3]
-    return ", ".join(f"{name} {share:.0%}" for name, share in ranked if share >= 0.005)
 
 
 def _opened(directory: Path) -> League:

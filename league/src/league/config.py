@@ -11,14 +11,12 @@ FITNESSES = ("rating", "lower_bound", "reward")
 
 _LEAST = {
     "seed": 0,
-    "coverage_every": 0,
     "grace_matches": 0,
     "snapshot_every": 1,
 }
 _RANGES = (
     (math.inf, ("evidence", "max_weight", "history_tasks", "child_sigma")),
     (1.0, ("explore", "history_decay")),
-    (0.9, ("anchor_share",)),
 )
 
 F_VAR = (1.0, 1.0)
@@ -56,11 +54,6 @@ class LeagueConfig:
     """How many tasks the rating's prediction is worth against the pair's own past."""
     history_decay: float = 0.5
     """How much of that past survives each new match of the pair."""
-    coverage_every: int = 0
-    """A coverage round every N whole rounds, 0 for none; with the larger side of n members, n of
-    them hold every pair."""
-    anchor_share: float = 0.0
-    """The share of all matches that is played against frozen anchors, from 0 to 0.9."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
     or `reward` (mean reward per task)."""

@@ -49,6 +49,11 @@ def round_event(state: State, round_number: int, matches: int | None) -> dict[st
 def apply(state: State, event: Event) -> None:
     """Change the state by one event; LeagueError for a kind that this version does not know."""
     kind = event.get("event")
+    if kind == "anchor_added":
+        raise LeagueError(
+            f"{event.get('name')} is an anchor, which this version does not have: take the version "
+            "of populab-league that wrote it"
+        )
     if kind not in _APPLY:
         raise LeagueError(
             f"unknown event {kind!r}, perhaps of a newer version; expected one of "
@@ -73,7 +78,6 @@ def _round_paired(state: State, event: Event) -> None:
         for p in event["pairs"]
     ]
     state.rounds[number] = [pair.id for pair in pairs]
-    state.whole_rounds += "matches" not in event
     for pair in pairs:
         for name in (pair.teacher, pair.student):
             member = state.members[name]
@@ -109,24 +113,12 @@ def _member_replaced(state: State, event: Event) -> None:
     close_round(state)
 
 
-def _anchor_added(state: State, event: Event) -> None:
-    name, rating = event["name"], Rating(event["mu"], event["sigma"])
-    state.members[name] = Member(
-        *(name, event["role"], -1, len(state.rounds), rating),
-        alive=False,
-        parents=(event["of"],) if event["of"] else (),
-        operator="anchor",
-        anchor=True,
-    )
-
-
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "league_founded": _founded,
     "round_paired": _round_paired,
     "match_recorded": _recorded,
     "matches_recorded": _recorded,
     "member_replaced": _member_replaced,
-    "anchor_added": _anchor_added,
 }
 
 
@@ -155,9 +147,8 @@ def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
             for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
                 member = state.members[name]
                 state.members[name] = _with_counts(member, outcome, side)
-                if not member.anchor:
-                    state.open_pairs.setdefault(name, set()).add(pair.id)
-                    state.before.setdefault(name, member.rating)
+                state.open_pairs.setdefault(name, set()).add(pair.id)
+                state.before.setdefault(name, member.rating)
         _rate(state, _affected(state, pairs))
 
 
@@ -171,7 +162,7 @@ def _affected(state: State, pairs: Sequence[Pair]) -> list[Pair]:
     """Return all recorded pairs of the open round that share members with these, by id.
 
     Their members are put back to what they were before the round, to be rated again in the order of
-    ids: so the order of arrival leaves no trace. A frozen member does not connect others.
+    ids: so the order of arrival leaves no trace.
     """
     found = {pair.id: pair for pair in pairs}
     waiting = [name for pair in pairs for name in (pair.teacher, pair.student)]
@@ -196,12 +187,11 @@ def _rate(state: State, pairs: Sequence[Pair]) -> None:
     outcomes = [state.outcomes[pair.id] for pair in counted]
     playing = [members[name] for name in dict.fromkeys(chain.from_iterable(names))]
     ratings = {member.name: member.rating for member in playing}
-    frozen = {member.name for member in playing if member.anchor}
     score = np.array([outcome.student_score for outcome in outcomes])
     weight = np.minimum([o.counted * config.evidence for o in outcomes], config.max_weight)
-    rate_series(ratings, names, score, weight, config.model, frozen)
-    for name in ratings.keys() - frozen:
-        members[name] = replace(members[name], rating=ratings[name])
+    rate_series(ratings, names, score, weight, config.model)
+    for name, rating in ratings.items():
+        members[name] = replace(members[name], rating=rating)
 
 
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from league.config import LeagueConfig
-from league.errors import ConflictingResult, LeagueError, check_whole, is_finite
+from league.errors import ConflictingResult, LeagueError, check_whole
 from league.events import round_event
 from league.game_theory import Payoff, payoff
 from league.ratings import Rating
@@ -140,7 +140,7 @@ class League:
             return [member.name for member in self.state.living(role)]
 
     def rating(self, member: str) -> Rating:
-        """Return the rating of a member, alive, replaced or frozen."""
+        """Return the rating of a member, alive or replaced."""
         with self._mutex:
             return self.state.member(member).rating
 
@@ -169,7 +169,7 @@ class League:
             return tuple(self.state.replacements)
 
     def pair(self, round: int, matches: int | None = None) -> list[Pair]:
-        """Return the matches of a round, by teacher's slot, those against anchors last.
+        """Return the matches of a round, by teacher's slot.
 
         The first call draws them from (seed, round) and the state, and logs them; later calls
         return the same pairs. matches: how many in all, for a round in which only those play who
@@ -237,14 +237,12 @@ class League:
     ) -> None:
         """Retire a member and give its slot to a child of the parents.
 
-        Names are never used again. parents: of the same role, alive, retired or frozen. weights:
+        Names are never used again. parents: of the same role, alive or retired. weights:
         how much the child is like each of them (equal if not given; scaled to sum to 1). A role's
         only member cannot be replaced.
         """
         with self._mutex:
             old, slots = self.state.member(member), self.state.slots
-            if old.anchor:
-                raise LeagueError(f"{member} is an anchor, which is never replaced")
             if not old.alive:
                 raise LeagueError(f"{member} has already been replaced")
             if len(slots[old.role]) == 1:
@@ -267,34 +265,6 @@ class League:
                 "reason": reason,
             }
             self._store.commit(event)
-
-    def add_anchor(
-        self, name: str, role: str, rating: Rating | None = None, of: str | None = None
-    ) -> None:
-        """Add a frozen member: others are rated against it, and it never changes.
-
-        of: the member that it is a copy of, whose rating it takes unless one is given. It plays
-        by `config.anchor_share`, holds no slot, and is never selected nor replaced.
-        """
-        with self._mutex:
-            self.state.check_role(role)
-            self._check_new(name)
-            if of is not None and self.state.member(of).role != role:
-                raise LeagueError(f"{of} is no {role}; expected an anchor of its own role")
-            if rating is None:
-                if of is None:
-                    raise LeagueError(
-                        f"the anchor {name} has no rating; give rating=Rating(mu, sigma), or "
-                        "of=member"
-                    )
-                rating = self.state.member(of).rating
-            if not (is_finite(rating.mu) and is_finite(rating.sigma) and rating.sigma > 0.0):
-                raise LeagueError(
-                    f"rating is {rating!r}; expected Rating(mu, sigma), finite, sigma > 0"
-                )
-            event = {"event": "anchor_added", "name": name, "role": role, "of": of or ""}
-            belief = {"mu": float(rating.mu), "sigma": float(rating.sigma)}
-            self._store.commit(event | belief)
 
     def _check_new(self, name: str) -> None:
         if _checked_name(name) in self.state.members:

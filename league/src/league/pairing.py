@@ -7,15 +7,8 @@ least paired, at random among equals; with at least m matches in every round, no
 of N waits longer than ceil(N/m) rounds from one match to the next. No pair meets twice in a round,
 and no place in a list is favoured. In one population both sides are the same members: each plays
 once as teacher and once as student in a whole round, and never itself.
-
-Matches with anchors (see `anchor_pairs`) come on top of a whole round; in a partial one they are
-among its m matches, and the guarantee is for the rest. Coverage rounds (`coverage_every`) are whole
-rounds laid out as the rows of a Latin square: as many of them as the smaller side has members hold
-every pair of slots.
 """
 
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,14 +16,14 @@ import numpy as np
 from league.errors import LeagueError
 from league.probability import Floats, Ints, stream
 from league.ratings import Skills, expected_shares
-from league.state import MEMBER, STUDENT, TEACHER, Member, Pair, State
+from league.state import STUDENT, Member, Pair, State
 
 
 def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
-    """Return the pairs of a round, by teacher's slot, matches with anchors last.
+    """Return the pairs of a round, by teacher's slot.
 
     A function of seed, round and state. matches: how many in all, at least 1 and at most the
-    larger side's size; None for a whole round, to which matches with anchors are added.
+    larger side's size; None for a whole round.
     """
     teachers, students = state.sides()
     whole = max(len(teachers), len(students))
@@ -39,20 +32,18 @@ def propose(state: State, round_number: int, matches: int | None = None) -> list
             f"matches is {matches!r}; expected a whole number from 1 to {whole}, one for each "
             "member of the larger side"
         )
-    against_anchors = anchor_pairs(state, round_number, whole if matches is None else matches)
     if matches is not None:
-        count = matches - len(against_anchors)
         rng = stream(state.config.seed, "turns", round_number)
         if state.one_population:
-            players = _next_in_line(teachers, max(count, 2), rng)
+            players = _next_in_line(teachers, max(matches, 2), rng)
             order = rng.permutation(2).tolist()
             pair = [[players[i]] for i in order]
-            teachers, students = pair if count == 1 else (players, players)
+            teachers, students = pair if matches == 1 else (players, players)
         else:
-            teachers = _next_in_line(teachers, count, rng)
-            students = _next_in_line(students, count, rng)
-    matchups = _matchups(state, teachers, students, round_number, partial=matches is not None)
-    matchups = sorted(matchups, key=lambda c: (c[0].slot, c[1].slot)) + against_anchors
+            teachers = _next_in_line(teachers, matches, rng)
+            students = _next_in_line(students, matches, rng)
+    matchups = _matchups(state, teachers, students, round_number)
+    matchups.sort(key=lambda matchup: (matchup[0].slot, matchup[1].slot))
     expected = expected_of_pairs(state, matchups)
     return [
         Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)
@@ -61,26 +52,18 @@ def propose(state: State, round_number: int, matches: int | None = None) -> list
 
 
 def _matchups(
-    state: State,
-    teachers: Sequence[Member],
-    students: Sequence[Member],
-    round_number: int,
-    partial: bool,
+    state: State, teachers: Sequence[Member], students: Sequence[Member], round_number: int
 ) -> list[tuple[Member, Member]]:
     by_teacher = len(teachers) >= len(students)
     large, small = (teachers, students) if by_teacher else (students, teachers)
-    every = state.config.coverage_every
-    if every and not partial and (state.whole_rounds + 1) % every == 0:
-        partner = _covering(state, len(large), len(small))
-    else:
-        rng = stream(state.config.seed, "pair", round_number)
-        seats = _seats(small, len(large), rng)
-        seated = [small[i] for i in seats]
-        partner = seats[MATCHERS[state.config.matcher](state, large, seated, rng)]
-        if state.one_population:
-            _part_from_themselves(large, small, partner, rng)
-    found = zip(large, (small[j] for j in partner.tolist()), strict=True)
-    return [(a, b) if by_teacher else (b, a) for a, b in found]
+    rng = stream(state.config.seed, "pair", round_number)
+    seats = _seats(small, len(large), rng)
+    seated = [small[i] for i in seats]
+    partner = seats[MATCHERS[state.config.matcher](state, large, seated, rng)]
+    if state.one_population:
+        _part_from_themselves(large, small, partner, rng)
+    matchups = zip(large, (small[j] for j in partner.tolist()), strict=True)
+    return [(a, b) if by_teacher else (b, a) for a, b in matchups]
 
 
 def _part_from_themselves(
@@ -91,22 +74,6 @@ def _part_from_themselves(
         if small[partner[i]].name == member.name:
             other = (i + int(rng.integers(1, len(large)))) % len(large)
             partner[[i, other]] = partner[[other, i]]
-
-
-def _covering(state: State, large: int, small: int) -> Ints:
-    """Return the next row of a Latin square, or of the next one after the last.
-
-    As many coverage rounds as the smaller side has members hold every pair of slots; in one
-    population, where no member plays itself, one round fewer.
-    """
-    turn = state.whole_rounds // state.config.coverage_every
-    length = small - 1 if state.one_population else small
-    rng = stream(state.config.seed, "coverage", turn // length)
-    rows, columns = rng.permutation(large), rng.permutation(small)
-    if state.one_population:
-        columns = np.argsort(rows)
-        return np.asarray(columns[(rows + 1 + turn % length) % small], dtype=np.int64)
-    return np.asarray(columns[(rows + turn) % small], dtype=np.int64)
 
 
 def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:
@@ -122,40 +89,6 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Int
     ties = rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
     return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
-
-
-def anchor_pairs(state: State, round_number: int, matches: int) -> list[tuple[Member, Member]]:
-    """Return the (teacher, student) matchups of a round in which one is an anchor.
-
-    Their number is anchor_share of `matches`, rounded at random, and less than `matches`. A
-    member has at most one such match a round, drawn at random, and with that anchor of the other
-    side that has been paired least, a random one of equals.
-    """
-    share = state.config.anchor_share
-    opponents = {_OTHER[role]: _opponents(state, role) for role in state.slots}
-    if not share or not any(opponents.values()):
-        return []
-    rng = stream(state.config.seed, "anchors", round_number)
-    count = min(math.floor(share * matches + rng.random()), matches - 1)
-    living = [m for role in state.slots if opponents[role] for m in state.living(role)]
-    matchups = []
-    given: Counter[str] = Counter()
-    for k in rng.permutation(len(living))[:count].tolist():
-        member, others = living[k], opponents[living[k].role]
-        ties = rng.random(len(others))
-        load = [other.paired + given[other.name] for other in others]
-        anchor = others[min(range(len(others)), key=lambda i: (load[i], ties[i]))]
-        given[anchor.name] += 1
-        teaches = rng.random() < 0.5 if member.role == MEMBER else member.role == TEACHER
-        matchups.append((member, anchor) if teaches else (anchor, member))
-    return matchups
-
-
-_OTHER = {TEACHER: STUDENT, STUDENT: TEACHER, MEMBER: MEMBER}
-
-
-def _opponents(state: State, role: str) -> list[Member]:
-    return [member for member in state.members.values() if member.anchor and member.role == role]
 
 
 SAMPLED_LIMIT = 512

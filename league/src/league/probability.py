@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ Z95 = 1.959963984540054
 _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 # Beyond this the asymptotic series is exact to double precision, and erfc nears underflow.
-FAR_TAIL = 20.0
+_FAR_TAIL = 20.0
 
 
 def log_cdf_pair(z: Floats) -> tuple[Floats, Floats]:
@@ -26,30 +25,14 @@ def log_cdf_pair(z: Floats) -> tuple[Floats, Floats]:
     Φ(-a) = φ(a)/a (1 - 1/a² + 3/a⁴ - 15/a⁶ ...), Abramowitz and Stegun 26.2.12.
     """
     magnitude = np.abs(z)
-    near = np.minimum(magnitude, FAR_TAIL)
+    near = np.minimum(magnitude, _FAR_TAIL)
     erfc = np.fromiter(map(math.erfc, (near / _SQRT2).ravel().tolist()), np.float64, near.size)
     lower = np.log(0.5 * erfc.reshape(near.shape))
-    if (magnitude > FAR_TAIL).any():
-        lower = np.where(magnitude > FAR_TAIL, _log_far_tail(magnitude), lower)
+    if (magnitude > _FAR_TAIL).any():
+        lower = np.where(magnitude > _FAR_TAIL, _log_far_tail(magnitude), lower)
     upper = np.log1p(-np.exp(lower))
     positive = z >= 0.0
     return np.where(positive, upper, lower), np.where(positive, lower, upper)
-
-
-def inverse_mills(z: Sequence[float]) -> list[float]:
-    """Return φ(z) / Φ(z) of a few z within ±FAR_TAIL, faster than by arrays.
-
-    The bits are those of exp(log_pdf(z) - log_cdf_pair(z)[0]): only NumPy's logarithms and
-    exponentials are used, which differ in the last bit from those of `math`.
-    """
-    tails = np.log(np.array([0.5 * math.erfc(abs(x) / _SQRT2) for x in z]))
-    bodies = np.log1p(-np.exp(tails)).tolist()
-    logs = [
-        -0.5 * x * x - _LOG_SQRT_2PI - (body if x >= 0.0 else tail)
-        for x, body, tail in zip(z, bodies, tails.tolist(), strict=True)
-    ]
-    ratios: list[float] = np.exp(np.array(logs)).tolist()
-    return ratios
 
 
 def log_pdf(z: Floats) -> Floats:
@@ -58,7 +41,7 @@ def log_pdf(z: Floats) -> Floats:
 
 
 def _log_far_tail(magnitude: Floats) -> Floats:
-    a = np.maximum(magnitude, FAR_TAIL)
+    a = np.maximum(magnitude, _FAR_TAIL)
     inverse_square = 1.0 / (a * a)
     series = np.zeros_like(a)
     for odd in (15, 13, 11, 9, 7, 5, 3, 1):

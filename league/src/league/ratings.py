@@ -8,14 +8,14 @@ conversions are the `trueskill` package's.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import trueskill
 
 from league.errors import LeagueError, check_number
-from league.probability import FAR_TAIL, Floats, inverse_mills, log_cdf_pair, log_pdf
+from league.probability import Floats, log_cdf_pair, log_pdf
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,8 @@ class RatingModel:
 
 
 def conservative(rating: Rating, model: RatingModel) -> float:
-    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default.
-
-    The package's global environment is neither read nor changed.
-    """
-    env = trueskill.TrueSkill(model.mu, model.sigma, model.beta, model.tau, draw_probability=0.0)
-    return float(env.expose(env.create_rating(rating.mu, rating.sigma)))
+    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default."""
+    return rating.mu - model.mu / model.sigma * rating.sigma
 
 
 def expected_shares(teachers: Skills, students: Skills, model: RatingModel) -> Floats:
@@ -190,14 +186,6 @@ def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel)
     proportion to their variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before
     and after.
     """
-    if (
-        len(score) <= _FEW
-        and _LOST_OR_WON.issuperset(score.tolist())
-        and weight.tolist() == [1.0] * len(score)
-    ):
-        few = _few_games(old, score, model)
-        if few is not None:
-            return few
     wandered = Skills(old.mu, np.sqrt(old.sigma * old.sigma + model.tau**2))
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
     if game.all():
@@ -218,20 +206,18 @@ def rate_series(
     score: Floats,
     weight: Floats,
     model: RatingModel,
-    frozen: Collection[str] = (),
 ) -> None:
     """Rate matches as if one after the other; the ratings change in place.
 
     ratings: by name, of all that occur. pairs: a teacher and a student for each of n matches.
-    score, weight: shape [n], as in `rate_columns`. frozen: whose rating stays as it is. Matches
-    that change no name in common are rated at once, so the ratings of each name change in order.
+    score, weight: shape [n], as in `rate_columns`. Matches with no name in common are rated at
+    once, so the ratings of each name change in order.
     """
     layers: list[list[int]] = []
     depth: dict[str, int] = {}
     for i, names in enumerate(pairs):
-        changed = [name for name in names if name not in frozen]
-        layer = max((depth.get(name, 0) for name in changed), default=0)
-        depth |= dict.fromkeys(changed, layer + 1)
+        layer = max(depth.get(name, 0) for name in names)
+        depth |= dict.fromkeys(names, layer + 1)
         if layer == len(layers):
             layers.append([])
         layers[layer].append(i)
@@ -244,12 +230,9 @@ def rate_series(
             weight[rows],
             model,
         )
-        for name, rating in zip(teachers + students, [*new[0], *new[1]], strict=True):
-            if name not in frozen:
-                ratings[name] = rating
+        ratings |= zip(teachers + students, [*new[0], *new[1]], strict=True)
 
 
-_LOST_OR_WON = {0.0, 1.0}
 _SIDES = np.array([[-1.0], [1.0]])
 """The way the teacher's and the student's skill move with the gap."""
 
@@ -322,38 +305,6 @@ def _single_games(skills: Skills, result: Floats, _weight: Floats, model: Rating
     v, w = _win_moments(sign * (skills.mu[1] - skills.mu[0]) / c)
     step = sign * v / c
     return Skills(skills.mu + own * (_SIDES * step), skills.sigma * np.sqrt(1.0 - own / c2 * w))
-
-
-_FEW = 16  # up to here Python's floats are faster than arrays
-
-
-def _few_games(old: Skills, result: Floats, model: RatingModel) -> Skills | None:
-    """Return `_single_games` after the wandering, in Python's floats: the same bits.
-
-    None where a game is so unequal that its tail needs a series.
-    """
-    wander, noise = model.tau**2, 2.0 * model.beta**2
-    games, leads = [], []
-    for mu_t, mu_s, sd_t, sd_s, won in zip(
-        *old.mu.tolist(), *old.sigma.tolist(), result.tolist(), strict=True
-    ):
-        sd_t, sd_s = math.sqrt(sd_t * sd_t + wander), math.sqrt(sd_s * sd_s + wander)
-        own_t, own_s = sd_t * sd_t, sd_s * sd_s
-        c2 = noise + own_t + own_s
-        c, sign = math.sqrt(c2), 1.0 if won else -1.0
-        games.append((mu_t, mu_s, sd_t, sd_s, own_t, own_s, c2, c, sign))
-        leads.append(sign * (mu_s - mu_t) / c)
-    if any(abs(x) > FAR_TAIL for x in leads):
-        return None
-    rows = []
-    for game, x, v in zip(games, leads, inverse_mills(leads), strict=True):
-        mu_t, mu_s, sd_t, sd_s, own_t, own_s, c2, c, sign = game
-        step, w = sign * v / c, v * (v + x)
-        rows.append((mu_t - own_t * step, mu_s + own_s * step))
-        rows.append(
-            (sd_t * math.sqrt(1.0 - own_t / c2 * w), sd_s * math.sqrt(1.0 - own_s / c2 * w))
-        )
-    return Skills(np.array(rows[::2]).reshape(-1, 2).T, np.array(rows[1::2]).reshape(-1, 2).T)
 
 
 def _win_moments(x: Floats) -> tuple[Floats, Floats]:

@@ -150,7 +150,7 @@ class Member:
     name: str
     role: str
     slot: int
-    """Its place within the role, 0-based, handed on at replacement; -1 for an anchor."""
+    """Its place within the role, 0-based, handed on at replacement."""
     born: int
     """How many rounds had been paired when it came."""
     rating: Rating
@@ -174,8 +174,6 @@ class Member:
     """Tasks of its matches lost to infrastructure."""
     turn: int = -1
     """How many rounds had been paired when its slot last was in one."""
-    anchor: bool = False
-    """Whether it is frozen: rated against, never rated, never in a slot."""
 
     @property
     def mean_reward(self) -> float | None:
@@ -220,7 +218,7 @@ class State:
 
     config: LeagueConfig
     members: dict[str, Member] = field(default_factory=dict)
-    """By name, in order of arrival, anchors among them."""
+    """By name, in order of arrival."""
     slots: dict[str, list[str]] = field(default_factory=dict)
     """The names of the living, by role and slot; its roles are teacher and student, or member."""
     pairs: dict[str, Pair] = field(default_factory=dict)
@@ -229,8 +227,6 @@ class State:
     """By pair id."""
     rounds: dict[int, list[str]] = field(default_factory=dict)
     """The pair ids of each round, in pairing order."""
-    whole_rounds: int = 0
-    """How many of the rounds were whole."""
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
     """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
@@ -287,7 +283,6 @@ class State:
         return {
             "members": [_plain(member) for member in self.members.values()],
             "rounds": [[r, [self._played(i) for i in ids]] for r, ids in self.rounds.items()],
-            "whole_rounds": self.whole_rounds,
             "meetings": [[*key, *row(self.meetings[key])] for key in sorted(self.meetings)],
             "replacements": [row(r) for r in self.replacements],
             "open_round": self.open_round,
@@ -309,7 +304,7 @@ class State:
             rating, parents = Rating(**plain["rating"]), tuple(plain["parents"])
             member = Member(**plain | {"rating": rating, "parents": parents})
             state.members[member.name] = member
-        state.whole_rounds, state.open_round = data["whole_rounds"], data["open_round"]
+        state.open_round = data["open_round"]
         for member, child, parents, weights, *rest in data["replacements"]:
             state.replacements.append(
                 Replacement(member, child, tuple(parents), tuple(weights), *rest)
@@ -331,8 +326,7 @@ class State:
         for pair_id in data["open_pairs"]:
             pair = state.pairs[pair_id]
             for name in (pair.teacher, pair.student):
-                if not state.members[name].anchor:
-                    state.open_pairs.setdefault(name, set()).add(pair_id)
+                state.open_pairs.setdefault(name, set()).add(pair_id)
         return state
 
     def add_pair(

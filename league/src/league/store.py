@@ -28,6 +28,9 @@ LOCK = "league.lock"
 
 SCHEMA = 2
 
+_RETIRED = ("coverage_every", "anchor_share")
+"""Settings that a league of an older version may hold, as long as they are 0."""
+
 
 def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any]) -> None:
     """Write the files of a new league; the settings come last and make it one."""
@@ -269,7 +272,13 @@ def read_settings(directory: Path) -> LeagueConfig:
     path = directory / SETTINGS
     settings = read_object(path)
     try:
-        given = settings["config"]
-        return LeagueConfig(**{**given, "pfsp": tuple(given["pfsp"])})
+        values = {**settings["config"], "pfsp": tuple(settings["config"]["pfsp"])}
+        for name in _RETIRED:
+            if value := values.pop(name, 0):
+                raise LeagueError(
+                    f"{name} is {value}, which this version does not have: take the version of "
+                    "populab-league that wrote it"
+                )
+        return LeagueConfig(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error

@@ -365,11 +365,6 @@ class Config:
             )
         if self.learner.noise_groups == 1:
             raise ConfigError("learner.noise_groups is 1; expected 0 or at least 2")
-        if self.league.anchor_share:
-            raise ConfigError(
-                f"league.anchor_share is {self.league.anchor_share}; expected 0: a run keeps no "
-                "weights of frozen members to play against"
-            )
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
                 _refuse_unknown_operators(kind, self.evolution.pool(kind))
