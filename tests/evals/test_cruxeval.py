@@ -1,4 +1,4 @@
-"""CRUXEval: reading assertions, judging them by running, and expressions that would cheat."""
+"""CRUXEval: reading assertions, judging them by running, and answers that are no literals."""
 
 from pathlib import Path
 
@@ -96,22 +96,11 @@ def test_a_prompt_shows_the_problem_and_hides_the_answer(recipe, data: Path) -> 
             assert find_answer("code_o", more, template) == "3"
 
 
-def test_equality_is_pythons_and_expressions_are_computed(data: Path) -> None:
-    right = "3", "3.0", "1 + 2", "len('abc')"
-    wrong = "'3'", "f('abc') + 0", "xs", "4"
-    assert judged("cruxeval_o", data, 0, *right, *wrong) == [True] * 4 + [False] * 4
-    right = "f(1)", "f(1, str)", "f('', lambda a: '1')", "f(1, go=lambda a: suffix and '1')"
-    assert judged("cruxeval_i", data, 1, *right, "f(2)", "f()") == [True] * 4 + [False] * 2
-
-
-def test_an_expression_cannot_change_the_program(data: Path) -> None:
-    cheats = (
-        "f((len := lambda xs: 3))",
-        "f(globals().update(len=lambda xs: 3) or 'a')",
-        "f([1 for f.a in [1]])",
-        "f(1) or 3",
-    )
-    assert judged("cruxeval_i", data, 0, *cheats) == [False] * len(cheats)
+def test_equality_is_pythons_and_an_expression_is_wrong(data: Path) -> None:
+    wrong = "'3'", "4", "1 + 2", "len('abc')", "f('abc') + 0", "xs"
+    assert judged("cruxeval_o", data, 0, "3", "3.0", *wrong) == [True] * 2 + [False] * 6
+    wrong = "f(2)", "f()", "f(1) or 3", "f(1, str)", "f((len := lambda _: 3))"
+    assert judged("cruxeval_i", data, 1, "f(1)", *wrong) == [True] + [False] * 5
 
 
 def test_rows_without_text_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
-from click.shell_completion import CompletionItem
 
 from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
@@ -20,7 +19,7 @@ from evals.benchmark import Benchmark, Data, Grading
 from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
 from evals.errors import EvalsError, did_you_mean, first_line
 from evals.evaluation import BASE, choose_recipe, choose_sampling, device, evaluate, versions
-from evals.formats import evalplus_samples, lm_eval_results
+from evals.formats import evalplus_samples
 from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import sample_lines, saved_samples, verdict_lines
@@ -35,27 +34,6 @@ _P = ParamSpec("_P")
 _PATH = click.Path(path_type=Path)
 _OURS = {"populab-evals", "populab-workspace"}
 _WRITERS = {"text": to_text, "markdown": to_markdown}
-_FORMATS = {"lm-eval": lm_eval_results, "evalplus": evalplus_samples}
-
-
-class BenchmarkNames(click.ParamType[list[str]]):
-    """Names of benchmarks, separated by commas, which a shell completes."""
-
-    name = "NAME[,NAME]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str]:
-        """Split the names."""
-        return list(dict.fromkeys(name.strip() for name in value.split(",")))
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Complete the last name."""
-        before, comma, last = incomplete.rpartition(",")
-        names = (name for name in benchmark_names() if name.startswith(last))
-        return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
 
 def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
@@ -88,6 +66,10 @@ def _fail(text: str, code: int) -> int:
     return code
 
 
+def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",")))
+
+
 def _template_args(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, Any]:
@@ -104,18 +86,6 @@ def _template_args(
     return found
 
 
-def _complete_folders(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [CompletionItem(incomplete, type="dir")]
-
-
-def _complete_files(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [CompletionItem(incomplete, type="file")]
-
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _data = click.option(
     "--data",
@@ -124,7 +94,6 @@ _data = click.option(
     metavar="[NAME=]FILE",
     help="File with a benchmark's questions, in place of the published ones; for livecodebench "
     "also a folder of shards, or a release on the hub (release_v1 to release_v6). May repeat.",
-    shell_complete=_complete_files,
 )
 _recipe = click.option(
     "--recipe",
@@ -172,7 +141,6 @@ def list_benchmarks(as_json: bool) -> int:
     metavar="MODEL",
     help="Base model of the adapters: a folder, a name on the Hugging Face hub, or nano, the small "
     "model that selfplay brings; default: the one that a selfplay run names.",
-    shell_complete=_complete_folders,
 )
 @click.option(
     "--adapter",
@@ -182,7 +150,6 @@ def list_benchmarks(as_json: bool) -> int:
     help="Folder of a PEFT adapter, or of a selfplay run for its living members. RUN:students, "
     "RUN:teachers, RUN:s3 and RUN:s0,t1 choose some of them. NAME renames an adapter, and with a "
     "run it begins the names of its members. May repeat.",
-    shell_complete=_complete_folders,
 )
 @click.option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
 @click.option(
@@ -212,7 +179,8 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option(
     "--benchmark",
     "benchmarks",
-    type=BenchmarkNames(),
+    metavar="NAME[,NAME]",
+    callback=_split_names,
     required=True,
     help="Benchmarks to run, by the names that `evals list` shows.",
 )
@@ -221,13 +189,12 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option(
     "--n",
     type=click.IntRange(min=1),
-    help="Samples per task; default: the recipe's (1; cruxeval 10).",
+    help="Samples per task; default: 1.",
 )
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0.0),
-    help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's (0; "
-    "cruxeval 0.2).",
+    help="Sampling temperature; 0 always takes the likeliest token; default: 0.",
 )
 @click.option(
     "--top-p",
@@ -326,7 +293,7 @@ def run(
 
 
 @main.command()
-@click.argument("benchmark", type=BenchmarkNames())
+@click.argument("benchmark")
 @click.argument("samples", type=_PATH)
 @click.option("--out", type=_PATH, required=True, help="JSON Lines file to write the verdicts to.")
 @_data
@@ -335,7 +302,7 @@ def run(
 @_json
 @clean_exit
 def grade(
-    benchmark: list[str],
+    benchmark: str,
     samples: Path,
     out: Path,
     files: tuple[str, ...],
@@ -343,17 +310,15 @@ def grade(
     allow_weak: bool,
     as_json: bool,
 ) -> int:
-    """Grade saved responses, also those of evalplus and lm-eval.
+    """Grade saved responses, also those of evalplus.
 
     BENCHMARK is one of `evals list`; SAMPLES is a JSON Lines file with a response a row: "id" and
-    "response", or evalplus' "task_id" and "solution" or "completion", or lm-eval's --log_samples.
+    "response", or evalplus' "task_id" and "solution" or "completion".
     Without --recipe, responses are taken as answers to the recipe that the settings.json next to
     them names, or else to the benchmark's own. The same command resumes where it was stopped.
     """
-    if len(benchmark) > 1:
-        raise EvalsError(f"found benchmarks {', '.join(benchmark)}; expected one")
     check_output(out)
-    (found,) = _load(benchmark, files)
+    (found,) = _load([benchmark], files)
     rows, notes = saved_samples(samples, found)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
@@ -401,11 +366,11 @@ def grade(
 @click.option(
     "--format",
     "form",
-    type=click.Choice([*_WRITERS, *_FORMATS]),
+    type=click.Choice([*_WRITERS, "evalplus"]),
     default="text",
     show_default=True,
-    help="Output format: a table as text or markdown, one adapter's results as lm-eval's results "
-    "JSON, or one benchmark's samples as evalplus' samples.jsonl.",
+    help="Output format: a table as text or markdown, or one benchmark's samples as evalplus' "
+    "samples.jsonl.",
 )
 @click.option(
     "--k",
@@ -445,8 +410,8 @@ def report(
 
         write_text(page, page_text(shown))
         click.echo(f"report: {page}", err=True)
-    if form in _FORMATS:
-        click.echo(_FORMATS[form](runs))
+    if form == "evalplus":
+        click.echo(evalplus_samples(runs))
         return 1 if left_out else 0
     return max(_show(shown, as_json, form), 1 if left_out else 0)
 

@@ -1,26 +1,20 @@
 """CRUXEval: what a short function returns (cruxeval_o), or what it was called with (cruxeval_i).
 
 An answer is an assertion, or the part of it that was asked for. As in the published script
-(facebookresearch/cruxeval at 190faf1, evaluation), Python's `==` decides, any arguments with the
-right result are right, and expressions may stand where literals were asked for. Unlike there, an
-answer that is no literal cannot reach what the program works with, and values are compared where no
-program can reach them.
+(facebookresearch/cruxeval at 190faf1, evaluation), Python's `==` decides, and any arguments with
+the right result are right. Unlike there, answers are literals: an expression is wrong.
 """
 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from code_verifier import (
     Comparison,
     Grade,
-    LiteralError,
     ProgramError,
     Sandbox,
     Task,
-    parse_arguments,
-    parse_literal,
     parse_program,
 )
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
@@ -39,8 +33,6 @@ _OPENING = re.compile(r"\[ANSWER\]|<answer>")
 _CLOSING = re.compile(r"\[/ANSWER\]|</answer>")
 _FENCE = re.compile(r"^[ \t]*```.*$", re.M)
 _ASSERTION = re.compile(r"\bassert\b.*")
-_REACHING = frozenset({"globals", "locals", "vars", "getattr", "setattr", "delattr"})
-"""Functions by which an expression could change what the program works with."""
 
 
 def load(name: str, data: Data) -> Benchmark:
@@ -69,7 +61,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         how.workers, comparison=Comparison(types=False), allow_weak=how.allow_weak
     ) as sandbox:
         grades = sandbox.grade_many(
-            _judged(question.problem, answer)
+            (question.problem, _literal(question.problem.kind, answer))
             for (question, _), answer in zip(pairs, answers, strict=True)
             if answer is not None
         )
@@ -121,33 +113,6 @@ def _is_call(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
 
 
-def _judged(task: Task, answer: str) -> tuple[Task, str]:
-    """The task and the answer that the sandbox is to grade."""
-    literal = answer if task.kind == "code_o" else answer.removeprefix("f(").removesuffix(")")
-    try:
-        parse_literal(answer) if task.kind == "code_o" else parse_arguments(literal)
-    except LiteralError:
-        if not _reaches(parse_program(answer).tree):
-            # An expression is the result of a program that needs no input.
-            program = _returning(answer, task.program if task.kind == "code_i" else "")
-            return replace(task, kind="code_i", program=program), ""
-    return task, literal
-
-
-def _reaches(tree: ast.AST) -> bool:
-    """Whether an expression could bind or change a name outside of itself."""
-    return any(
-        isinstance(node, ast.NamedExpr)
-        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
-        or (isinstance(node, ast.Name) and node.id in _REACHING)
-        for node in ast.walk(tree)
-    )
-
-
-def _returning(expression: str, program: str) -> str:
-    """A program whose `f()` is the value of an expression among the names of another program."""
-    outer = parse_program("def f():\n    return").tree
-    (function,) = outer.body
-    assert isinstance(function, ast.FunctionDef)
-    function.body = [*parse_program(program).tree.body, *function.body]
-    return f"{ast.unparse(outer)} {expression}"
+def _literal(kind: str, answer: str) -> str:
+    """The value, or the arguments of the call."""
+    return answer if kind == "code_o" else answer.removeprefix("f(").removesuffix(")")

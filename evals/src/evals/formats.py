@@ -1,55 +1,11 @@
-"""Finished runs as files of other harnesses: lm-eval's results, evalplus' samples."""
+"""A finished run as evalplus' file of samples."""
 
 import json
 from collections.abc import Sequence
-from statistics import stdev
-from typing import Any
 
 from evals.errors import EvalsError
-from evals.evaluation import BASE
-from evals.metrics import problem_scores
-from evals.recipes import MATH
-from evals.results import FinishedRun, by_question
+from evals.results import FinishedRun
 from evals.sources import OFFICIAL
-
-
-def lm_eval_results(runs: Sequence[FinishedRun]) -> str:
-    """Return the runs of one adapter as lm-eval 0.4 writes its `results_*.json`.
-
-    The metric is `exact_match` in math and `pass@1` elsewhere: the mean over tasks of the share of
-    right samples, in [0, 1], with its standard error over tasks. `n-shot` is 0, as examples are
-    part of the recipe. Raises EvalsError for several adapters or runs of one benchmark.
-    """
-    named = {run.result.benchmark: run for run in runs}
-    adapter = _only("adapters", [run.result.adapter for run in runs])
-    if len(named) < len(runs):
-        raise EvalsError("found several runs of one benchmark; name folders with one of each")
-    settings = runs[0].result.settings
-    model = f"pretrained={settings.get('model')},dtype={settings.get('dtype')}"
-    found: dict[str, Any] = {
-        "results": {name: _metrics(run, name) for name, run in named.items()},
-        "group_subtasks": {name: [] for name in named},
-        "configs": {name: _config(run, name) for name, run in named.items()},
-        "versions": {name: run.result.versions["evals"] for name, run in named.items()},
-        "n-shot": dict.fromkeys(named, 0),
-        "higher_is_better": {name: {_metric(name): True} for name in named},
-        "n-samples": {
-            name: {
-                "original": None if run.result.partial else run.result.overall.tasks,
-                "effective": run.result.overall.tasks,
-            }
-            for name, run in named.items()
-        },
-        "config": {
-            "model": settings.get("engine"),
-            "model_args": model if adapter == BASE else f"{model},peft={adapter}",
-            "limit": settings.get("limit"),
-            "random_seed": settings.get("seed"),
-        },
-        "model_source": settings.get("engine"),
-        "model_name": settings.get("model"),
-    }
-    return json.dumps(found, indent=2)
 
 
 def evalplus_samples(runs: Sequence[FinishedRun]) -> str:
@@ -81,40 +37,3 @@ def _only(what: str, names: Sequence[str]) -> str:
             "name its folder below the --out of `evals run`"
         )
     return first
-
-
-def _metric(benchmark: str) -> str:
-    return "exact_match" if benchmark in MATH else "pass@1"
-
-
-def _metrics(run: FinishedRun, benchmark: str) -> dict[str, Any]:
-    rates = list(problem_scores(by_question(run.verdicts)).values())
-    error = stdev(rates) / len(rates) ** 0.5 if len(rates) > 1 else "N/A"
-    name = _metric(benchmark)
-    return {
-        "alias": benchmark,
-        f"{name},none": run.result.overall.rate,
-        f"{name}_stderr,none": error,
-    }
-
-
-def _config(run: FinishedRun, benchmark: str) -> dict[str, Any]:
-    settings = run.result.settings
-    template = settings["template"]
-    sampling = {
-        name: settings[name] for name in ("temperature", "top_p", "top_k") if name in settings
-    }
-    return {
-        "task": benchmark,
-        "doc_to_text": template["text"],
-        "output_type": "generate_until",
-        "num_fewshot": 0,
-        "repeats": settings["n"],
-        "generation_kwargs": {
-            "until": template["stop"],
-            "max_gen_toks": settings["max_tokens"],
-            "do_sample": settings["temperature"] > 0,
-            **sampling,
-        },
-        "metadata": {"recipe": settings["recipe"], "dataset": settings["benchmark_hash"]},
-    }

@@ -8,11 +8,8 @@ math benchmarks.
 
 `evalplus`, `evalplus-completion`: evalplus 0.3.1 (codegen.py, provider/utility.py).
 
-`cruxeval`: CRUXEval's direct prompt (facebookresearch/cruxeval at 190faf1, prompts.py) in other
-words and with other examples, in its form, with its stop text, number of samples and temperature;
-its limit of tokens counts the prompt, this does not. `chat` and `azr` ask step by step.
-
-`chat`: the usual prompts for chat models. The math sentence is that of Qwen2.5-Math's
+`chat`: the usual prompts for chat models; CRUXEval (facebookresearch/cruxeval at 190faf1) is asked
+in other words, step by step, as by `azr`. The math sentence is that of Qwen2.5-Math's
 `qwen25-math-cot` prompt, put behind the question; the one for functions is evalplus' without the
 answer that evalplus begins, so that a model may think. LiveCodeBench is asked in its own words
 (28fef95, lcb_runner/prompts/code_generation.py); its scripts' stop text `###` is left out, as it
@@ -229,51 +226,6 @@ _OUTPUT_ASKED, _INPUT_ASKED = "assert f({input}) == ??", "assert f(??) == {outpu
 _TAGGED = "Write the whole assertion between [ANSWER] and [/ANSWER]"
 
 
-def _shot(code: str, asserted: str, answer: str = "") -> str:
-    """A problem in CRUXEval's tags, and what is known of its solution."""
-    solved = answer and f"[ANSWER]\n{answer}\n[/ANSWER]\n\n"
-    return f"[PYTHON]\n{code}\n{asserted}\n[/PYTHON]\n{solved}"
-
-
-def _cruxeval(task: str, *shots: str) -> Template:
-    """A prompt that is completed after examples."""
-    lead = f"Each function comes with an assertion about one call of it. {task} {_TAGGED}"
-    return Template(
-        text=f"{lead}, and nothing else.\n\n{''.join(shots)}",
-        mode="completion",
-        max_tokens=1024,
-        source=_CRUXEVAL,
-        stop=("[/ANSWER]",),
-        response_prefix="[ANSWER]\n",
-    )
-
-
-_LAST = "def f(words):\n    return words[-1]"
-_JOIN = "def f(text, times):\n    return text * times"
-_EVEN = "def f(numbers):\n    return len([n for n in numbers if n % 2 == 0])"
-
-CRUXEVAL_DIRECT = Recipe(
-    name="cruxeval",
-    description="CRUXEval's direct prompt, 10 samples at temperature 0.2",
-    templates={
-        "cruxeval_o": _cruxeval(
-            _OUTPUT_TASK,
-            _shot(_LAST, "assert f(['a', 'b']) == ??", "assert f(['a', 'b']) == 'b'"),
-            _shot(_EVEN, "assert f([3, 4, 6]) == ??", "assert f([3, 4, 6]) == 2"),
-            _shot("{code}", _OUTPUT_ASKED),
-        ),
-        "cruxeval_i": _cruxeval(
-            _INPUT_TASK,
-            _shot(_EVEN, "assert f(??) == 2", "assert f([3, 4, 6]) == 2"),
-            _shot(_JOIN, "assert f(??) == 'xyxy'", "assert f('xy', 2) == 'xyxy'"),
-            _shot("{code}", _INPUT_ASKED),
-        ),
-    },
-    temperature=0.2,
-    n=10,
-)
-
-
 def _one_turn(task: str, asked: str, form: str) -> str:
     """A problem without examples."""
     return (
@@ -350,8 +302,11 @@ CHAT = Recipe(
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        *(AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION),
-        *(CRUXEVAL_DIRECT, CHAT),
+        AZR,
+        AZR_BOXED,
+        EVALPLUS,
+        EVALPLUS_COMPLETION,
+        CHAT,
     )
 }
 

@@ -1,4 +1,4 @@
-"""Prompts, samples and verdicts as JSON Lines; and the saved samples of evalplus and lm-eval."""
+"""Prompts, samples and verdicts as JSON Lines; and the saved samples of evalplus."""
 
 import json
 from collections import Counter
@@ -104,10 +104,9 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any
 
 
 _EXPECTED = (
-    "expected samples of evals (id and response), of evalplus (task_id and solution or completion) "
-    "or of lm-eval --log_samples (doc_id and resps)"
+    "expected samples of evals (id and response) or of evalplus (task_id, and solution or "
+    "completion)"
 )
-_NAMES = ("task_id", "question_id", "unique_id", "problem_id", "id", "idx")
 
 
 def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[str]]:
@@ -124,8 +123,6 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
         raise EvalsError(f"{path} holds no samples; {_EXPECTED}")
     if "response" in rows[0] and "task_id" not in rows[0]:
         samples = read_samples(path)
-    elif all("doc_id" in row and "resps" in row for row in rows):
-        harness, samples = "lm-eval", list(_log(rows, str(path), benchmark, named))
     elif all("task_id" in row for row in rows):
         harness, samples = "evalplus", list(_programs(rows, str(path), named))
     else:
@@ -160,44 +157,3 @@ def _programs(rows: Sequence[Row], place: str, named: dict[str, Question]) -> It
             raise EvalsError(f"{here}: neither solution nor completion; found {', '.join(row)}")
         yield Sample(problem, seen[problem], solution, solution=solution)
         seen[problem] += 1
-
-
-def _log(
-    rows: Sequence[Row], place: str, benchmark: Benchmark, named: dict[str, Question]
-) -> Iterator[Sample]:
-    """Rows {"doc_id", "doc", "resps", "filter"?, ...} of lm-eval's `--log_samples`.
-
-    A task with several filters has a row for each; they are the same samples. The id is the
-    document's own where it has one that the benchmark knows, else the question at its number.
-    Raises EvalsError for a task without generated text (log-likelihoods).
-    """
-    found: dict[tuple[str, int], Sample] = {}
-    for number, row in enumerate(rows, start=1):
-        here = f"{place}, row {number}"
-        requests = row["resps"]
-        texts = requests[0] if isinstance(requests, list) and len(requests) == 1 else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise EvalsError(
-                f"{here}: resps holds no generated text; expected a task that generates text"
-            )
-        problem = _question(row, here, benchmark, named)
-        for at, text in enumerate(texts):
-            sample = found.setdefault((problem, at), Sample(problem, at, text))
-            if sample.response != text:
-                raise EvalsError(f"{here}: {problem!r} has other responses than before")
-    yield from found.values()
-
-
-def _question(row: Row, here: str, benchmark: Benchmark, named: dict[str, Question]) -> str:
-    doc, index = row.get("doc"), row["doc_id"]
-    own = (str(doc[name]) for name in _NAMES if name in doc) if isinstance(doc, dict) else ()
-    known = next((name for name in own if name in named), None)
-    if known is not None:
-        return known
-    if not isinstance(index, int):
-        raise EvalsError(f"{here}: doc_id is {kind(index)}; expected a number")
-    if index >= len(benchmark.questions):
-        raise EvalsError(
-            f"{here}: document {index}; {benchmark.name} has {len(benchmark.questions)} questions"
-        )
-    return benchmark.questions[index].id

@@ -214,23 +214,11 @@ class _Comparison:
             return
         yield last
         exact = relation.signs[-1] == "~=" and "." not in self.gold.text
-        if exact and not relation.names[-2] and self.nearly(before, last):
+        if exact and not relation.names[-2]:
             yield before
         units = [side.unit for side in (before, last) if isinstance(side, Quantity)]
         if len(units) == 2 and units_differ(*units):
             yield before
-
-    def nearly(self, exact: Form, rounded: Form) -> bool:
-        """Whether one value can be the rounding of another; also where that is unknown."""
-        try:
-            one, other = (
-                complex(self.evaluator.value(form.tree, {}))
-                for form in (exact, rounded)
-                if isinstance(form, Quantity)
-            )
-        except (Undefined, OverflowError, ValueError):
-            return True
-        return abs(one - other) <= 0.02 * abs(one)
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""

@@ -120,7 +120,7 @@ def shape(found: list[Token]) -> Form:
     """The form of tokens."""
     found = _trimmed(split(found, ("=>",))[0][-1])
     parts, marks = split(found, _AND)
-    parts = [part for part in map(_trimmed, parts) if part and not _is_domain(part)]
+    parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
         return _joined(tuple(map(shape, parts)), "or" in marks)
     found = parts[0] if parts else found
@@ -165,12 +165,6 @@ def _is_label(text: str, after: Token) -> bool:
     if after.text == "(" and not after.spaced and text.isalpha():
         return False
     return after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
-
-
-def _is_domain(part: list[Token]) -> bool:
-    """Whether a part only says where a letter is from: k in Z."""
-    texts = [token.text for token in part]
-    return "∈" in texts and not {"(", "[", "\\{"} & set(texts[texts.index("∈") :])
 
 
 def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
