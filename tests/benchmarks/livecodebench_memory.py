@@ -1,9 +1,9 @@
 """LiveCodeBench: memory and time of a release in shards, read and asked for its hidden tests.
 
-    python tests/benchmarks/livecodebench_memory.py [--shards 3] [--rows 40] [--mib 4] [--group 10]
+    python tests/benchmarks/livecodebench_memory.py [--shards 3] [--rows 40] [--mib 4]
 
-Writes shards of `rows` problems with `mib` MiB of hidden tests each, as parquet (`group` rows a
-row group) and as JSON Lines, and reads each kind in a process of its own.
+Writes shards of `rows` problems with `mib` MiB of hidden tests each, and reads them in a process
+of its own.
 """
 
 import base64
@@ -18,11 +18,8 @@ from benchmarking import MIB, alone, memory, parser, show
 from evals.livecodebench.problems import read_problems, read_tests
 
 
-def write(folder: Path, shards: int, rows: int, mib: int, group: int) -> None:
-    """Write the shards of both kinds, of texts that do not compress."""
-    import pyarrow
-    from pyarrow import parquet
-
+def write(folder: Path, shards: int, rows: int, mib: int) -> None:
+    """Write the shards, of texts that do not compress."""
     for shard in range(shards):
         found = []
         for number in range(rows):
@@ -38,9 +35,7 @@ def write(folder: Path, shards: int, rows: int, mib: int, group: int) -> None:
                 }
             )
         lines = "".join(json.dumps(row) + "\n" for row in found)
-        (folder / "jsonl" / f"test{shard}.jsonl").write_text(lines)
-        path = folder / "parquet" / f"test-{shard:05}-of-{shards:05}.parquet"
-        parquet.write_table(pyarrow.Table.from_pylist(found), path, row_group_size=group)
+        (folder / f"test{shard}.jsonl").write_text(lines)
 
 
 def measure(folder: Path) -> None:
@@ -64,18 +59,15 @@ def measure(folder: Path) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__, shards=3, rows=40, mib=4, group=10)
+    options = parser(__doc__, shards=3, rows=40, mib=4)
     options.add_argument("--folder", type=Path, help="measure only this")
     chosen = options.parse_args()
     if chosen.folder:
         measure(chosen.folder)
         return
     with TemporaryDirectory() as place:
-        kinds = [Path(place) / kind for kind in ("parquet", "jsonl")]
-        for kind in kinds:
-            kind.mkdir()
-        write(Path(place), chosen.shards, chosen.rows, chosen.mib, chosen.group)
-        show([alone(__file__, "--folder", kind) for kind in kinds])
+        write(Path(place), chosen.shards, chosen.rows, chosen.mib)
+        show([alone(__file__, "--folder", place)])
 
 
 if __name__ == "__main__":

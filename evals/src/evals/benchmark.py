@@ -85,6 +85,8 @@ class Verdict:
 
 
 PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
+MAX_CHARS = 1_000_000
+"""Characters of an answer or a program; a longer one is ill-formed."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -191,7 +191,7 @@ def read_file(path: Path, benchmark: str) -> Source:
     """
     data = read_bytes(path)
     packed = data.startswith(PARQUET)
-    rows = list(parquet_rows(path)) if packed else parse_rows(data, str(path))
+    rows = _parquet_rows(path) if packed else parse_rows(data, str(path))
     if not rows:
         raise EvalsError(f"{path} holds no rows")
     digest = hashlib.sha256(data).hexdigest()
@@ -262,14 +262,12 @@ def _text(data: bytes, place: str) -> str:
         ) from None
 
 
-def parquet_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a file, of which a row group is in memory at a time. Raises EvalsError."""
+def _parquet_rows(path: Path) -> list[Row]:
+    """The rows of a file. Raises EvalsError."""
     parquet = optional("pyarrow.parquet", f"to read parquet ({path})")
     arrow = optional("pyarrow", f"to read parquet ({path})")
     try:
-        with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=1, use_threads=False):
-                yield from map(as_json, batch.to_pylist())
+        return [as_json(row) for row in parquet.ParquetFile(path).read().to_pylist()]
     except arrow.ArrowException as error:
         raise EvalsError(f"{path}: broken parquet ({first_line(error)})") from None
 

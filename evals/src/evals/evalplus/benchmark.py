@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from code_verifier import ProgramError, parse_program
-from evals.benchmark import PASS, Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.benchmark import MAX_CHARS, PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
 from evals.recipes import CHAT, Template
@@ -24,7 +24,6 @@ DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",
     MBPP: "MBPP+: write a function from a sentence and an assertion",
 }
-MAX_CHARS = 1_000_000
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*$", re.M)
 _START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
 _CUTS = 60

@@ -4,9 +4,19 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from evals.benchmark import FAIL, PASS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.benchmark import (
+    FAIL,
+    MAX_CHARS,
+    PASS,
+    Benchmark,
+    Data,
+    Grading,
+    Outcome,
+    Question,
+    Sample,
+    Verdict,
+)
 from evals.errors import EvalsError
-from evals.evalplus.benchmark import MAX_CHARS
 from evals.livecodebench.grader import LiveCodeBenchGrader
 from evals.livecodebench.problems import Problem, content_hash, read_problems, window
 from evals.recipes import CHAT

@@ -1,10 +1,8 @@
 """The problems of LiveCodeBench and their tests: rows of `code_generation_lite` as published.
 
-On disk they are JSON Lines or parquet, one file or a folder of shards. A release holds gigabytes
-of hidden tests, so one row is in memory at a time, and its hidden tests are read again when they
-are needed. Parquet can be read in its order only, and a row group at a time: what it hides goes to
-a file without a name below the user's cache, gone with the process. Public tests are JSON, hidden
-ones packed as base64(zlib(pickle(JSON))).
+On disk they are JSON Lines, one file or a folder of shards. A release holds gigabytes of hidden
+tests, so one row is in memory at a time, and its hidden tests are read again when they are needed.
+Public tests are JSON, hidden ones packed as base64(zlib(pickle(JSON))).
 """
 
 import base64
@@ -15,19 +13,16 @@ import json
 import os
 import pickle
 import re
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
-from evals.errors import EvalsError, first_line
-from evals.evalplus.grader import reference_cache
-from evals.sources import PARQUET, parquet_rows, parse_object
+from evals.errors import EvalsError
+from evals.sources import PARQUET, parse_object
 
 STDIN, FUNCTIONAL = "stdin", "functional"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
@@ -179,40 +174,19 @@ HIDDEN = "private_test_cases"
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
 
 
-class Spool:
-    """A file without a name, which goes when nothing refers to it. Raises OSError."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (the finalizer's)
-        self._size = 0
-        weakref.finalize(self, self.file.close)
-
-    def add(self, data: bytes) -> int:
-        """Append bytes; return where they begin."""
-        start, rest = self._size, memoryview(data)
-        while rest:
-            rest = rest[self.file.write(rest) :]
-        self._size += len(data)
-        return start
-
-
 @dataclass(frozen=True)
 class StoredRow:
     """Where a line of JSON with hidden tests lies, in bytes."""
 
-    place: Path | Spool
+    place: Path
     start: int
     length: int
 
     def __call__(self) -> str:
         """Return the hidden tests. Raises EvalsError when the file has changed."""
         try:
-            if isinstance(self.place, Spool):
-                data = os.pread(self.place.file.fileno(), self.length, self.start)
-            else:
-                with self.place.open("rb") as file:
-                    data = os.pread(file.fileno(), self.length, self.start)
+            with self.place.open("rb") as file:
+                data = os.pread(file.fileno(), self.length, self.start)
             return str(json.loads(data).get(HIDDEN) or "")
         except (OSError, ValueError, AttributeError) as error:
             raise EvalsError(f"{self.place} has changed since it was read: {error}") from None
@@ -222,11 +196,9 @@ def shards(path: Path) -> list[Path]:
     """Return the files of a folder in their order, or the file. Raises EvalsError."""
     if not path.is_dir():
         return [path]
-    files = [file for file in path.iterdir() if file.suffix in (".parquet", ".jsonl")]
+    files = list(path.glob("*.jsonl"))
     if not files:
-        raise EvalsError(
-            f"{path} holds no *.parquet and no *.jsonl; give the folder of one release"
-        )
+        raise EvalsError(f"{path} holds no *.jsonl; give the folder of one release")
     totals = {int(match[1]) for file in files if (match := _SHARD.search(file.stem))}
     if totals and totals != {len(files)}:
         wanted = " and ".join(map(str, sorted(totals)))
@@ -248,21 +220,18 @@ def content_hash(path: Path) -> str:
 
 def stored_rows(path: Path) -> Iterator[_Stored]:
     """Yield each row, and where its hidden tests are. Raises EvalsError."""
-    spool = None
     for shard in shards(path):
         try:
             with shard.open("rb") as file:
-                packed = file.read(4) == PARQUET
-                if not packed:
-                    file.seek(0)
-                    yield from _lines(file, shard)
-            if packed:
-                spool = spool or Spool(reference_cache())
-                yield from _spooled(parquet_rows(shard), spool)
+                if file.read(4) == PARQUET:
+                    raise EvalsError(
+                        f"{shard} is parquet; give JSON Lines, or a release on the hub: "
+                        "--data release_v5"
+                    )
+                file.seek(0)
+                yield from _lines(file, shard)
         except OSError as error:
-            where = f" (hidden tests are kept below {reference_cache()})" if spool else ""
-            why = error.strerror or first_line(error)
-            raise EvalsError(f"cannot read {shard}{where}: {why}") from None
+            raise EvalsError(f"cannot read {shard}: {error.strerror or error}") from None
 
 
 def _lines(file: BinaryIO, shard: Path) -> Iterator[_Stored]:
@@ -272,9 +241,3 @@ def _lines(file: BinaryIO, shard: Path) -> Iterator[_Stored]:
             row = parse_object(line, f"{shard}, line {number}")
             yield row, StoredRow(shard, start, len(line))
         start += len(line)
-
-
-def _spooled(rows: Iterable[dict[str, Any]], spool: Spool) -> Iterator[_Stored]:
-    for row in rows:
-        line = json.dumps({HIDDEN: row.pop(HIDDEN, None)}).encode()
-        yield row, StoredRow(spool, spool.add(line), len(line))
