@@ -13,7 +13,7 @@ from lora_evo.cli import main as lora_evo_command
 from selfplay import step
 from selfplay.errors import ConfigError
 from selfplay.run_record import conclusion, read_run
-from selfplay_command import command, worked
+from selfplay_command import worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")
 
@@ -154,7 +154,6 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
         return {p.name for name in ("members", "ancestors") for p in (home / name).iterdir()}
 
     def after_three_replacements():
-        worked("verify", home)
         assert verify(home / "members" / "t3", [home / "ancestors"]).identical
         assert verify(home / "members" / "s4", [home / "ancestors"]).identical
         found = runs.outcome(home)
@@ -166,13 +165,10 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
     after_three_replacements()
     for newest in (4, 3):
         shutil.rmtree(home / "checkpoints" / f"step-{newest}")
-    worked("verify", home)
     worked("resume", "--workers", "1", home, "--quiet")
     after_three_replacements()
     drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)])
     assert (drawn.exit_code, "s4" in drawn.stdout) == (0, True)
-    (home / "members" / "t4" / "adapter_model.safetensors").write_bytes(b"")
-    assert command("verify", home).exit_code == 1
 
 
 def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):

@@ -152,7 +152,7 @@ def test_outputs_are_tried_before_the_work(tmp_path):
 
 def test_what_is_no_run_is_refused(tmp_path):
     out = tmp_path / "tasks.jsonl"
-    for words in (("resume",), ("verify",), ("tasks", "--out", out)):
+    for words in (("resume",), ("tasks", "--out", out)):
         for place in (tmp_path / "none", tmp_path):
             refused(command(*words, place), "is not a run directory")
     assert not any(tmp_path.iterdir())

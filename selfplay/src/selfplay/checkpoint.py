@@ -2,14 +2,15 @@
 
 `checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
 files, the members' counters, the states of rewards that keep one, the lengths that the run's row
-files had, and the hashes of all files that a resume starts from. It is written under a temporary
-name and renamed, so what has the final name is whole.
+files had, and in `hashes.json` the SHA-256 of each of its files. It is written under a temporary
+name and renamed; a resume takes the newest that is whole.
 """
 
+import hashlib
 import json
-import os
+import re
 import shutil
-from contextlib import closing, nullcontext
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay import directory as files
-from selfplay.errors import RunDirectoryError
+from selfplay.errors import RunDirectoryError, first_line
 from selfplay.identity import called
 from selfplay.population import Run, role_of
 from selfplay.reward_state import (
@@ -34,15 +35,15 @@ from selfplay.reward_state import (
 )
 from selfplay.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
 from selfplay.source_hash import mark_of
-from selfplay.terminal import program, quote
 
-_LEARNER, _STATE = "learner.safetensors", "state.json"
+_LEARNER, _STATE, _HASHES = "learner.safetensors", "state.json", "hashes.json"
+_MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
 def save_checkpoint(run: Run) -> None:
     """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
 
-    Without `keep_dead`, adapters that no checkpoint names go with them.
+    Without `keep_dead`, adapters that no checkpoint needs go with them.
 
     The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
     step again.
@@ -52,11 +53,12 @@ def save_checkpoint(run: Run) -> None:
     tensors, values = run.population.state_dict()
     _look_at_rewards(run)
     state = {
-        "format": 2,
+        "format": 3,
         "step": run.step,
         "born": run.born,
         "learner": values,
         "changed_rewards": run.changed_rewards,
+        "needed": _needed(run),
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
     with appearing(target) as draft:
@@ -68,7 +70,8 @@ def save_checkpoint(run: Run) -> None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
             write_member(run, member)
-        run.hashes.write(run.directory, draft, run.population.members, _kept(run))
+        hashes = {p.relative_to(draft).as_posix(): _hash(p) for p in _files(draft)}
+        (draft / _HASHES).write_text(json.dumps(hashes, indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
 
@@ -89,45 +92,53 @@ def _look_at_rewards(run: Run) -> None:
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
-    """Return the newest checkpoint of a run; None where it died before its first."""
-    home = directory / "checkpoints"
-    steps = _steps(home) if home.is_dir() else []
-    if not steps and files.size(directory / files.METRICS):
+    """Return the newest whole checkpoint of a run; None where it died before its first.
+
+    Says in one line which newer ones are damaged. Raises RunDirectoryError where none is whole.
+    """
+    damages: list[str] = []
+    for checkpoint in reversed(_checkpoints(directory)):
+        if (damage := damage_of(checkpoint)) is None:
+            if damages:
+                click.echo(f"{'; '.join(damages)}; the run goes on from {checkpoint}", err=True)
+            return checkpoint
+        damages.append(damage)
+    if damages:
+        raise RunDirectoryError(
+            f"{'; '.join(damages)}; {directory} has no other checkpoint to continue from: restore "
+            "one from a copy, or start another run with `selfplay train`"
+        )
+    if files.size(directory / files.METRICS):
         raise RunDirectoryError(
             f"{directory} has steps in {files.METRICS} but no checkpoint to continue from; start "
             "another run with `selfplay train`"
         )
-    return home / f"step-{steps[-1]}" if steps else None
+    return None
 
 
-def verify_run(directory: Path) -> list[files.Damage]:
-    """Return the files of a run that are not as its checkpoints recorded them."""
-    if newest_checkpoint(directory) is None:
-        files.open_config(directory)  # a run that has not come to its first checkpoint
-        return []
-    with closing(files.lock(directory)) if os.access(directory, os.W_OK) else nullcontext():
-        newest = newest_checkpoint(directory)
-        assert newest is not None
-        found = _damaged(newest)
-        for step in _steps(newest.parent)[:-1]:
-            older = newest.with_name(f"step-{step}")
-            found += files.damaged_checkpoint(older, f"remove {older}; {newest} does without it")
-    return found
+def damage_of(checkpoint: Path) -> str | None:
+    """Return in what a checkpoint is not as it was written; None where it is whole."""
+    path = checkpoint / _HASHES
+    try:
+        hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        for name, expected in hashes.items():
+            path = checkpoint / name
+            if _hash(path) != expected:
+                return f"{path} is damaged: it was changed after it was written"
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be read ({first_line(error)})"
+    return None
 
 
-def refuse_damage(checkpoint: Path) -> None:
-    """Raise RunDirectoryError where a resume from the newest checkpoint would use damaged files."""
-    found = [str(damage) for damage in _damaged(checkpoint) if not damage.mended]
-    if found:
-        run = checkpoint.parent.parent
-        more = f" ({len(found) - 1} more: `{program()} verify {quote(run)}`)" if found[1:] else ""
-        raise RunDirectoryError(found[0] + more)
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _damaged(newest: Path) -> list[files.Damage]:
-    older = len(_steps(newest.parent)) > 1
-    remedy = f"remove {newest} to continue from the one before it" if older else files.COPY
-    return [*files.damaged_checkpoint(newest, remedy), *files.damaged_run(newest)]
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def kept_rewards(checkpoint: Path) -> KeptRewards:
@@ -138,7 +149,7 @@ def kept_rewards(checkpoint: Path) -> KeptRewards:
 def restore(run: Run, checkpoint: Path) -> None:
     """Bring the open run and its files back to the checkpoint's moment.
 
-    Rows are cut last: as long as there are more of them, members and league may have moved on.
+    Newer checkpoints, which are damaged, are removed.
     """
     state = _read_state(checkpoint)
     try:
@@ -146,8 +157,7 @@ def restore(run: Run, checkpoint: Path) -> None:
         run.population.load_state_dict(tensors, state.learner)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise RunDirectoryError(
-            f"{checkpoint / _LEARNER} is damaged or of another run ({error}); remove {checkpoint} "
-            "to continue from the one before it"
+            f"{checkpoint / _LEARNER} is of another run ({error}); {files.COPY}"
         ) from error
     run.step, run.born, run.changed_rewards = state.step, state.born, state.changed_rewards
     kept = kept_rewards(checkpoint)
@@ -161,9 +171,11 @@ def restore(run: Run, checkpoint: Path) -> None:
                 "they are not those of a run that was not stopped",
                 err=True,
             )
+    for newer in _checkpoints(run.directory):
+        if _step(newer) > run.step:
+            _drop(newer)
     for member in run.population.members:
-        if not files.is_as_recorded(checkpoint, member):
-            write_member(run, member)
+        write_member(run, member)
     _restore_files(run.directory, checkpoint, state)
     _drop_oldest(run)
     for task in read_rows(run.directory / files.TASKS, TaskRow):
@@ -174,9 +186,9 @@ def restore(run: Run, checkpoint: Path) -> None:
     for row in read_rows(run.directory / files.METRICS, StepRow):
         for birth in row.evolution:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
-    for found in read_rows(run.directory / files.EVALS, EvalRow):
-        if found.step == 0 and isinstance(found.solving, SolvingRow):
-            run.before[found.member] = found.solving.rates
+    for measured in read_rows(run.directory / files.EVALS, EvalRow):
+        if measured.step == 0 and isinstance(measured.solving, SolvingRow):
+            run.before[measured.member] = measured.solving.rates
 
 
 def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
@@ -201,7 +213,7 @@ def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
 class _State(Struct):
     """What state.json holds."""
 
-    format: Literal[2]
+    format: Literal[3]
     step: int
     born: dict[str, int]
     """Members ever born of each role."""
@@ -209,6 +221,8 @@ class _State(Struct):
     """The plain part of the population's state."""
     lengths: dict[str, int]
     """Bytes of the row files."""
+    needed: list[str]
+    """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
     changed_rewards: dict[str, str] = {}
     """Of `Run`."""
 
@@ -218,9 +232,7 @@ def _read_state(checkpoint: Path) -> _State:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_State)
     except (OSError, msgspec.DecodeError) as error:
-        raise RunDirectoryError(
-            f"{path} is damaged ({error}); remove {checkpoint} to continue from the one before it"
-        ) from error
+        raise RunDirectoryError(f"{path} is damaged ({error}); {files.COPY}") from error
 
 
 def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -244,27 +256,45 @@ def write_founders(run: Run) -> None:
         write_text(run.directory / "members" / member / files.LINEAGE, text)
 
 
-def _kept(run: Run) -> set[str] | None:
-    """Return the adapters without which living members cannot be verified; None to keep all."""
-    if run.config.keep_dead:
-        return None
+def _needed(run: Run) -> list[str]:
+    """Return the adapters without which living members cannot be verified."""
     living = run.population.members
-    return {*living, *(folder for member in living for folder in run.parents.get(member, ()))}
+    return sorted({*living, *(f for member in living for f in run.parents.get(member, ()))})
 
 
 def _drop_oldest(run: Run) -> None:
-    home = run.directory / "checkpoints"
-    for old in _steps(home)[: -run.config.keep_checkpoints]:
-        # Half a checkpoint would be reported as a damaged one; a resume removes what is left.
-        dropped = (home / f"step-{old}").rename(home / f".step-{old}.part")
-        shutil.rmtree(dropped)
+    for old in _checkpoints(run.directory)[: -run.config.keep_checkpoints]:
+        _drop(old)
     if not run.config.keep_dead:
-        files.prune(run.directory, [home / f"step-{step}" for step in _steps(home)])
+        _prune(run.directory, _checkpoints(run.directory))
 
 
-def _steps(home: Path) -> list[int]:
-    names = [p.name.removeprefix("step-") for p in home.glob("step-*") if p.is_dir()]
-    return sorted(int(n) for n in names if n.isdigit())
+def _drop(checkpoint: Path) -> None:
+    """Remove a checkpoint; half of one would be named as damaged. A resume removes what is left."""
+    shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.part")))
+
+
+def _prune(directory: Path, checkpoints: Collection[Path]) -> None:
+    """Remove the members and ancestors of a run that none of its checkpoints needs."""
+    try:
+        needed = [_read_state(checkpoint).needed for checkpoint in checkpoints]
+    except RunDirectoryError:  # what a damaged checkpoint needs is not known
+        return
+    kept = {name for names in needed for name in names or ()}
+    for folder in (*_children(directory / "members"), *_children(directory / "ancestors")):
+        if folder.name not in kept and _MEMBER.fullmatch(folder.name):
+            shutil.rmtree(folder)
+
+
+def _checkpoints(directory: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first."""
+    home = directory / "checkpoints"
+    steps = [p for p in home.glob("step-*") if p.is_dir() and p.name[5:].isdigit()]
+    return sorted(steps, key=_step)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def _children(directory: Path) -> list[Path]:

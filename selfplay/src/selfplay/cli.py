@@ -183,7 +183,7 @@ def train(
 @RAY
 @QUIET
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
-    """Continue a run from its newest checkpoint.
+    """Continue a run from its newest whole checkpoint.
 
     RUN is the directory of a run that was stopped. On any number of workers it goes on as it would
     have gone without the interruption.
@@ -214,26 +214,6 @@ def _say_done(home: Path) -> None:
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
     say(f"done: {home}; see it with:")
     click.echo(f"  {program()} report {quote(home)} --html report.html")
-
-
-@main.command()
-@click.argument("run", type=PATH)
-def verify(run: Path) -> None:
-    """Look for damaged files in a run.
-
-    Compares the files of the directory RUN with the hashes in its checkpoints, and prints a line
-    for each that differs; the exit code is then 1.
-    """
-    from selfplay.checkpoint import newest_checkpoint, verify_run
-
-    found = verify_run(run)
-    for damage in found:
-        click.echo(damage)
-    if found:
-        sys.exit(1)
-    checkpoint = newest_checkpoint(run)
-    there = "there is no checkpoint yet" if checkpoint is None else f"as {checkpoint} says"
-    click.echo(f"no file of {run} is damaged; {there}")
 
 
 def _workers(config: "Config", workers: int | None, ray: str | None) -> int | None:

@@ -34,7 +34,6 @@ from lora_evo.model import (
     same_base,
 )
 from selfplay.config import Config
-from selfplay.directory import Hashes
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.extensions import Extensions
 from selfplay.learning.batch import TrainingSample
@@ -310,7 +309,6 @@ class Run:
     - parents: what each child was made of: folders of `ancestors`.
     - structures: how often each normalised structure came in accepted programs: the coverage.
     - step: steps done.
-    - hashes: of files, as far as they have been written.
     - extensions: rewards, operators and callbacks.
     - advance: hears how far a phase is.
     - changed_rewards: by role, what is to be said of rewards that hold something else than at the
@@ -331,7 +329,6 @@ class Run:
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     trackers: Trackers = field(default_factory=Trackers)
-    hashes: Hashes = field(default_factory=Hashes)
     extensions: Extensions = field(default_factory=Extensions)
     advance: Advance = lambda done, total: None
     changed_rewards: dict[str, str] = field(default_factory=dict)

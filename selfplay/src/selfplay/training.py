@@ -15,7 +15,6 @@ from league import League
 from selfplay.checkpoint import (
     kept_rewards,
     newest_checkpoint,
-    refuse_damage,
     restore,
     save_checkpoint,
     write_founders,
@@ -187,7 +186,6 @@ def open_run(
             extensions, _ = open_extensions(config, options)
             clear(directory)
         else:
-            refuse_damage(checkpoint)
             extensions, _ = open_extensions(config, options, kept_rewards(checkpoint))
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
