@@ -1,205 +1,175 @@
-"""The doctor: what it measures and tries, what it finds broken, what it says to change."""
+"""The doctor: what it looks for first, what it measures, what it finds broken and says to do."""
 
 import json
+import os
+from collections import namedtuple
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import torch
 
-from selfplay import doctor as doctoring
-from selfplay import planning, population
-from selfplay.config import load_preset
-from selfplay.devices import GIB, gpu
-from selfplay.doctor import (
-    Check,
-    Diagnosis,
-    Meter,
-    faster,
-    fullest,
-    to_text,
-    too_little_memory,
-    within_time,
-)
-from selfplay.learning.batch import batch_rows, micro_batches
-from selfplay.learning.learner import Learner
-from selfplay.planning import micro_batch, plan_run
-from selfplay.population import open_learner
+from selfplay import population
+from selfplay.devices import GIB
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
 
 SMALL = (
-    *("learner.r=2", "learner.micro_batch_tokens=1024", "sandbox.workers=1"),
-    *("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2"),
+    *("learner.r=2", "learner.micro_batch_tokens=1024", "sandbox.workers=1", "device=cpu"),
+    *("rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=3"),
 )
 
 
-def doctor(*words, assignments=SMALL):
-    flags = [part for a in assignments for part in ("--set", a)]
+def doctor(*words, assignments=SMALL, more=()):
+    flags = [part for a in (*assignments, *more) for part in ("--set", a)]
     return command("doctor", "--base", "nano", *words, *flags)
 
 
-@pytest.fixture(scope="module")
-def found():
+def failed(result):
+    """The lines of what failed, and what to try, of a doctor that found something."""
+    assert result.exit_code == 1, (result.output, result.exception)
+    lines = result.stdout.splitlines()
+    return "\n".join(
+        line for line in lines if line.startswith("FAILED") or line.lstrip().startswith("try: ")
+    )
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
     result = doctor("--json")
     assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
+    diagnosis = json.loads(result.stdout)
+    names = [check["name"] for check in diagnosis["checks"]]
+    assert names == ["device", "memory", "disk", "learning", "probabilities"]
+    assert all(check["passed"] for check in diagnosis["checks"])
+    assert diagnosis["title"].startswith("nano: hf, float32, 4 members on CPU")
+    phases = {"load", "match", "propose", "verify", "solve", "update", "evolve", "save"}
+    assert set(diagnosis["seconds"]) == phases == set(diagnosis["memory"])
+    for name in phases:
+        assert diagnosis["seconds"][name] > 0, name
+        assert 0.1 * GIB < diagnosis["memory"][name] < 8 * GIB, name
+    assert all(diagnosis["planned"][moment] > 0 for moment in ("sampling", "learning"))
+    assert not list(here.iterdir())
 
 
-def test_everything_works_with_the_built_in_model(found):
-    assert {check["name"] for check in found["checks"] if check["passed"]} == {
-        *("probabilities", "swap", "sleep and wake", "memory error")
-    }
+def test_the_text_has_all_of_it(here):
+    result = doctor(more=["evolution.evolve_every=0"])
+    assert result.exit_code == 0
+    text = result.stdout
+    for words in ("ok      learning: ", "ok      probabilities: ", "propose ", "planned while "):
+        assert words in text
+    assert "evolve" not in text
+    assert "try: " not in text
 
 
-def test_phases_are_measured_next_to_the_plan(found):
-    for phase in ("propose", "solve", "update", "work of a whole step"):
-        measured, *planned = found["seconds"][phase]
-        assert measured > 0, phase
-        assert planned, phase
-    assert len(found["seconds"]["load"]) == 1
-    for moment in ("sampling", "learning"):
-        measured, planned = found["memory"][moment]
-        assert 0.1 * GIB < measured < 8 * GIB, moment
-        assert planned > 0, moment
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_missing_vllm_is_named_with_its_install_command_before_anything_loads(here):
+    result = doctor(more=["engine=vllm"])
+    assert "FAILED  vLLM: " in failed(result)
+    assert "pip install" in failed(result)
+    assert "load" not in result.stderr
 
 
-def test_rates_are_those_of_what_was_written(found):
-    assert found["what"].startswith("nano on ")
-    assert found["what"].endswith("; 2 proposals and 4 attempts a step, steps done: 2")
-    rates = found["rates"]
-    assert rates["tokens written a second"] > 0 < rates["tokens learned a second"]
-    assert 0 < rates["fill of completions"] <= 1
-    assert 0 < rates["well-formed attempts"] <= 1
+def test_a_machine_without_compiler_or_header_is_named(here, monkeypatch):
+    monkeypatch.setenv("PATH", str(here))
+    assert "apt-get install build-essential" in failed(doctor(more=["engine=vllm"]))
+    (here / "cc").touch(mode=0o755)
+    monkeypatch.setattr("selfplay.doctor.get_paths", lambda: {"include": str(here)})
+    assert "FAILED  compiler: no Python.h" in failed(doctor(more=["engine=vllm"]))
 
 
-def test_the_text_says_all_of_it_and_what_to_do(found):
-    checks = [Check(**check) for check in found["checks"]]
-    diagnosis = Diagnosis(**found | {"checks": checks, "settings": ["learner.r=4"]})
-    text = to_text(diagnosis)
-    assert "change: --set learner.r=4" in text
-    for word in (*found["seconds"], *found["memory"], *found["rates"], "ok      swap: "):
-        assert word in text
-    nothing = found["rates"] | {"valid proposals": 0.0, "completions at their limit": 0.6}
-    text = to_text(Diagnosis(**found | {"checks": [], "rates": nothing}))
-    assert "selfplay sft" in text
-    assert "cut by their limit" in text
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_torch_does_not_see_is_named_with_its_driver(here, monkeypatch):
+    said = failed(doctor(more=["device=cuda"]))
+    assert "FAILED  device: torch" in said
+    assert "--set device=cpu" in said
+    (here / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H100, 570.1\n")
+    (here / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
+    said = failed(doctor(more=["device=auto"]))
+    assert "and the driver has NVIDIA H100, 570.1" in said
+    assert "--force-reinstall torch" in said
+
+
+def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("selfplay.doctor.shutil.disk_usage", lambda path: usage(9, 8, 1))
+    assert "try: --set keep_checkpoints=1" in failed(doctor())
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    said = failed(doctor(more=["learner.micro_batch_tokens=90000000", "rollout.proposals=90000"]))
+    assert "FAILED  memory: nano needs " in said
+    assert "--set learner.micro_batch_tokens=" in said
 
 
 class Forgetful(SeparateEngine):
-    """Takes no version after the first steps."""
+    """Takes no version after the first step."""
 
     def put_adapter(self, name, version, adapter):
-        if version < 3:
+        if version < 1:
             super().put_adapter(name, version, adapter)
 
 
-def open_forgetful(config):
-    learner, engine = open_separate(config)
-    engine.__class__ = Forgetful
-    return learner, engine
+class Drifting(SeparateEngine):
+    """Says other probabilities of what it samples than it sampled with."""
+
+    def stream(self, requests):
+        for i, rollout in super().stream(requests):
+            off = [logp - 0.2 for logp in rollout.logprobs]
+            yield i, replace(rollout, logprobs=tuple(off)) if requests[i].temperature else rollout
 
 
-def test_weights_that_do_not_arrive_are_found(monkeypatch):
-    monkeypatch.setattr(population, "open_learner", open_forgetful)
-    result = doctor()
-    assert result.exit_code == 1
-    assert "FAILED  swap: t0 in the engine is not the learner's" in result.stdout
-    assert "ok      probabilities" in result.stdout
+def opening(kind):
+    def opened(config):
+        learner, engine = open_separate(config)
+        engine.__class__ = kind
+        return learner, engine
+
+    return opened
 
 
-def test_an_engine_that_wakes_as_another_is_found(monkeypatch):
-    look = doctoring._sleep
-
-    def with_lost_weights(trial):
-        engine = trial.population.engine
-        layers = engine.adapters.layers.values()
-
-        def restore():
-            with torch.no_grad():
-                for layer in layers:
-                    layer.lora_B[0].normal_()
-
-        monkeypatch.setattr(engine, "restore", restore)
-        return look(trial)
-
-    monkeypatch.setattr(doctoring, "_sleep", with_lost_weights)
-    result = doctor()
-    assert result.exit_code == 1
-    assert "FAILED  sleep and wake: awake again in" in result.stdout
+def test_weights_that_do_not_arrive_are_found(here, monkeypatch):
+    monkeypatch.setattr(population, "open_learner", opening(Forgetful))
+    said = failed(doctor(more=["evolution.evolve_every=0"]))
+    assert "FAILED  weight_sync: t0 in the engine is not the learner's" in said
 
 
-def test_a_learner_that_does_not_survive_a_memory_error_is_found(monkeypatch):
-    monkeypatch.setattr(Learner, "_backward_that_fits", Learner.backward)
-    result = doctor()
-    assert result.exit_code == 1
-    assert "FAILED  memory error: on purpose" in result.stdout
+def test_a_sampler_that_drifts_is_found(here, monkeypatch):
+    monkeypatch.setattr(population, "open_learner", opening(Drifting))
+    said = failed(doctor())
+    assert "FAILED  probabilities: sampler and learner differ" in said
+    assert "--set " in said
 
 
-@pytest.mark.parametrize("cut", [("learner.micro_batch_members=0",), ()])
-def test_the_largest_update_fills_a_micro_batch_and_moves_every_member(cut):
-    config = load_preset("nano", *SMALL, *cut, "rollout.proposals=64")
-    plan, _ = plan_run(config, None)
-    learner, _ = open_learner(config)
-    rows = batch_rows(fullest(config, plan), learner.adapters, config.learner)
-    assert {row.member for row in rows} == {0, 1, 2, 3}
-    for role, part in zip(("propose", "solve"), plan.step.parts, strict=True):
-        mine = [row for row in rows if row.sample.role == role]
-        assert {row.group for row in mine} == set(range(config.learner.noise_groups))
-        last = [row for row in mine if row.group == config.learner.noise_groups - 1]
-        budget, width = config.learner.micro_batch_tokens, config.learner.micro_batch_members
-        largest = max(len(b) * max(r.length for r in b) for b in micro_batches(last, budget, width))
-        assert largest == pytest.approx(micro_batch(part, budget)[0], rel=0.01)
+def test_a_base_that_has_nothing_to_learn_from_is_told_to_start_with_sft(here):
+    said = failed(doctor(more=["rollout.max_proposal_length=1"]))
+    assert "FAILED  learning: 0 of 8 proposals were valid, 0 of 8 updates" in said
+    assert "selfplay sft --base nano" in said
 
 
-def test_a_step_too_long_for_the_doctor_has_fewer_rows_of_the_same_lengths():
-    config = load_preset("nano", "rollout.proposals=4096", "rollout.num_generations=64")
-    tried, plan = within_time(config)
-    assert sum(plan.seconds[name] for name in ("propose", "solve", "update")) <= 120
-    r = tried.rollout
-    assert 8 * 6 <= r.proposals * r.num_generations < 4096
-    assert r.max_completion_length == config.rollout.max_completion_length
-    short = load_preset("nano", *SMALL)
-    assert within_time(short)[0].rollout.proposals == short.rollout.proposals
+@contextmanager
+def too_little_memory():
+    """Fail once as if there were no memory."""
+    fails = [True]
+
+    def keep(tensor):
+        if fails:
+            fails.clear()
+            raise torch.OutOfMemoryError("on purpose")
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield
 
 
-def test_what_does_not_fit_into_its_time_is_named_with_what_was_measured(monkeypatch):
-    monkeypatch.setattr("selfplay.doctor.LIMIT_S", 0.0)
-    result = doctor()
-    assert result.exit_code == 1
-    assert "FAILED  time: stopped after 0 minutes, in load" in result.stdout
-    monkeypatch.undo()
-
-    class NoTimeToSolve(Meter):
-        def begin(self, name):
-            self.begun -= doctoring.LIMIT_S * (name == "solve")
-            super().begin(name)
-
-    monkeypatch.setattr("selfplay.doctor.Meter", NoTimeToSolve)
-    found = json.loads(doctor("--json").stdout)
-    assert list(found["seconds"]) == ["load", "weight_sync", "propose"]
-    assert len(found["seconds"]["propose"]) == 3
-    assert found["memory"]["propose"][0] > 0
-    assert [check["seen"] for check in found["checks"]] == ["stopped after 10 minutes, in solve"]
-
-
-def test_what_would_be_faster_is_named_where_the_memory_measured_leaves_room(monkeypatch):
-    monkeypatch.setattr(planning, "this_machine", lambda device, threads: gpu("H200"))
-    config = load_preset("7b-1t1s", "learner.gradient_checkpointing=true")
-    plan, _ = plan_run(config, None)
-    assert "learner.gradient_checkpointing=false" in faster(config, plan, 1.0)
-    assert faster(config, plan, 5.0) == []
-
-
-def test_on_a_gpu_memory_is_limited_and_freed_again(monkeypatch):
-    shares = []
-    for name, value in (
-        ("max_memory_allocated", 50),
-        ("memory_allocated", 20),
-        ("memory_reserved", 22),
-        ("mem_get_info", (30, 100)),
-        ("empty_cache", None),
-    ):
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
-    with pytest.raises(RuntimeError), too_little_memory(gpu=True):
-        raise RuntimeError
-    assert shares == [0.4, 1.0]
+def test_an_update_that_runs_out_of_memory_is_named_with_what_fitted(here):
+    with too_little_memory():
+        said = failed(doctor())
+    assert "FAILED  memory of an update: out of memory in an update: done again" in said
+    assert "try: --set learner.micro_batch_tokens=" in said

@@ -342,18 +342,19 @@ def plan(
 @SET
 @JSON
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Try a base model on this machine, for ten minutes.
+    """Try a base model on this machine, for two steps.
 
-    Prints what a step takes here, which checks of generation and training pass, and what to change
-    where one does not; the exit code is then 1.
+    Looks for what is missing (driver, CUDA, compiler, vLLM, memory, disk), then loads the base and
+    trains two steps at the preset's sizes: seconds and memory by phase, and whether the sampler and
+    the learner agree. The exit code is 1 where something fails; what to type is then printed.
     """
     from selfplay.doctor import examine, to_text
 
     silence_transformers()
     config = _configured(base, preset, assignments, as_json)
-    found = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
-    click.echo(json.dumps(asdict(found), indent=1) if as_json else to_text(found))
-    if not all(check.passed for check in found.checks):
+    diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
+    click.echo(json.dumps(asdict(diagnosis), indent=1) if as_json else to_text(diagnosis))
+    if not all(check.passed for check in diagnosis.checks):
         sys.exit(1)
 
 
