@@ -171,8 +171,8 @@ def train(
         from selfplay.training import train as run_train
 
         silence_transformers()
-        if not force and ray is None:
-            refuse_what_cannot_fit(config, workers or 1)
+        if not force and ray is None and workers in (None, 1):
+            refuse_what_cannot_fit(config)
         run_train(config, home, workers=workers, ray=ray, progress=Progress(quiet=quiet))
         _say_done(home)
 
@@ -291,43 +291,24 @@ def sft(
     help="GPU to plan for: a name such as H100, or its memory in GiB. Default: the device "
     "of this machine.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Processes that share the work; what one of them takes is printed.",
-)
-@click.option(
-    "--fill", type=click.FloatRange(0, 1, min_open=True),
-    help="Mean length of a generated text, as a share of the longest allowed. Default: measured "
-    "where a RUN is named, else from 0.15 to 0.5.",
-)  # fmt: skip
 @JSON
-def plan(
-    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int, fill: float | None,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """Say what a run takes in memory, time and disk.
+def plan(preset: str, assignments: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
+    """Say what a run takes in memory, and its checkpoints on disk.
 
-    Of a preset (nano if none is named), a YAML file of settings, or a RUN directory: what it takes,
-    whether it fits, and what to change if it does not. Nothing is loaded for it.
+    Of a preset (nano if none is named), a YAML file of settings, or a RUN directory: memory by part
+    with the settings that lower each, whether it fits, and what to change if it does not. Nothing
+    is loaded for it.
     """
     from selfplay import planning
     from selfplay.config import load_preset
 
     run = Path(preset)
-    if not run.is_dir():
-        config = load_preset(preset, *assignments)
-    else:
-        config = load_preset(str(run / "config.yaml"), *assignments)
-        fill = fill or planning.measured_fill(run, config)
-    ends = (fill, fill) if fill else planning.FILL
-    found, changes = planning.plan_run(config, gpu, workers, ends)
+    config = load_preset(str(run / "config.yaml") if run.is_dir() else preset, *assignments)
+    planned, changes = planning.plan_run(config, gpu)
     if as_json:
-        click.echo(json.dumps(asdict(found) | {"changes": changes}, indent=1))
+        click.echo(json.dumps(asdict(planned) | {"changes": changes}, indent=1))
     else:
-        click.echo(planning.to_text(found, changes, config.steps))
+        click.echo(planning.to_text(planned, changes))
 
 
 @main.command()

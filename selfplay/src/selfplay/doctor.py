@@ -36,7 +36,6 @@ from selfplay.step import train_step
 from selfplay.training import new_run
 
 STEPS = 2
-_CHECKPOINTS = "checkpoints, one being written"
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def environment(config: Config, plan: Plan | None, changes: list[str]) -> Iterat
     fits = plan.peak <= plan.machine.memory
     settings = " ".join(f"--set {change}" for change in changes)
     yield Check("memory", fits, verdict(plan, []), settings or "a smaller --base")
-    free, needed = shutil.disk_usage(Path.cwd()).free, plan.disk[_CHECKPOINTS]
+    free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
     seen = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
     yield Check("disk", free > needed, seen, "--set keep_checkpoints=1, or another --out")
 

@@ -1,14 +1,12 @@
-"""What a run will take in memory, time and disk, before anything loads.
+"""What a run will take in memory, and its checkpoints on disk, before anything loads.
 
 Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
-are upper bounds: every proposal valid, every micro-batch full of the longest rows. Seconds are
-arithmetic from a fast end to a slow one: of rates, and of what completions have of their limits.
+are upper bounds: every proposal valid, every micro-batch full of the longest rows.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,23 +15,11 @@ from lora_evo import LoraEvoError
 from selfplay.architecture import Architecture, read_architecture
 from selfplay.config import Config, LearnerConfig, read_config
 from selfplay.devices import GIB, Machine, gpu, this_machine
-from selfplay.directory import CONFIG, METRICS
 from selfplay.errors import ConfigError
-from selfplay.rewards import TEACHER_REWARDS, needed_by, populora
-from selfplay.rows import StepRow, read_rows
 from selfplay.settings import override
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-Ends = tuple[float, float]
-FILL = (0.15, 0.5)
-"""Shares of its limit that a completion has, from short closed answers to thinking aloud; one of a
-model that never closes an answer has 1."""
-FILES, PUBLISHED, BRED, SAVED = (2e9, 0.3e9), 4, 16, 12
-"""Bytes of adapters a second that are copied, hashed, written or read, measured in processor time
-and on a busy machine; how many times an adapter is, by what happens to it."""
-TRANSFERRED = (20e9, 3e9)
-"""Bytes a second between main memory and a GPU: assumptions, for 16 lanes of PCIe."""
 CHANGES = (
     "learner.noise_groups=0",
     "learner.gradient_checkpointing=true",
@@ -99,9 +85,8 @@ class Workload:
 class Plan:
     """What a run takes; most: the peak with gaps and graphs; fits: whether the device has that.
 
-    seconds: by phase at the slow end, of what is not in every step its share; disk: at the end;
-    beside: bytes of main memory beside a GPU, and of Ray's object store;
-    faster: what spares the learner its second pass over the layers, where that fits.
+    lowered_by: of parts of the memory, the settings that lower each; checkpoints: bytes of those
+    that are kept, and of one that is being written; main_memory: bytes of it next to a GPU.
     """
 
     model: str
@@ -109,18 +94,16 @@ class Plan:
     parameters: int
     adapter_parameters: int
     memory: Mapping[str, float]
+    lowered_by: Mapping[str, str]
     learning: float
     sampling: float
     peak: float
     most: float
     fits: bool
     step: Workload
-    fill: Ends
-    least_seconds: Mapping[str, float]
-    seconds: Mapping[str, float]
-    disk: Mapping[str, float]
-    faster: tuple[str, ...] = ()
-    beside: Mapping[str, float] = field(default_factory=dict)
+    checkpoint: float
+    checkpoints: float
+    main_memory: Mapping[str, float] = field(default_factory=dict)
 
 
 def workload(config: Config) -> Workload:
@@ -258,95 +241,7 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> tuple[int, i
     return max(1, min(r.max_rows, rows.count)), 0
 
 
-def step_seconds(
-    model: Architecture,
-    config: Config,
-    step: Workload,
-    machine: Machine,
-    share: float,
-    *,
-    slow: bool,
-) -> dict[str, float]:
-    """Return seconds of a step by phase; share: of its limit that a completion has.
-
-    A token costs two operations a parameter to read or write; to learn from, four (frozen weights
-    have no gradients), and six where activations are computed twice. At the slow end every batch
-    waits for one completion that runs to its limit. What a reward of one's own needs of the base or
-    of a rival is not counted.
-    """
-    r, e, learner, dtype = config.rollout, config.eval, config.learner, BYTES[config.dtype]
-    vllm, pair = config.engine == "vllm", 2 * model.parameters
-    flops, reads = machine.reached(eager=not vllm, slow=slow)
-    _, cache, _ = sampler_parts(model, config, step, machine)
-
-    def sampling(rows: Rows, count: int) -> float:
-        length, (batch, copies) = rows.limit * share, decoded_together(config, step, rows)
-        waves = math.ceil(count / batch)
-        if vllm:  # a place is filled as soon as its row has ended
-            held = int(cache / (model.cache * dtype * (rows.prompt + length)))
-            batch, waves = max(1, min(batch, held)), 1
-        batch = min(batch, max(1, count))
-        entries = (
-            model.parameters * max(1, copies) + batch * (rows.prompt + length / 2) * model.cache
-        )
-        together = dtype * entries / reads + batch * pair / flops
-        prompts = pair * rows.prompt * count / rows.samples / flops
-        waiting = waves * (rows.limit - length) * dtype * model.parameters / reads
-        return prompts + count * length / batch * together + waiting * (slow and count > 0)
-
-    proposed, tried = step.parts
-    single, again = config.mode == "azr", proposed.count * (r.train_on == "buffer")
-    matches = proposed.count // (len(r.kinds) * r.proposals)
-    needs = needed_by(TEACHER_REWARDS.get(config.reward.teacher, populora))
-    sampled = proposed.count if "base" in needs else min(matches * e.same_tasks, proposed.count)
-    others = (sampled + proposed.count * ("rival" in needs)) * r.num_generations
-    learned = proposed.count * (proposed.prompt + proposed.limit * share)
-    learned += (again or tried.count) * (tried.prompt + tried.limit * share)
-    passes = (2 + learner.gradient_checkpointing + (learner.beta > 0)) * learner.num_iterations
-    written = e.proposals * len(r.kinds) * (1 if single else config.teachers)
-    held_out = e.tasks * e.samples * (1 if single else config.students)
-    measured = sampling(proposed, written) + sampling(tried, written * e.attempts + held_out)
-    whole = FLOAT32 * model.adapter_parameters(learner)
-    adapter = whole / FILES[slow]
-    # With the optimiser in main memory two moments of every member come and go again.
-    moments = 4 * whole * step.members * learner.num_iterations
-    moments *= learner.optimizer_offload and machine.is_gpu
-    flops = machine.reached(eager=True, slow=slow)[0]
-    return {
-        "propose": sampling(proposed, proposed.count),
-        "solve": sampling(tried, tried.count + again + others),
-        "update": pair * learned * passes / flops + moments / TRANSFERRED[slow],
-        "evolve": BRED * adapter * born(config) / max(1, config.evolution.evolve_every),
-        "weight_sync": PUBLISHED * adapter * step.members * vllm,
-        "save": SAVED * adapter * step.members / config.save_every,
-        "eval": measured / e.eval_every if e.eval_every else 0.0,
-    }
-
-
-def born(config: Config) -> int:
-    """Return the children of one replacement."""
-    e = config.evolution
-    if config.mode == "azr" or not e.evolve_every:
-        return 0
-    sizes = (config.teachers, config.students)
-    return sum(min(max(1, round(n * e.replaced_fraction)), n - 1) for n in sizes)
-
-
-def disk(config: Config, adapter: float, members: int) -> dict[str, float]:
-    """Return bytes on disk after all steps; parents are those of children, each as it was."""
-    e, each = config.evolution, born(config)
-    children = dead = each * ((config.steps - 1) // max(1, e.evolve_every))
-    if not config.keep_dead:  # an older checkpoint may go on from those before a replacement
-        dead, children = min(dead, each), min(dead, members + each)
-    kept = {
-        "checkpoints, one being written": 3 * adapter * members * (config.keep_checkpoints + 1),
-        "living members and dead": adapter * (members + dead),
-        "parents as they were": adapter * children * (1 + e.crossover_share),
-    }
-    return {"a checkpoint": 3 * adapter * members, **kept, "together": sum(kept.values())}
-
-
-def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends = FILL) -> Plan:
+def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
     """Return what a run of this configuration takes on this device."""
     dtype, step = config.dtype, workload(config)
     offload = config.learner.optimizer_offload and machine.is_gpu
@@ -367,26 +262,52 @@ def make_plan(config: Config, model: Architecture, machine: Machine, fill: Ends 
     moving = sum(work.values()) - work["optimiser"]
     growing = cache * (config.engine == "hf")
     most = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
-    of = (model, config, step, machine)
-    fast, slow = (step_seconds(*of, share, slow=at > 0) for at, share in enumerate(fill))
+    checkpoint = 3.0 * adapter * step.members  # weights and two moments
+    memory = {**held, **work, engine: weights, "cache": cache}
     return Plan(
         model=model.name,
         machine=machine,
         parameters=model.parameters,
         adapter_parameters=adapter // FLOAT32,
-        memory={**held, **work, engine: weights, "cache": cache},
+        memory=memory,
+        lowered_by={name: setting for name in memory if (setting := lowered_by(config, name))},
         learning=learning,
         sampling=sampling,
         peak=max(learning, sampling),
         most=most,
         fits=most <= machine.memory,
         step=step,
-        fill=fill,
-        least_seconds=fast,
-        seconds=slow,
-        disk=disk(config, adapter, step.members),
-        beside={"optimiser": 2.0 * adapter * step.members} if offload else {},
+        checkpoint=checkpoint,
+        checkpoints=checkpoint * (config.keep_checkpoints + 1),
+        main_memory={"optimiser": 2.0 * adapter * step.members} if offload else {},
     )
+
+
+def lowered_by(config: Config, part: str) -> str:
+    """Return the settings that lower a part of the memory; none for what no setting changes."""
+    learner, vllm = config.learner, config.engine == "vllm"
+    checkpointing = () if learner.gradient_checkpointing else ("learner.gradient_checkpointing",)
+    groups = ("learner.noise_groups",) if learner.noise_groups else ()
+    adapters = ("learner.r", "learner.target_modules", "teachers", "students")
+    precise = ("dtype",) if config.dtype == "float32" else ()
+    lengths = ("rollout.max_proposal_length", "rollout.max_completion_length")
+    rows = ("rollout.max_rows", *lengths)
+    longest = max(rows.longest for rows in workload(config).parts)
+    long = longest > learner.micro_batch_tokens  # then a row is a batch of its own
+    batch = lengths if long else ("learner.micro_batch_tokens",)
+    settings = {
+        f"base ({config.dtype})": (*precise, "base"),
+        "adapters (float32)": adapters,
+        "gradients": (*groups, *adapters),
+        "optimiser": () if learner.optimizer_offload else ("learner.optimizer_offload",),
+        "adapters stacked for a pass": adapters,
+        "activations": (*checkpointing, *batch),
+        "output layer": ("learner.logits_chunk_tokens", *batch),
+        "vLLM: weights and adapters": ("vllm.tensor_parallel_size",),
+        "merged members": ("rollout.merge_rows",),
+        "cache": ("vllm.gpu_memory_utilization",) if vllm else rows,
+    }
+    return ", ".join(settings.get(part, ()))
 
 
 def with_changes(config: Config, *assignments: str) -> Config:
@@ -399,7 +320,7 @@ def with_changes(config: Config, *assignments: str) -> Config:
 
 def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list[str], Plan]:
     """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
-    found: list[str] = []
+    helpful: list[str] = []
     plan = make_plan(config, model, machine)
     for change in CHANGES:
         if plan.fits:
@@ -408,55 +329,15 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
         less = make_plan(changed, model, machine)
         if less.most < 0.99 * plan.most:
             config, plan = changed, less
-            found += change.split()
-    return list({text.partition("=")[0]: text for text in found}.values()), plan
+            helpful += change.split()
+    return list({text.partition("=")[0]: text for text in helpful}.values()), plan
 
 
-def faster(config: Config, model: Architecture, machine: Machine) -> tuple[str, ...]:
-    """Return what turns checkpointing off: with as large micro-batches as fit, () where none do."""
-    tokens = config.learner.micro_batch_tokens
-    longest = max(rows.longest for rows in workload(config).parts)
-    while config.learner.gradient_checkpointing and 2 * tokens > longest:
-        budget = max(tokens, longest)  # a longer row would be alone
-        changes = ("learner.gradient_checkpointing=false", f"learner.micro_batch_tokens={budget}")
-        if make_plan(with_changes(config, *changes), model, machine).fits:
-            return changes
-        tokens //= 2
-    return ()
-
-
-def plan_run(
-    config: Config, card: str | None, workers: int = 1, fill: Ends = FILL
-) -> tuple[Plan, list[str]]:
+def plan_run(config: Config, card: str | None) -> tuple[Plan, list[str]]:
     """Return the plan for a GPU, or for the device found here, and the changes that would help."""
     machine = gpu(card) if card else this_machine(config.device, config.threads)
-    # The fullest worker; those on a CPU share its memory.
-    teachers, students = -(-config.teachers // workers), -(-config.students // workers)
-    config = replace(config, teachers=teachers, students=students)
     model = read_architecture(config.base)
-    # Ray's store holds every member's adapter and moments, and those before until it has the new.
-    members = workload(config).members
-    store = 2 * 3 * FLOAT32 * model.adapter_parameters(config.learner) * members * (workers > 1)
-    if not machine.is_gpu:
-        machine = replace(machine, memory=machine.memory / workers - store)
-    plan = make_plan(config, model, machine, fill)
-    beside = {**plan.beside, "states in Ray's store": float(store)} if store else plan.beside
-    plan = replace(plan, faster=faster(config, model, machine), beside=beside)
-    return plan, smaller(config, model, machine)[0]
-
-
-def measured_fill(run: Path, config: Config) -> float:
-    """Return the share of their limits that the completions of a run's steps had in the mean."""
-    r, written, limits = config.rollout, 0, 0.0
-    for row in read_rows(run / METRICS, StepRow):
-        proposed = sum(kind.proposed for kind in row.kinds.values())
-        tried = proposed * (row.valid_share or 0.0) + row.same_tasks.tasks
-        written += row.tokens.sampled
-        limits += proposed * r.max_proposal_length
-        limits += tried * r.num_generations * r.max_completion_length
-    if not limits:
-        raise ConfigError(f"{run} has no step yet; plan for its {CONFIG}, or name --fill")
-    return min(1.0, written / limits)
+    return make_plan(config, model, machine), smaller(config, model, machine)[0]
 
 
 def verdict(plan: Plan, changes: list[str]) -> str:
@@ -467,46 +348,40 @@ def verdict(plan: Plan, changes: list[str]) -> str:
     text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
     if plan.fits or not changes:
         return text if plan.fits else f"{text}: take a larger device or a smaller base"
-    return f"{text}; try, cheapest first: {_set(changes)}"
+    return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
 
 
-def _set(changes: Iterable[str]) -> str:
-    return " ".join(f"--set {change}" for change in changes)
-
-
-def to_text(plan: Plan, changes: list[str], steps: int) -> str:
+def to_text(plan: Plan, changes: list[str]) -> str:
     """Return the tables of a plan."""
-    step, ends = plan.step, [sum(s.values()) for s in (plan.least_seconds, plan.seconds)]
-    phases = {"while learning": plan.learning, "while sampling": plan.sampling}
-    full = " to ".join(f"{share:.2g}" for share in dict.fromkeys(plan.fill))
+    step, lines = plan.step, ["", f"{'memory, GiB':40}       lowered by"]
+    for name, size in plan.memory.items():
+        lines.append(f"  {name:30}{size / GIB:8.2f}       {plan.lowered_by.get(name, '')}".rstrip())
+    for name, size in {"while learning": plan.learning, "while sampling": plan.sampling}.items():
+        lines.append(f"  {name:30}{size / GIB:8.2f}")
+    for name, size in plan.main_memory.items():
+        lines.append(f"  {f'{name}, in main memory':30}{size / GIB:8.2f}")
     return "\n".join(
         [
             f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
             f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
             f"{step.attempts.count:,} attempts a step",
-            "\nmemory, GiB",
-            *(f"  {name:32}{v / GIB:12.2f}" for name, v in {**plan.memory, **phases}.items()),
-            *(f"  {f'{n}, not in these':32}{v / GIB:12.2f}" for n, v in plan.beside.items()),
-            f"\nseconds a step on {plan.machine.name}, completions of {full} of their limits",
-            *(f"  {n:32}{plan.least_seconds[n]:12.1f} to {v:.1f}" for n, v in plan.seconds.items()),
-            f"  {'together':32}{ends[0]:12.1f} to {ends[1]:.1f}",
-            f"  {f'hours of {steps:,} steps':32}"
-            f"{ends[0] * steps / 3600:12.1f} to {ends[1] * steps / 3600:.1f}",
+            *lines,
             "\ndisk, GiB",
-            *(f"  {name:32}{v / GIB:12.2f}" for name, v in plan.disk.items()),
+            f"  {'a checkpoint':30}{plan.checkpoint / GIB:8.2f}",
+            f"  {'those kept, and one in writing':30}{plan.checkpoints / GIB:8.2f}"
+            "       keep_checkpoints",
             f"\n{verdict(plan, changes)}",
-            *([f"an update is a third faster with {_set(plan.faster)}"] if plan.faster else ()),
         ]
     )
 
 
-def refuse_what_cannot_fit(config: Config, workers: int = 1) -> None:
+def refuse_what_cannot_fit(config: Config) -> None:
     """Raise ConfigError for a run that does not fit even if the estimate is too large.
 
     A base whose shape is not known, or a device that is not there, fails when it is loaded.
     """
     try:
-        plan, changes = plan_run(config, None, workers)
+        plan, changes = plan_run(config, None)
     except (ConfigError, LoraEvoError):
         return
     if plan.peak * (1 - _ACCURACY) > plan.machine.memory:
