@@ -36,9 +36,7 @@ def measure(a: argparse.Namespace) -> Row:
     """Memory and time of one update of the variant."""
     model = load_base_model(a.model, torch.device("cpu"), "float32").model
     members = [f"m{i}" for i in range(a.members)]
-    config = LearnerConfig(
-        r=a.r, lora_alpha=2.0 * a.r, noise_groups=0, micro_batch_tokens=1, **VARIANTS[a.variant]
-    )
+    config = LearnerConfig(r=a.r, lora_alpha=2.0 * a.r, micro_batch_tokens=1, **VARIANTS[a.variant])
     learner = Learner(model, 0, members, config, seed=1)
 
     def sample(i: int, prompt: int, completion: int) -> TrainingSample:

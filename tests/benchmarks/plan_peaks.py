@@ -21,20 +21,18 @@ from selfplay.architecture import read_architecture
 from selfplay.devices import GIB, this_machine
 from selfplay.planning import fullest, make_plan, workload
 
-ALONE = ("learner.noise_groups=0",)
-"""Without groups a micro-batch is as full as its budget allows."""
 NANO = (
-    ("nano", "learning", ALONE),
-    ("nano", "learning", (*ALONE, "learner.micro_batch_tokens=16384")),
+    ("nano", "learning", ()),
+    ("nano", "learning", ("learner.micro_batch_tokens=16384",)),
     ("nano", "sampling", ()),
 )
 LONG = ("rollout.kinds=[code_o]", "rollout.max_completion_length=900")
 SMOL = (
-    ("smol", "learning", (*ALONE, "learner.micro_batch_tokens=1024")),
-    ("smol", "learning", ALONE),
-    ("smol", "learning", (*ALONE, "dtype=bfloat16")),
-    ("smol", "learning", (*ALONE, *LONG)),
-    ("smol", "learning", (*ALONE, *LONG, "learner.gradient_checkpointing=true")),
+    ("smol", "learning", ("learner.micro_batch_tokens=1024",)),
+    ("smol", "learning", ()),
+    ("smol", "learning", ("dtype=bfloat16",)),
+    ("smol", "learning", LONG),
+    ("smol", "learning", (*LONG, "learner.gradient_checkpointing=true")),
     ("smol", "sampling", ("rollout.max_rows=8",)),
 )
 HF = ("engine=hf",)

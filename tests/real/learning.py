@@ -126,7 +126,6 @@ def settings(a: argparse.Namespace, seed: int) -> Config:
         "teachers": 1,
         "students": 1,
         "learner.learning_rate": RATE,
-        "learner.noise_groups": 0,
         "rollout.kinds": "[code_o]",
         "rollout.proposals": TASKS,
         "rollout.num_generations": ATTEMPTS,

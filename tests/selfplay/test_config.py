@@ -203,7 +203,6 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "learner.beta=-0.1",
         "learner.lr_scheduler_type=polynomial",
         "learner.min_lr_rate=1.1",
-        "learner.noise_groups=1",
         "sandbox.runs=1",
         "sandbox.wall_s=-1",
         "learner.learning_rate=-1",

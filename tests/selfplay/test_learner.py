@@ -65,10 +65,8 @@ def grads(learner, member):
 
 
 def numbers(stats):
-    """All but the noise scale, a quotient that no tolerance fits, and what is None."""
-    row = dataclasses.asdict(stats)
-    row.pop("noise_scale")
-    return {name: value for name, value in row.items() if value is not None}
+    """All but what is None."""
+    return {k: value for k, value in dataclasses.asdict(stats).items() if value is not None}
 
 
 def weights(learner, member):

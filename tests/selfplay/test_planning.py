@@ -114,7 +114,6 @@ def test_checkpoints_are_what_a_run_keeps(runs, whole):
 
 LOWER = {
     "learner.r": "1",
-    "learner.noise_groups": "0",
     "learner.optimizer_offload": "true",
     "learner.gradient_checkpointing": "true",
     "learner.micro_batch_tokens": "512",
@@ -133,7 +132,7 @@ LOWER = {
 
 @pytest.mark.parametrize("more", [("engine=vllm",), ("engine=hf", "rollout.merge_rows=1")])
 def test_every_setting_that_is_named_with_a_part_lowers_it(more):
-    thick = ("dtype=float32", "learner.noise_groups=2", "learner.gradient_checkpointing=false")
+    thick = ("dtype=float32", "learner.gradient_checkpointing=false")
     thick += ("learner.optimizer_offload=false", "learner.micro_batch_tokens=16384", *more)
     plan = planned("7b-4t4s", gpu("H200"), *thick)
     named = [(part, key) for part, keys in plan.lowered_by.items() for key in keys.split(", ")]

@@ -262,9 +262,7 @@ class LearnerConfig:
     gradient_checkpointing: bool = False
     """Compute each layer again in the backward pass instead of keeping its activations."""
     optimizer_offload: bool = False
-    """Keep optimiser states, and gradients by noise group, in main memory; no use on a CPU."""
-    noise_groups: Count = 4
-    """Parts of a batch whose gradients are compared to tell signal from noise; 0: not measured."""
+    """Keep optimiser states in main memory; no use on a CPU."""
 
     @property
     def regularises(self) -> bool:
@@ -363,8 +361,6 @@ class Config:
             raise ConfigError(
                 f"world.trap is {self.world.trap}; expected 0, or 1 / n of a whole n from 1 to 8"
             )
-        if self.learner.noise_groups == 1:
-            raise ConfigError("learner.noise_groups is 1; expected 0 or at least 2")
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
                 _refuse_unknown_operators(kind, self.evolution.pool(kind))

@@ -21,7 +21,6 @@ from selfplay.settings import override
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CHANGES = (
-    "learner.noise_groups=0",
     "learner.gradient_checkpointing=true",
     *(f"learner.micro_batch_tokens={n}" for n in (4096, 2048, 1024)),
     "rollout.merge_rows=0",
@@ -170,9 +169,6 @@ def learner_parts(
 
     chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
     adapter, members = FLOAT32 * model.adapter_parameters(learner), step.members
-    # The gradients of each group of a batch are kept until their spread is known.
-    groups = learner.noise_groups * (2 if members == 1 else 1)
-    kept = adapter * members * (groups + 1 if groups else 1)
     largest = {"activations": 0.0, "output layer": 0.0}
     for rows in step.parts:
         tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
@@ -194,7 +190,7 @@ def learner_parts(
         largest = max(largest, found, key=lambda parts: sum(parts.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
     return {
-        "gradients": kept + (3 * adapter if groups else 2 * adapter),
+        "gradients": adapter * members + 2 * adapter,
         "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
         "adapters stacked for a pass": stacked,
         **largest,
@@ -287,7 +283,6 @@ def lowered_by(config: Config, part: str) -> str:
     """Return the settings that lower a part of the memory; none for what no setting changes."""
     learner, vllm = config.learner, config.engine == "vllm"
     checkpointing = () if learner.gradient_checkpointing else ("learner.gradient_checkpointing",)
-    groups = ("learner.noise_groups",) if learner.noise_groups else ()
     adapters = ("learner.r", "learner.target_modules", "teachers", "students")
     precise = ("dtype",) if config.dtype == "float32" else ()
     lengths = ("rollout.max_proposal_length", "rollout.max_completion_length")
@@ -298,7 +293,7 @@ def lowered_by(config: Config, part: str) -> str:
     settings = {
         f"base ({config.dtype})": (*precise, "base"),
         "adapters (float32)": adapters,
-        "gradients": (*groups, *adapters),
+        "gradients": adapters,
         "optimiser": () if learner.optimizer_offload else ("learner.optimizer_offload",),
         "adapters stacked for a pass": adapters,
         "activations": (*checkpointing, *batch),

@@ -187,10 +187,9 @@ def _member_rows(
             row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
         if name in stats:
             numbers = asdict(stats[name])
-            scales = numbers.pop("noise_scale")
             if numbers["kl"] is None:
                 del numbers["kl"]
-            row |= numbers | {f"noise_scale_{what}": scale for what, scale in scales.items()}
+            row |= numbers
     return {name: rows.MemberRow(**row) for name, row in found.items()}
 
 

@@ -174,8 +174,6 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     mismatch_kl: Maybe = UNSET
     kl: Maybe = UNSET
     """From the frozen base; of runs with beta."""
-    noise_scale_propose: Maybe = UNSET
-    noise_scale_solve: Maybe = UNSET
 
     def number(self, name: str) -> float | None:
         """Return a field that holds a number; None where there is none."""

@@ -102,11 +102,10 @@ HEALTH = (
     ),
     *(
         Measure(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
-        for role, noise in (("teacher", "noise_scale_propose"), ("student", "noise_scale_solve"))
+        for role in ("teacher", "student")
         for title, field, unit, hint in (
             ("entropy", "entropy", "nats a token", "Near 0: always the same text."),
             ("gradient", "grad_norm", "norm", "Before clipping."),
-            ("noise scale", noise, "samples", "Samples at which signal equals noise."),
         )
     ),
 )

@@ -90,9 +90,7 @@ def _metrics(step, config, students, teachers, rng, rise, wave, turns, born):
             n: 5 + rise * share + e for n, e in zip(COMPLEXITY, noise[2:6], strict=True)
         },
         "coverage": {"structures": 10 * step, "new": 10},
-        "members": {
-            name: {"role": "student", "noise_scale_solve": 900.0 + step} for name in students
-        },
+        "members": {name: {"role": "student", "entropy": 0.5 + step / 1000} for name in students},
         "ratings": {name: [25 + lead, 2.0] for name in teachers}
         | {name: [25 - lead, 2.0] for name in students if teachers},
         "evolution": [

@@ -35,9 +35,9 @@ class Route:
     """Whom each row of the batch belongs to, prepared for the products."""
 
     rows: tuple[int, ...]
-    """Owner per row: a member's index, one of its parts, or BASE."""
+    """Member's index per row, or BASE."""
     runs: tuple[tuple[int, int, int], ...]
-    """(owner, first row, row after the last) for each stretch of equal owners; not the base."""
+    """(member, first row, row after the last) for each stretch of equal members; not the base."""
 
     @property
     def by_row(self) -> tuple[tuple[int, int, int], ...]:
@@ -97,8 +97,6 @@ class StackedLoRALinear(nn.Module):
         self._routing = routing
         self.gathered: tuple[Route, Tensor, Tensor] | None = None
         """The matrices of the rows of a route in force."""
-        self.parts: dict[int, tuple[Tensor, Tensor]] = {}
-        """Stand-ins for A and B, by owner, that get the gradients of a part of a member's rows."""
         self.kept: tuple[Tensor, Tensor] | None = None
         """The stacks of all members while the routing keeps them."""
 
@@ -115,26 +113,14 @@ class StackedLoRALinear(nn.Module):
         runs, rows = route.runs, x.shape[0]
         if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
             runs = route.by_row  # one batched product of all rows, in place of one for each run
-        members = [owner % len(self.scales) for owner, _, _ in runs]
+        members = [member for member, _, _ in runs]
         down, up, places = self._stacks(members, x)
-        leaves = [self._leaves(owner) for owner, _, _ in runs]
-        own = [a for a, _ in leaves] + [b for _, b in leaves]
+        own = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
             x.contiguous(), base.weight, base.bias, down, up, scales, runs, places, *own
         )
         return cast(Tensor, y)
-
-    def _leaves(self, owner: int) -> tuple[Tensor, Tensor]:
-        """Return what gets the gradients of an owner's rows."""
-        part, member = divmod(owner, len(self.scales))
-        own = self.lora_A[member], self.lora_B[member]
-        if part == 0:
-            return own
-        if owner not in self.parts:
-            down, up = (p.detach().requires_grad_() for p in own)  # no memory of their own
-            self.parts[owner] = down, up
-        return self.parts[owner]
 
     @torch.no_grad()
     def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor, list[int]]:
@@ -215,31 +201,13 @@ class StackedAdapters:
 
     @contextmanager
     def route(self, rows: Sequence[int]) -> Iterator[None]:
-        """Send row i of every batch inside the block through the member of owner rows[i]."""
+        """Send row i of every batch inside the block through member rows[i]."""
         try:
             with self.routing.fixed(Route.of(rows)):
                 yield
         finally:
             for layer in self.layers.values():
                 layer.gathered = None
-
-    def owner(self, member: int, part: int) -> int:
-        """Return the owner, for a route, of rows whose gradient is kept apart; part 0 is not."""
-        return member + part * len(self.members)
-
-    def take_gradient(self, member: int, part: int) -> list[Tensor]:
-        """Hand over the gradient that a part, from 1, has left; in the order of `parameters_of`."""
-        found: list[Tensor] = []
-        for layer in self.layers.values():
-            own = layer.lora_A[member], layer.lora_B[member]
-            for p, leaf in zip(own, layer.parts.pop(self.owner(member, part), own), strict=True):
-                found.append(torch.zeros_like(p) if leaf.grad is None else leaf.grad)
-        return found
-
-    def drop_gradients(self) -> None:
-        """Forget the gradients of all parts."""
-        for layer in self.layers.values():
-            layer.parts.clear()
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

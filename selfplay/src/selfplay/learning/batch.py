@@ -1,6 +1,6 @@
-"""The samples of an update, and how they are cut: into groups for the noise, then micro-batches."""
+"""The samples of an update, their weights, and how they are cut into micro-batches."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +20,8 @@ class TrainingSample:
 
     - logprobs: as reported by the sampler, one per completion token.
     - truncated: the completion ran into the length limit.
-    - role: what the member did; gradient noise is kept apart by role.
-    - task: samples of one task were compared with each other and are one unit of the noise.
+    - role: what the member did, `propose` or `solve`.
+    - task: samples of one task were compared with each other.
     - kind: of the task; rewards are compared within member, role and kind.
     """
 
@@ -45,10 +45,6 @@ class Row:
     member: int
     weight: float
     """Weight of each of its tokens."""
-    group: int = 0
-    """Part of the batch, for the gradient noise."""
-    part: int = 0
-    """Number of its role and group, from 1, where their gradients are kept apart."""
     old: Tensor | None = None
     """Log-probabilities before the update's first step."""
 
@@ -62,16 +58,11 @@ class Row:
         """Whether the row's advantage moves its member."""
         return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
 
-    @property
-    def share(self) -> float:
-        """The row's part of its member's loss; all rows of a member add up to about 1."""
-        return self.weight * len(self.sample.completion_ids)
-
 
 def batch_rows(
     samples: Sequence[TrainingSample], adapters: StackedAdapters, config: LearnerConfig
 ) -> list[Row]:
-    """Check the samples, weigh them, and deal each (member, role)'s tasks into groups in turn."""
+    """Check the samples and weigh them; those without completion are left out."""
     members = [adapters.index(s.member) for s in samples]
     for s in samples:
         if not s.prompt_ids or len(s.logprobs) != len(s.completion_ids):
@@ -85,13 +76,11 @@ def batch_rows(
     weights = token_weights(
         members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], config
     )
-    placed: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
-    groups, rows = config.noise_groups, []
-    for i, (sample, member, weight) in enumerate(zip(samples, members, weights, strict=True)):
-        tasks = placed[member, sample.role]
-        unit = tasks.setdefault(sample.task or f"#{i}", len(tasks))
-        rows.append(Row(sample, member, weight, unit % groups if groups else 0))
-    return [row for row in rows if row.sample.completion_ids]
+    return [
+        Row(sample, member, weight)
+        for sample, member, weight in zip(samples, members, weights, strict=True)
+        if sample.completion_ids
+    ]
 
 
 def token_weights(
@@ -133,7 +122,7 @@ def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterato
         mine = (row for row in rows if row.member in share)
         for row in sorted(mine, key=lambda r: (-r.length, r.member)):
             if batch and (len(batch) + 1) * batch[0].length > tokens:
-                yield sorted(batch, key=lambda r: (r.member, r.part))
+                yield sorted(batch, key=lambda r: r.member)
                 batch = []
             batch.append(row)
-        yield sorted(batch, key=lambda r: (r.member, r.part))
+        yield sorted(batch, key=lambda r: r.member)

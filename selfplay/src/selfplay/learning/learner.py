@@ -7,10 +7,9 @@ again in smaller micro-batches; rows that do not fit alone are checkpointed from
 """
 
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,12 +22,10 @@ from selfplay.errors import SelfplayError
 from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
-from selfplay.learning.statistics import NoiseAverage, StatsSum, UpdateStats, gradient_noise
+from selfplay.learning.statistics import StatsSum, UpdateStats
 
 NamedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors (for safetensors) and plain values (for JSON)."""
-Groups = dict[int, list[Tensor]]
-"""Gradients of one member in one role, by group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,6 @@ class MemberState:
     """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...`."""
     optimizer: Mapping[str, float]
     """Step count and learning rate."""
-    noise: Mapping[str, Mapping[str, float]]
-    """Averages of the gradient noise by role."""
 
 
 def joined(states: Sequence[MemberState]) -> NamedState:
@@ -54,11 +49,6 @@ def joined(states: Sequence[MemberState]) -> NamedState:
     return tensors, {
         "members": [state.name for state in states],
         "optimizer": [dict(state.optimizer) for state in states],
-        "noise": {
-            f"{place}/{role}": dict(average)
-            for place, state in enumerate(states)
-            for role, average in sorted(state.noise.items())
-        },
     }
 
 
@@ -68,17 +58,13 @@ def parted(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[Mem
     if len(scalars) != len(names):
         raise SelfplayError(f"the state has {len(names)} members, expected {len(scalars)}")
     own: list[dict[str, Tensor]] = [{} for _ in names]
-    noise: list[dict[str, Mapping[str, float]]] = [{} for _ in names]
     try:
         for key, tensor in tensors.items():
             place, _, name = key.partition("/")
             own[int(place)][name] = tensor
-        for key, average in values.get("noise", {}).items():
-            place, _, role = key.partition("/")
-            noise[int(place)][role] = average
     except (IndexError, ValueError) as error:
         raise SelfplayError(f"the state has {len(names)} members and a part {key!r}") from error
-    return [MemberState(*parts) for parts in zip(names, own, scalars, noise, strict=True)]
+    return [MemberState(*parts) for parts in zip(names, own, scalars, strict=True)]
 
 
 class Learner:
@@ -119,7 +105,6 @@ class Learner:
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
-        self._noise: list[dict[str, NoiseAverage]] = [{} for _ in members]
         self._batch: list[Row] = []
         """What is in the passes, or was last."""
         self._rows = (0, 0)
@@ -147,44 +132,36 @@ class Learner:
         into a GPU's memory; the members that had stepped before keep their step.
         """
         rows = batch_rows(samples, self.adapters, self.config)
-        pulled = self.config.regularises
-        teaching = [row for row in rows if row.has_signal or (pulled and row.weight > 0)]
-        learning = sorted({row.member for row in teaching})
-        first = {m: StatsSum() for m in sorted({row.member for row in rows})}
+        regularised = self.config.regularises
+        learned = [row for row in rows if row.has_signal or (regularised and row.weight > 0)]
+        sums = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:
-            first[row.member].add_row(row.sample.logprobs)
-        last = first
-        outcomes: dict[int, tuple[float | None, bool]] = dict.fromkeys(first, (None, False))
-        noise: dict[int, dict[str, float | None]] = {}
-        self._rows, self._advance = (0, self.config.num_iterations * len(teaching)), advance
+            sums[row.member].add_row(row.sample.logprobs)
+        norms: dict[int, tuple[float | None, bool]] = dict.fromkeys(sums, (None, False))
+        self._rows, self._advance = (0, self.config.num_iterations * len(learned)), advance
         for iteration in range(self.config.num_iterations):
-            last = {m: StatsSum() for m in first} if iteration else first
+            now = {m: StatsSum() for m in sums} if iteration else sums
             self.optimizer.zero_grad()
-            gradients = self._backward_that_fits(teaching, last)
-            if iteration == 0:
-                noise = self._measure_noise(rows, gradients)
-            for member in learning:
-                outcome = self.optimizer.step(member, lr_factor)
-                if iteration == 0:
-                    outcomes[member] = outcome
+            self._backward_that_fits(learned, now)
+            for member in sorted({row.member for row in learned}):
+                norm = self.optimizer.step(member, lr_factor)
+                norms[member] = norms[member] if iteration else norm
+            for member in sums:
+                sums[member].clipped = now[member].clipped
         self.optimizer.zero_grad()
-        for member, sums in first.items():
-            sums.clipped = last[member].clipped
-        return {self.members[m]: s.stats(*outcomes[m], noise.get(m, {})) for m, s in first.items()}
+        return {self.members[m]: s.stats(*norms[m]) for m, s in sums.items()}
 
-    def _backward_that_fits(
-        self, rows: Sequence[Row], sums: dict[int, StatsSum]
-    ) -> dict[tuple[int, str], Groups]:
+    def _backward_that_fits(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
         before, olds, rows_before = deepcopy(sums), [row.old for row in rows], self._rows
         while True:
             try:
                 with self.adapters.unchanged():
-                    return self.backward(rows, sums)
+                    self.backward(rows, sums)
+                return
             except torch.OutOfMemoryError:
                 pass  # outside of this block the failed pass's tensors are free
             self.optimizer.zero_grad()
-            self.adapters.drop_gradients()
             torch.cuda.empty_cache()
             self._save_memory()
             self._rows = rows_before
@@ -209,40 +186,7 @@ class Learner:
             remedy = f"rows of {tokens} tokens and more checkpointed"
         warnings.warn(f"out of memory in an update: done again with {remedy}", stacklevel=2)
 
-    def backward(
-        self, rows: Sequence[Row], sums: dict[int, StatsSum]
-    ) -> dict[tuple[int, str], Groups]:
-        """Leave the loss's gradient on the parameters; return it by group as well."""
-        if not self.config.noise_groups:
-            self._accumulate(rows, sums)
-            return {}
-        cut: dict[tuple[str, int], list[Row]] = defaultdict(list)
-        for row in rows:
-            cut[row.sample.role, row.group].append(row)
-        groups, offload = sorted(cut), self.config.optimizer_offload
-        for part, group in enumerate(groups, start=1):
-            for row in cut[group]:
-                row.part = part
-        found: dict[tuple[int, str], Groups] = defaultdict(dict)
-        totals: dict[int, list[Tensor]] = {}
-        # With gradients in main memory there is room for those of one group at a time.
-        for chosen in [cut[group] for group in groups] if offload else [rows]:
-            self._accumulate(chosen, sums)
-            for member, part in sorted({(row.member, row.part) for row in chosen}):
-                gradient = self.adapters.take_gradient(member, part)
-                role, number = groups[part - 1]
-                found[member, role][number] = [g.cpu() for g in gradient] if offload else gradient
-                if member in totals:
-                    torch._foreach_add_(totals[member], gradient)
-                else:
-                    totals[member] = [g.clone() for g in gradient]
-        for member, total in totals.items():
-            parameters = self.adapters.parameters_of(member).values()
-            for p, whole in zip(parameters, total, strict=True):
-                p.grad = whole
-        return found
-
-    def _accumulate(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
+    def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
         for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
             self._batch = batch
@@ -250,20 +194,6 @@ class Learner:
             self._rows = self._rows[0] + len(batch), self._rows[1]
             if self._advance is not None:
                 self._advance(*self._rows)
-
-    def _measure_noise(
-        self, rows: Sequence[Row], gradients: Mapping[tuple[int, str], Groups]
-    ) -> dict[int, dict[str, float | None]]:
-        """Return the noise scale of each member by role, averaged over its updates."""
-        scales: dict[int, dict[str, float | None]] = defaultdict(dict)
-        for (member, role), found in gradients.items():
-            mine = [row for row in rows if row.member == member and row.sample.role == role]
-            noise = gradient_noise(found, mine)
-            if noise is not None:
-                average = self._noise[member].setdefault(role, NoiseAverage())
-                average.add(noise)
-                scales[member][role] = average.scale
-        return scales
 
     def export(self, member: str) -> Adapter:
         """Return a copy of a member's adapter in PEFT's layout."""
@@ -277,7 +207,6 @@ class Learner:
         import_adapter(self.adapters, place, adapter)
         self.adapters.members[place] = new_name
         self.optimizer.reset(place)
-        self._noise[place] = {}
 
     def member_state(self, member: str) -> MemberState:
         """Return a copy of all that continues this member elsewhere, in main memory."""
@@ -286,7 +215,6 @@ class Learner:
             member,
             {k: t.detach().to("cpu", copy=True) for k, t in self._tensors(place).items()},
             self.optimizer.scalars(place),
-            {role: asdict(average) for role, average in self._noise[place].items()},
         )
 
     def state_dict(self) -> NamedState:
@@ -319,7 +247,6 @@ class Learner:
             for name, p in self.adapters.parameters_of(place).items():
                 p.copy_(state.tensors[f"weights/{name}"])
             self.optimizer.load(place, state.tensors, state.optimizer)
-            self._noise[place] = {r: NoiseAverage(**row) for r, row in state.noise.items()}
         self.adapters.members[:] = [state.name for state in states]
 
     def _tensors(self, place: int) -> dict[str, Tensor]:

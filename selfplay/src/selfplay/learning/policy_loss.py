@@ -238,7 +238,7 @@ class ForwardPass:
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
         device = next(self.model.parameters()).device
-        owners = [self.adapters.owner(row.member, row.part) for row in batch]
+        owners = [row.member for row in batch]
         padded = PaddedRows.of([row.sample for row in batch], owners, self._pad, device)
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
