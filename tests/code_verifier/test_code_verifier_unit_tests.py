@@ -8,7 +8,7 @@ import pytest
 from meanwhile import dying
 
 from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards
-from code_verifier.scripts.tests import read_tests, run_tests
+from code_verifier.scripts.suites import read_tests, run_tests
 
 MBPP = {
     "test_list": [

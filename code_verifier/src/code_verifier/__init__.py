@@ -11,6 +11,7 @@ from code_verifier.errors import (
 from code_verifier.jsonl import read_rows
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
+from code_verifier.parallel import ordered_map
 from code_verifier.rewards import (
     completion_text,
     compute_score,
@@ -18,9 +19,9 @@ from code_verifier.rewards import (
     trl_reward,
     verifiers_reward,
 )
-from code_verifier.sandbox import Sandbox, grade, ordered_map
+from code_verifier.sandbox import Sandbox, grade
 from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
-from code_verifier.scripts.tests import equal_output, equal_value
+from code_verifier.scripts.suites import equal_output, equal_value
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict

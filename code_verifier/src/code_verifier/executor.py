@@ -10,7 +10,7 @@ from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.jail import protocol
 from code_verifier.jail.modules import ALL
 from code_verifier.literals import parse_literal
-from code_verifier.processes import EXAMINER, BudgetExceeded, Pool, ProcessLost
+from code_verifier.processes import EXAMINER, STRICT, BudgetExceeded, Kind, Pool, ProcessLost
 from code_verifier.tasks import Limits, Verdict
 
 CHANCE_RUNS = 16
@@ -134,7 +134,9 @@ class Executor:
 
     def _ask(self, request: bytes, index: int, tier: int) -> Verdict:
         try:
-            reply = self._pool.ask((index, tier), request, self._limits.wall_s + _GRACE_S)
+            reply = self._pool.ask(
+                Kind(STRICT, index, tier), request, self._limits.wall_s + _GRACE_S
+            )
         except ProcessLost as error:
             return _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
         (wall_ms,) = protocol.REPLY.unpack_from(reply)

@@ -14,7 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -221,8 +221,28 @@ _KEPT = 56  # more than kinds: sixteen hash seeds in three tiers, and the examin
 _PER_WORKER = 6
 _PATIENCE_S = 0.05  # about what it takes to start a process
 
-Kind = tuple[int, int]
-EXAMINER: Kind = (-1, 0)
+STRICT, ORDINARY = "jail.server", "scripts.server"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a process of a pool serves.
+
+    module: its module in `code_verifier`. index: of its hash seed and its clocks. tier: how much
+    it has loaded, see `jail.modules`; of ORDINARY, whether numpy is (1) or not (0).
+    """
+
+    module: str
+    index: int = 0
+    tier: int = 0
+
+    @property
+    def rare(self) -> bool:
+        """Whether it is seldom needed, so that a busy one is worth a moment's wait."""
+        return self.index > 1
+
+
+EXAMINER = Kind("jail.examiner")
 
 
 class Pool:
@@ -276,9 +296,9 @@ class Pool:
             with self._lend(kind, fresh=True) as process:
                 return process.ask(request, time.monotonic() + grace_s)
 
-    def layers(self) -> dict[str, bool]:
-        """Protection layers that a fork server of this pool reports."""
-        with self._lend((0, 0)) as server:
+    def layers(self, kind: Kind) -> dict[str, bool]:
+        """Protection layers that a process of this kind reports."""
+        with self._lend(kind) as server:
             return dict(server.layers)
 
     def pids(self) -> list[int]:
@@ -327,7 +347,7 @@ class Pool:
     def _take(self, kind: Kind, fresh: bool) -> Process:
         surplus = None
         with self._lock:
-            if kind[0] > 1 and not fresh:  # rare: waiting a moment beats starting another process
+            if kind.rare and not fresh:  # waiting a moment beats starting another process
                 self._returned.wait_for(lambda: not self._lent[kind], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
@@ -369,17 +389,17 @@ class Pool:
 
 
 def sandbox_pool(width: int, limits: Limits, allow_weak: bool) -> Pool:
-    """The pool of a sandbox: EXAMINER, and fork servers by (index of hash seed and clocks, tier).
+    """The pool of a sandbox: EXAMINER, and fork servers of STRICT.
     At most `width` executions run at a time."""
     executing, examining = seccomp.build(RESULT_FD), seccomp.build(1, 0, timer=True)
 
     def make(kind: Kind) -> Process:
         if kind == EXAMINER:
             config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": examining}
-            return Process("jail.examiner", HASH_SEEDS[0], config)
-        index, tier = kind
-        config = {"index": index, "tier": tier, "filter": executing, "limits": asdict(limits)}
-        return Process("jail.server", HASH_SEEDS[index], config)
+        else:
+            config = {"index": kind.index, "tier": kind.tier, "filter": executing}
+            config["limits"] = asdict(limits)
+        return Process(kind.module, HASH_SEEDS[kind.index], config)
 
     most = _KEPT + width * _PER_WORKER
     return Pool(make, lambda: threading.BoundedSemaphore(width), allow_weak, most)

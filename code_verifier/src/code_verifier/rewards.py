@@ -2,7 +2,7 @@
 
 The dataset's rows say how an answer is judged. A task of ours has `kind`, and `output` (code_o),
 `program` and `output` (code_i), or `inputs`, `outputs` and optionally `visible` (code_f). Any
-other row has tests of a whole program, as `scripts.tests.read_tests` says. None of the libraries
+other row has tests of a whole program, as `scripts.suites.read_tests` says. None of the libraries
 is imported here.
 """
 
@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any
 
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
-from code_verifier.sandbox import Sandbox, ordered_map, shared_sandbox
+from code_verifier.parallel import ordered_map
+from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.runner import ScriptRunner
-from code_verifier.scripts.tests import Suite, read_tests, run_tests
+from code_verifier.scripts.suites import Suite, read_tests, run_tests
 from code_verifier.tasks import Grade, Task
 
 Parse = Callable[[str], str | None]

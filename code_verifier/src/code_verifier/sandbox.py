@@ -1,26 +1,18 @@
-"""The sandbox: examine and execute programs in fresh processes, check that they are deterministic,
-and judge tasks and answers by them."""
+"""The sandbox: settings and processes of one caller, and what can be asked of them."""
 
 import os
-import queue
-import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from code_verifier.errors import CodeVerifierError
 from code_verifier.executor import Executor
 from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.literals import Comparison
-from code_verifier.processes import HASH_SEEDS, sandbox_pool
+from code_verifier.parallel import ordered_map
+from code_verifier.processes import HASH_SEEDS, STRICT, Kind, sandbox_pool
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
-
-_SHARED = 4096
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class Sandbox:
@@ -72,7 +64,7 @@ class Sandbox:
 
     def layers(self) -> dict[str, bool]:
         """Protection layers that are active in this sandbox's processes."""
-        return self._pool.layers()
+        return self._pool.layers(Kind(STRICT))
 
     def pids(self) -> list[int]:
         """Process ids of the running fork servers."""
@@ -169,67 +161,3 @@ def shared_sandbox() -> Sandbox:
     """The sandbox used when a caller passes none, opened at the first use: a worker per
     processor."""
     return Sandbox(workers=os.cpu_count() or 1)
-
-
-def ordered_map(
-    function: Callable[[_Item], _Result],
-    items: Iterable[_Item],
-    workers: int,
-    share: bool = False,
-    ahead: int = 8,
-) -> Iterator[_Result]:
-    """`map(function, items)` by `workers + 1` threads, results in the order of the items.
-
-    One thread more than can execute prepares what comes next. Reads at most `ahead * workers`
-    items beyond the result last taken. An exception of `function` or of the iterable arrives at its
-    place in the order. Leaving early drops what has not started, and does not wait for the rest.
-    share: items are hashable, and equal ones among the last 4096 have one result.
-    """
-    jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
-    pending: deque[Future[_Result]] = deque()
-    known: dict[_Item, Future[_Result]] = {}
-    end: BaseException | None = None
-    iterator = iter(items)
-    threads = 0
-
-    def work() -> None:
-        while (job := jobs.get()) is not None:
-            future, item = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function(item))
-            except BaseException as error:
-                future.set_exception(error)
-
-    try:
-        while True:
-            while end is None and len(pending) < ahead * workers:
-                try:
-                    item = next(iterator)
-                except Exception as error:
-                    end = error
-                    break
-                future = known.get(item) if share else None
-                if future is None:
-                    future = Future()
-                    jobs.put((future, item))
-                    if threads <= workers:
-                        threads += 1
-                        # A daemon: the interpreter's end must not wait for a program that runs.
-                        threading.Thread(target=work, name="code-verifier", daemon=True).start()
-                    if share:
-                        known[item] = future
-                        if len(known) > _SHARED:
-                            del known[next(iter(known))]
-                pending.append(future)
-            if not pending:
-                break
-            yield pending.popleft().result()
-        if end is not None and not isinstance(end, StopIteration):
-            raise end
-    finally:
-        for future in pending:
-            future.cancel()
-        for _ in range(threads):
-            jobs.put(None)

@@ -13,7 +13,7 @@ import sys
 import time
 from os import urandom
 
-from code_verifier.jail import child, confine, modules, nondeterminism, protocol
+from code_verifier.jail import child, confine, modules, nondeterminism, protocol, vdso
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _now = time.monotonic
 def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
-    server = Server(protocol.receive_config())
+    server = StrictServer(protocol.receive_config())
     protocol.send(marshal.dumps(server.layers))
     while (request := protocol.receive()) is not None:
         server.execute(request)
 
 
-class Server:
+class StrictServer:
     """State of a fork server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Server:
         modules.preload(config["tier"])
         nondeterminism.install_entropy(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
-        hidden = confine.disable_vdso()
+        hidden = vdso.disable()
         self.layers = confine.confine(config["jail_dir"], self.limits["memory_mb"] * 2**20)
         self.filter = None
         if config["filter"] is not None:

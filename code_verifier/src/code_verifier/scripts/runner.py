@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from code_verifier.jail import seccomp
 from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, RESULT_FD
-from code_verifier.processes import HASH_SEEDS, Kind, Pool, Process, ProcessLost
+from code_verifier.processes import HASH_SEEDS, ORDINARY, Kind, Pool, Process, ProcessLost
 from code_verifier.scripts.values import describe
 
 _IDLE_S = 30.0
@@ -28,7 +28,7 @@ _MIB = 1 << 20
 _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
 _NAME_CHARS, _DIGEST_CHARS = 200, 32
-_PLAIN, _NUMPY = (0, 0), (1, 0)
+_PLAIN, _NUMPY = Kind(ORDINARY), Kind(ORDINARY, tier=1)
 
 
 class Value(NamedTuple):
@@ -199,7 +199,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
             "filters": {"calls": calls, "script": script} if calls and script else {},
             "idle_s": _IDLE_S,
         }
-        return Process("scripts.server", HASH_SEEDS[0], config)
+        return Process(kind.module, HASH_SEEDS[kind.index], config)
 
 
 def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:

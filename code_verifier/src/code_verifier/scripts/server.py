@@ -79,7 +79,7 @@ def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
-    server = Server(receive_config())
+    server = OrdinaryServer(receive_config())
     send(marshal.dumps(server.layers))
     while head := _receive(LENGTH.size + LENGTH.size):
         (length,), (size,) = LENGTH.unpack_from(head), LENGTH.unpack_from(head, LENGTH.size)
@@ -106,7 +106,7 @@ def _preload(numpy_from: str | None) -> None:
     sys.path.clear()
 
 
-class Server:
+class OrdinaryServer:
     """State of a fork server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -1,0 +1,76 @@
+"""A map by threads that is lazy and keeps the order of its items."""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
+
+_SHARED = 4096
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def ordered_map(
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    workers: int,
+    share: bool = False,
+    ahead: int = 8,
+) -> Iterator[_Result]:
+    """`map(function, items)` by `workers + 1` threads, results in the order of the items.
+
+    One thread more than can execute prepares what comes next. Reads at most `ahead * workers`
+    items beyond the result last taken. An exception of `function` or of the iterable arrives at its
+    place in the order. Leaving early drops what has not started, and does not wait for the rest.
+    share: items are hashable, and equal ones among the last 4096 have one result.
+    """
+    jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
+    pending: deque[Future[_Result]] = deque()
+    known: dict[_Item, Future[_Result]] = {}
+    end: BaseException | None = None
+    iterator = iter(items)
+    threads = 0
+
+    def work() -> None:
+        while (job := jobs.get()) is not None:
+            future, item = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+    try:
+        while True:
+            while end is None and len(pending) < ahead * workers:
+                try:
+                    item = next(iterator)
+                except Exception as error:
+                    end = error
+                    break
+                future = known.get(item) if share else None
+                if future is None:
+                    future = Future()
+                    jobs.put((future, item))
+                    if threads <= workers:
+                        threads += 1
+                        # A daemon: the interpreter's end must not wait for a program that runs.
+                        threading.Thread(target=work, name="code-verifier", daemon=True).start()
+                    if share:
+                        known[item] = future
+                        if len(known) > _SHARED:
+                            del known[next(iter(known))]
+                pending.append(future)
+            if not pending:
+                break
+            yield pending.popleft().result()
+        if end is not None and not isinstance(end, StopIteration):
+            raise end
+    finally:
+        for future in pending:
+            future.cancel()
+        for _ in range(threads):
+            jobs.put(None)
