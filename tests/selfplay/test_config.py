@@ -8,6 +8,7 @@ import yaml
 from selfplay.aliases import ALIASES
 from selfplay.config import config_text, load_preset, read_config
 from selfplay.errors import ConfigError
+from selfplay.population import open_learner
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
@@ -109,6 +110,8 @@ def test_what_is_neither_a_preset_nor_a_file_is_named(name):
             "rollout.proposals (tasks a step) or learner.micro_batch_tokens (tokens at a time)",
         ),
         ({"output_dir": "x"}, "the option --out"),
+        ({"learner": {"temperature": 1}}, "rollout.temperature"),
+        ({"learner": {"max_completion_length": 9}}, "rollout.max_completion_length"),
         ({"learner": {"warmup": 3}}, "learner.warmup_steps"),
         ({"learner": {"micro_batch": 3}}, "learner.micro_batch_tokens"),
         ({"evolution": {"evolve_evry": 3}}, "evolution.evolve_every"),
@@ -250,7 +253,7 @@ def test_set_that_is_no_assignment_says_so(assignment):
         override(read_preset("nano"), assignment)
 
 
-def test_the_learner_takes_the_temperature_of_the_samples():
-    config = read_config({"rollout": {"temperature": 0.7}})
-    assert config.learner.temperature == 0.7
-    assert read_config(yaml.safe_load(config_text(config))) == config
+def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
+    learner, _ = open_learner(runs.config("rollout.temperature=0.7"))
+    assert learner.forward_pass.output.temperature == 0.7
+    assert learner.max_completion_length == 16

@@ -11,9 +11,10 @@ from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 
 
-def learner(tiny, members=None, **changes):
+def learner(tiny, members=None, sampling=None, **changes):
     config = dataclasses.replace(CONFIG, **changes)
-    found = Learner(tiny.qwen(), 0, members or tiny.members, config, seed=3, base_model="nano")
+    members = members or tiny.members
+    found = Learner(tiny.qwen(), 0, members, config, seed=3, base_model="nano", **(sampling or {}))
     tiny.shake(found.adapters)
     return found
 
@@ -45,7 +46,7 @@ def batch(tiny, learner, count=14, seed=0):
 @torch.no_grad()
 def logprobs_of(learner, place, prompt, completion):
     with learner.adapters.route([place]):
-        return logprobs(learner.model, prompt, completion, learner.config.temperature)
+        return logprobs(learner.model, prompt, completion, learner.forward_pass.output.temperature)
 
 
 def gradients(learner, samples, monkeypatch):
@@ -85,7 +86,8 @@ def same(one, other, **tolerance):
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch, loss_type):
-    one = learner(tiny, loss_type=loss_type, max_completion_length=50, temperature=0.7)
+    sampling = {"temperature": 0.7, "max_completion_length": 50}
+    one = learner(tiny, sampling=sampling, loss_type=loss_type)
     samples = batch(tiny, one)
     twin = tiny.peft_twin(tiny.qwen(), one.adapters)
     found, stats = gradients(one, samples, monkeypatch)

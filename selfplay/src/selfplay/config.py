@@ -239,8 +239,6 @@ class LearnerConfig:
     """Optimiser steps per batch of samples."""
     loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = "grpo"
     """Averaging per member: grpo (sequences), dapo or bnpo (tokens), dr_grpo (constant length)."""
-    max_completion_length: AtLeastOne = 256
-    """Divisor of dr_grpo; in a run it is rollout.max_completion_length."""
     importance_sampling_correction: bool = True
     """Weigh tokens by pi(learner) / pi(sampler), truncated from above."""
     importance_sampling_clip_max: Positive = 2.0
@@ -251,8 +249,6 @@ class LearnerConfig:
     """Coefficient of the KL divergence from the frozen base (k3 estimate); 0: not computed."""
     entropy_coef: NotNegative = 0.0
     """Coefficient of the entropy bonus; 0: not computed."""
-    temperature: Positive = 1.0
-    """Temperature under which log-probabilities are taken; in a run it is rollout.temperature."""
     micro_batch_tokens: AtLeastOne = 4096
     """Padded tokens per forward pass; changes speed and memory, not the result."""
     micro_batch_members: Count = 0
@@ -364,12 +360,6 @@ class Config:
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
                 _refuse_unknown_operators(kind, self.evolution.pool(kind))
-        learner = replace(
-            self.learner,
-            temperature=self.rollout.temperature,
-            max_completion_length=self.rollout.max_completion_length,
-        )
-        object.__setattr__(self, "learner", learner)
 
     def evolves(self, step: int) -> bool:
         """Whether members are replaced after this step; after the last they would learn nothing."""

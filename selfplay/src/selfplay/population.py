@@ -172,6 +172,8 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
         seed=derive_seed(config.seed, "adapters"),
         base_model=config.base,
         roles=[role_of(member) for member in members],
+        temperature=rollout.temperature,
+        max_completion_length=rollout.max_completion_length,
     )
     engine: Engine = HFEngine(
         learner.adapters,

@@ -50,9 +50,8 @@ def preset_names() -> list[str]:
 def preset_text(name: str) -> str:
     """Return a preset's YAML file as it is."""
     texts = shipped("presets")
-    names = list(texts)
-    if name not in names:  # a list, as a name from a file may be anything
-        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, names)}")
+    if name not in list(texts):  # `extends` of a YAML file may be anything
+        raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
     return texts[name]
 
 

@@ -60,9 +60,15 @@ class Row:
 
 
 def batch_rows(
-    samples: Sequence[TrainingSample], adapters: StackedAdapters, config: LearnerConfig
+    samples: Sequence[TrainingSample],
+    adapters: StackedAdapters,
+    config: LearnerConfig,
+    max_completion_length: int = 256,
 ) -> list[Row]:
-    """Check the samples and weigh them; those without completion are left out."""
+    """Check the samples and weigh them; those without completion are left out.
+
+    max_completion_length: tokens, the divisor of the loss dr_grpo.
+    """
     members = [adapters.index(s.member) for s in samples]
     for s in samples:
         if not s.prompt_ids or len(s.logprobs) != len(s.completion_ids):
@@ -74,7 +80,11 @@ def batch_rows(
     if None in {s.member for s in samples}:
         raise SelfplayError("a sample has no member: the base model is frozen")
     weights = token_weights(
-        members, [len(s.completion_ids) for s in samples], [s.truncated for s in samples], config
+        members,
+        [len(s.completion_ids) for s in samples],
+        [s.truncated for s in samples],
+        config,
+        max_completion_length,
     )
     return [
         Row(sample, member, weight)
@@ -84,7 +94,11 @@ def batch_rows(
 
 
 def token_weights(
-    members: Sequence[int], lengths: Sequence[int], truncated: Sequence[bool], config: LearnerConfig
+    members: Sequence[int],
+    lengths: Sequence[int],
+    truncated: Sequence[bool],
+    config: LearnerConfig,
+    max_completion_length: int,
 ) -> list[float]:
     """Return w_t for the tokens of each sequence (equal within a sequence), 0 where masked.
 
@@ -103,7 +117,7 @@ def token_weights(
         elif config.loss_type == "grpo":
             weights.append(1.0 / (sequences[member] * length))
         elif config.loss_type == "dr_grpo":
-            weights.append(1.0 / (sequences[member] * config.max_completion_length))
+            weights.append(1.0 / (sequences[member] * max_completion_length))
         else:
             weights.append(1.0 / tokens[member])
     return weights

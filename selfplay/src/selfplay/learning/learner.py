@@ -80,11 +80,14 @@ class Learner:
         seed: int,
         base_model: str | None = None,
         roles: Sequence[str] | None = None,
+        temperature: float = 1.0,
+        max_completion_length: int = 256,
     ):
         """Put fresh adapters for `members` on the model, in place.
 
         tokenizer_pad_id fills rows on the right (any valid id: no loss ever sees it); base_model is
-        the name written into exported adapters; roles[m] chooses the learning rate of place m.
+        the name written into exported adapters; roles[m] chooses the learning rate of place m;
+        temperature is that of the samples; max_completion_length, in tokens, divides dr_grpo.
         """
         self.model = model
         self.config = config
@@ -102,7 +105,8 @@ class Learner:
             config,
             [config.learning_rate_of(role) for role in roles or [""] * len(members)],
         )
-        self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id)
+        self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id, temperature)
+        self.max_completion_length = max_completion_length
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
         self._batch: list[Row] = []
@@ -131,7 +135,7 @@ class Learner:
         iteration, the clip ratio of the last. Raises SelfplayError when a single row does not fit
         into a GPU's memory; the members that had stepped before keep their step.
         """
-        rows = batch_rows(samples, self.adapters, self.config)
+        rows = batch_rows(samples, self.adapters, self.config, self.max_completion_length)
         regularised = self.config.regularises
         learned = [row for row in rows if row.has_signal or (regularised and row.weight > 0)]
         sums = {m: StatsSum() for m in sorted({row.member for row in rows})}

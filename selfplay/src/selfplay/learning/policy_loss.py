@@ -221,11 +221,18 @@ class PaddedRows:
 class ForwardPass:
     """Computes the loss of micro-batches under the stacked adapters."""
 
-    def __init__(self, model: Any, adapters: StackedAdapters, config: LearnerConfig, pad: int):
+    def __init__(
+        self,
+        model: Any,
+        adapters: StackedAdapters,
+        config: LearnerConfig,
+        pad: int,
+        temperature: float = 1.0,
+    ):
         self.model = model
         self.adapters = adapters
         self.config = config
-        self.output = OutputLayer.of(model, config.temperature, config.logits_chunk_tokens)
+        self.output = OutputLayer.of(model, temperature, config.logits_chunk_tokens)
         self.recomputed_from = 0 if config.gradient_checkpointing else math.inf
         """Tokens of a row from which on its layers are checkpointed whatever the configuration."""
         self._pad = pad
