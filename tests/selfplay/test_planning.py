@@ -191,7 +191,7 @@ def test_changes_make_it_fit_and_the_cheapest_come_first():
     thick = ("learner.gradient_checkpointing=false", "engine=hf")
     thick += ("rollout.merge_rows=0", "rollout.max_rows=8")
     config = load_preset("7b-4t4s", *thick)
-    model, machine = read_architecture(config.base), Machine("tiny", 60 * GIB, is_gpu=True)
+    model, machine = read_architecture(config.base), Machine("tiny", 48 * GIB, is_gpu=True)
     assert not make_plan(config, model, machine).fits
     changes, plan = smaller(config, model, machine)
     assert changes[0] == "learner.gradient_checkpointing=true"
