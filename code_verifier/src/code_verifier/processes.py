@@ -221,7 +221,7 @@ _KEPT = 56  # more than kinds: sixteen hash seeds in three tiers, and the examin
 _PER_WORKER = 6
 _PATIENCE_S = 0.05  # about what it takes to start a process
 
-STRICT, ORDINARY = "jail.server", "scripts.server"
+STRICT, ORDINARY = "jail.strict", "jail.ordinary"
 
 
 @dataclass(frozen=True)
@@ -397,7 +397,8 @@ def sandbox_pool(width: int, limits: Limits, allow_weak: bool) -> Pool:
         if kind == EXAMINER:
             config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": examining}
         else:
-            config = {"index": kind.index, "tier": kind.tier, "filter": executing}
+            filters = {"strict": executing} if executing is not None else {}
+            config = {"index": kind.index, "tier": kind.tier, "filters": filters}
             config["limits"] = asdict(limits)
         return Process(kind.module, HASH_SEEDS[kind.index], config)
 

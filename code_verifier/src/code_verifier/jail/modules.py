@@ -83,10 +83,6 @@ def preload(tier: int) -> None:
     for codec in _CODECS.split():
         importlib.import_module(f"encodings.{codec}")
         codecs.lookup(codec)
-    import hashlib
-
-    for name in sorted(hashlib.algorithms_guaranteed):
-        hashlib.new(name)  # OpenSSL reads its settings from a file at the first use
 
 
 def reason(name: str) -> str:

@@ -1,183 +1,114 @@
-"""The fork server: preloads what programs may import, then forks one child per request. It serves
-until its standard input ends; a child never outlives it. See `protocol` for the frames."""
+"""The fork server: it confines itself, forks a child for each request, and says how that one ended.
+
+What its children do is up to `strict` and `ordinary`. It serves until its standard input ends; a
+child never outlives it.
+"""
 
 from __future__ import annotations
 
 import gc
-import marshal
 import os
 import resource
-import select
 import signal
-import sys
-import time
-from os import urandom
 
-from code_verifier.jail import child, confine, modules, nondeterminism, protocol, vdso
+from code_verifier.jail import confine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from collections.abc import Callable
+    from typing import Any
 
-_OF_CHILD = frozenset({"ok", "exception", "not_literal", "too_long", protocol.MISSING})
-_NO_MEMORY = 71
-_HIDDEN = ("code_verifier", "ctypes", "_ctypes", "marshal", "select", "signal")
-_now = time.monotonic
-
-
-def main() -> None:
-    """Serve until standard input ends. The first frame is the configuration."""
-    confine.reset_signals()
-    server = StrictServer(protocol.receive_config())
-    protocol.send(marshal.dumps(server.layers))
-    while (request := protocol.receive()) is not None:
-        server.execute(request)
+NO_MEMORY = 71
+"""Exit code of a child that ran out of memory."""
 
 
-class StrictServer:
-    """State of a fork server: everything its children start with."""
+class ForkServer:
+    """A confined process that starts children under its filters.
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.limits: dict[str, Any] = config["limits"]
-        self.cpu_s = float(self.limits["cpu_s"])
-        self.wall_s = float(self.limits["wall_s"])
-        frame = protocol.FRAME.size + protocol.RESULT.size
-        self.most = frame + 4 * self.limits["output_chars"] + 4096  # bytes of a whole frame
-        nondeterminism.install_clocks(config["index"], self.wall_s)
-        modules.preload(config["tier"])
-        nondeterminism.install_entropy(config["index"])
-        sys.set_int_max_str_digits(self.limits["int_digits"])
-        hidden = vdso.disable()
-        self.layers = confine.confine(config["jail_dir"], self.limits["memory_mb"] * 2**20)
-        self.filter = None
-        if config["filter"] is not None:
-            program = confine.load_filter(config["filter"])
-            self.filter = program if confine.filter_works(program) else None
-        self.layers["seccomp"] = self.filter is not None
-        self.layers["clocks"] = hidden and self.filter is not None
-        confine.hide_modules(_HIDDEN)
-        sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
-        self.namespace = child.prepare(config["tier"])
-        child.seal(config["tier"])
+    config: `jail_dir` and `filters`, by name; none where the kernel has no seccomp. memory: bytes
+    of address space that a child may use. hidden: packages that look never imported from now on.
+    """
+
+    def __init__(self, config: dict[str, Any], memory: int, hidden: tuple[str, ...]) -> None:
+        self.layers = confine.confine(config["jail_dir"], memory)
+        filters: dict[str, bytes] = config["filters"]
+        self.filters = {name: confine.load_filter(filter) for name, filter in filters.items()}
+        if not all(map(confine.filter_works, self.filters.values())):
+            self.filters = {}
+        self.layers["seccomp"] = bool(self.filters)
+        confine.hide_modules(hidden)
         self.pid = os.getpid()
-        self.poller = select.poll()
-        self.poller.register(0, 0)  # hang-up only: the caller is gone
+
+    def freeze(self) -> None:
+        """Keep what is loaded out of the garbage collector's way, here and in the children."""
         gc.collect()
         gc.freeze()
-        nondeterminism.shuffle_memory(config["index"])
 
-    def execute(self, request: bytes) -> None:
-        """Fork a child for the request, and send its result."""
-        code, arguments = marshal.loads(request)
-        nonce = urandom(16)
-        reader, writer = os.pipe()
-        started = _now()
-        pid = confine.libc.fork()
-        if pid == 0:
-            self._become_child(code, arguments, nonce, writer)
-        os.close(writer)
-        if pid < 0:
-            os.close(reader)
-            self._send(0.0, protocol.pack_result("sandbox_error", b"the server could not fork"))
-            return
-        data, in_time = self._collect(reader, started + self.wall_s)
-        wall_ms = (_now() - started) * 1000.0
-        os.close(reader)
-        if _is_answer(data, nonce):
-            confine.kill_session(pid)
-            self._send(wall_ms, data[protocol.FRAME.size :])
-            os.waitpid(pid, 0)
-            return
-        if not in_time or _is_complete(data):
-            confine.kill_session(pid)
-        _, status, usage = os.wait4(pid, 0)
-        cpu_spent = usage.ru_utime + usage.ru_stime >= self.cpu_s
-        name, reason = self._ending(status, in_time, cpu_spent, data)
-        self._send(wall_ms, protocol.pack_result(name, reason.encode()))
+    def fork(
+        self,
+        filter: str,
+        cpu_s: float,
+        hard_s: float,
+        enter: Callable[[], None],
+        run: Callable[[], None],
+        threads: bool = False,
+    ) -> int:
+        """Fork a child; return its id, or a negative number when that failed.
 
-    def _send(self, wall_ms: float, result: bytes) -> None:
-        protocol.send(protocol.REPLY.pack(wall_ms) + result)
-
-    def _become_child(self, code: bytes, arguments: bytes, nonce: bytes, writer: int) -> NoReturn:
+        The child has a session of its own, gets its descriptors by `enter`, and does `run` under
+        limits and the filter of this name. cpu_s: until its timer ends it, which a program may set
+        anew; hard_s: until the kernel does. threads: whether the filter alone counts processes.
+        """
+        pid = int(confine.libc.fork())
+        if pid != 0:
+            return pid
         try:
             confine.leave_session(self.pid)
-            if writer != protocol.RESULT_FD:
-                os.dup2(writer, protocol.RESULT_FD)
-            os.closerange(0, protocol.RESULT_FD)
-            os.closerange(protocol.RESULT_FD + 1, 16)
-            soft = int(self.cpu_s) + 1
-            resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
-            resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-            signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
-            if self.filter is not None and not confine.install_filter(self.filter):
+            enter()
+            most = int(hard_s) + 1
+            resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+            if not (threads and self.filters):
+                resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            signal.setitimer(signal.ITIMER_PROF, cpu_s)
+            if self.filters and not confine.install_filter(self.filters[filter]):
                 raise OSError("the filter was refused")
         except BaseException:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            child.serve(code, arguments, self.namespace, nonce, self.limits)
+            run()
         except MemoryError:
-            os._exit(_NO_MEMORY)
+            os._exit(NO_MEMORY)
         finally:
             os._exit(1)
 
-    def _collect(self, fd: int, deadline: float) -> tuple[bytes, bool]:
-        """What the child wrote until it left, had written a frame or too much, or ran out of time,
-        and whether that was in time."""
-        self.poller.register(fd, select.POLLIN)
-        data = b""
-        try:
-            while (left := deadline - _now()) > 0:
-                events = self.poller.poll(left * 1000.0 + 1.0)
-                if any(source == 0 for source, _ in events):
-                    return data, False
-                if events:
-                    chunk = os.read(fd, protocol.READ)
-                    data += chunk
-                    if not chunk or len(data) > self.most or _is_complete(data):
-                        return data, len(data) <= self.most
-            return data, False
-        finally:
-            self.poller.unregister(fd)
 
-    def _ending(self, status: int, in_time: bool, cpu_spent: bool, data: bytes) -> tuple[str, str]:
-        """Status and reason for a child that left no valid frame."""
-        if len(data) > self.most:
-            return "violation", "wrote to the result pipe itself"
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        if not in_time:
-            return "timeout", f"ran longer than {self.wall_s:g} s"
-        if number in (signal.SIGXCPU, signal.SIGPROF) or (number == signal.SIGKILL and cpu_spent):
-            return "timeout", f"used more than {self.cpu_s:g} s of processor time"
-        if number == signal.SIGSYS:
-            return "violation", "made a system call that is not allowed"
-        if data:
-            return "violation", "wrote to the result pipe itself"
-        if number == signal.SIGKILL:
-            return "memory", "killed by the kernel, probably for lack of memory"
-        if number:
-            name = signal.Signals(number).name
-            return "exception", f"crashed with {name} (often by recursion without end)"
-        code = os.waitstatus_to_exitcode(status)
-        if code == _NO_MEMORY:
-            return "memory", f"used more than {self.limits['memory_mb']} MiB of memory"
-        return "violation", f"left without a result (exit code {code})"
+def reap(pid: int, kill: bool, hard_s: float) -> tuple[str, int, float]:
+    """Wait for a child, killed if need be; how it ended, and its processor seconds.
+
+    `timer`, `cpu`: it ran out of processor time, by its timer or by the kernel's limit. `filter`:
+    it made a call that the filter refuses. `memory`: it was killed. `signal`, `exit`: with the
+    number that follows, which is else 0.
+    """
+    if kill:
+        confine.kill_session(pid)
+    _, status, usage = os.wait4(pid, 0)
+    spent = usage.ru_utime + usage.ru_stime
+    if not os.WIFSIGNALED(status):
+        return "exit", os.waitstatus_to_exitcode(status), spent
+    number = os.WTERMSIG(status)
+    if number == signal.SIGPROF:
+        return "timer", 0, spent
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and spent >= hard_s):
+        return "cpu", 0, spent
+    if number == signal.SIGSYS:
+        return "filter", 0, spent
+    return ("memory", 0, spent) if number == signal.SIGKILL else ("signal", number, spent)
 
 
-def _is_complete(data: bytes) -> bool:
-    """Whether the data hold a whole frame, or more than one."""
-    size = protocol.FRAME.size
-    return len(data) >= size and len(data) >= size + protocol.FRAME.unpack_from(data)[1]
+def load_hashes() -> None:
+    """Make every hash once: OpenSSL reads its settings from a file at the first use."""
+    import hashlib
 
-
-def _is_answer(data: bytes, nonce: bytes) -> bool:
-    """Whether this is one whole frame with the right nonce, and a result as a child may give it."""
-    size = protocol.FRAME.size
-    if (
-        len(data) < size
-        or data[:16] != nonce
-        or len(data) != size + protocol.FRAME.unpack_from(data)[1]
-    ):
-        return False
-    results = protocol.unpack_results(data, size) or []
-    return len(results) == 1 and results[0][0] in _OF_CHILD
+    for name in sorted(hashlib.algorithms_guaranteed):
+        hashlib.new(name)

@@ -22,7 +22,6 @@ import json
 import marshal
 import mmap
 import os
-import resource
 import select
 import signal
 import sys
@@ -31,6 +30,7 @@ import time
 
 from code_verifier.jail import confine
 from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
+from code_verifier.jail.server import ForkServer, load_hashes, reap
 from code_verifier.scripts.values import describe
 
 TYPE_CHECKING = False
@@ -93,10 +93,7 @@ def _preload(numpy_from: str | None) -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # a build of Python without it
-    import hashlib
-
-    for name in sorted(hashlib.algorithms_guaranteed):
-        hashlib.new(name)  # OpenSSL reads its settings from a file at the first use
+    load_hashes()
     if numpy_from is not None:
         for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[variable] = "1"  # a thread would not survive the fork
@@ -106,24 +103,16 @@ def _preload(numpy_from: str | None) -> None:
     sys.path.clear()
 
 
-class OrdinaryServer:
-    """State of a fork server: everything its children start with."""
+class OrdinaryServer(ForkServer):
+    """State of the server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         sys.set_int_max_str_digits(_DIGITS)
         _preload(config["numpy"])
         self.idle_s: float = config["idle_s"]
-        self.layers = confine.confine(config["jail_dir"], config["memory"])
-        given: dict[str, bytes] = config["filters"]
-        self.filters = {kind: confine.load_filter(filter) for kind, filter in given.items()}
-        self.layers["seccomp"] = bool(given) and confine.filter_works(self.filters["calls"])
-        if not self.layers["seccomp"]:
-            self.filters = {}
+        super().__init__(config, config["memory"], _HIDDEN)
         self.progress = mmap.mmap(-1, _PAGE)
-        confine.hide_modules(_HIDDEN)
-        self.pid = os.getpid()
-        gc.collect()
-        gc.freeze()
+        self.freeze()
 
     def execute(self, order: dict[str, Any], size: int) -> None:
         """Fork a child that reads its task of `size` bytes, and send what came of it."""
@@ -132,68 +121,50 @@ class OrdinaryServer:
         result, sink = os.pipe()
         # Unmapped before the next fork, so that no later child finds what this one returned.
         room = mmap.mmap(-1, order["output_bytes"] + READ)
-        pid = confine.libc.fork()
-        if pid == 0:
-            self._become_child(order, size, source, sink, room)
-        os.close(source)
-        os.close(sink)
-        if pid < 0 or not os.read(result, 1):
-            os._exit(1)  # the task was not read: the caller makes a new server
-        hard_s: float = order["hard_s"]
-        size, seen = self._exchange(pid, feed, order["stdin"], result, hard_s, room)
-        os.close(result)
-        if seen != "left":
-            confine.kill_session(pid)
-        _, status, usage = os.wait4(pid, 0)
-        if order["kind"] == "calls":
-            size = max(0, room.find(b"\0"))
-        spent = usage.ru_utime + usage.ru_stime
-        ending, reason = self._ending(status, seen, spent, hard_s)
-        call = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
-        text = reason.encode("utf-8", "replace")
-        head = HEAD.pack(ENDINGS.index(ending), call, spent, len(text)) + text
-        with room, memoryview(room) as whole, whole[:size] as data:
-            for part in (LENGTH.pack(len(head) + size) + head, data):
-                done = 0
-                while done < len(part):
-                    done += os.write(1, part[done : done + READ])
+        task = b""
 
-    def _become_child(
-        self, order: dict[str, Any], size: int, source: int, sink: int, room: mmap.mmap
-    ) -> NoReturn:
-        kind = order["kind"]
-        try:
-            confine.leave_session(self.pid)
-            data = _receive(size)
-            if not data:
+        def enter() -> None:
+            nonlocal task
+            task = _receive(size)
+            if not task:
                 os._exit(1)
             os.write(sink, b"\0")
             os.dup2(source, 0)
             os.dup2(sink, 1)
-            if kind == "calls":
+            if order["kind"] == "calls":
                 os.dup2(1, RESULT_FD)
                 os.closerange(0, RESULT_FD)
                 os.closerange(RESULT_FD + 1, 16)
             else:
                 os.closerange(2, 16)
-            most = int(order["hard_s"]) + 1
-            resource.setrlimit(resource.RLIMIT_CPU, (most, most))
             if order["deep"]:
                 confine.grow_stack()
-            signal.setitimer(signal.ITIMER_PROF, order["cpu_s"])
-            if not self.filters:
-                resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-            elif not confine.install_filter(self.filters[kind]):
-                raise OSError("the filter was refused")
-        except BaseException:
-            os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
-            os._exit(1)
-        try:
-            if kind == "calls":
-                _serve_calls(marshal.loads(data), self.progress, room)
-            _serve_script(marshal.loads(data), self.progress)
-        finally:
-            os._exit(1)
+
+        def run() -> None:
+            if order["kind"] == "calls":
+                _serve_calls(marshal.loads(task), self.progress, room)
+            _serve_script(marshal.loads(task), self.progress)
+
+        hard_s: float = order["hard_s"]
+        pid = self.fork(order["kind"], order["cpu_s"], hard_s, enter, run, threads=True)
+        os.close(source)
+        os.close(sink)
+        if pid < 0 or not os.read(result, 1):
+            os._exit(1)  # the task was not read: the caller makes a new server
+        written, seen = self._exchange(pid, feed, order["stdin"], result, hard_s, room)
+        os.close(result)
+        how, number, spent = reap(pid, seen != "left", hard_s)
+        if order["kind"] == "calls":
+            written = max(0, room.find(b"\0"))
+        ending, reason = self._ending(how, number, seen)
+        call = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
+        text = reason.encode("utf-8", "replace")
+        head = HEAD.pack(ENDINGS.index(ending), call, spent, len(text)) + text
+        with room, memoryview(room) as whole, whole[:written] as data:
+            for part in (LENGTH.pack(len(head) + written) + head, data):
+                done = 0
+                while done < len(part):
+                    done += os.write(1, part[done : done + READ])
 
     def _exchange(
         self, pid: int, feed: int, stdin: bytes, result: int, hard_s: float, room: mmap.mmap
@@ -251,29 +222,27 @@ class OrdinaryServer:
             if feed >= 0:
                 os.close(feed)
 
-    def _ending(self, status: int, seen: str, spent: float, hard_s: float) -> tuple[str, str]:
+    def _ending(self, how: str, number: int, seen: str) -> tuple[str, str]:
         """How it ended, and why, for people."""
         if seen == "flood":
             return "flood", "wrote more than the limit of output"
         if seen == "idle":
             return "idle", "waited for something that does not come"
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number == signal.SIGPROF:
-                return "cpu", "used more processor time than the limit"
-            if number == signal.SIGXCPU or spent >= hard_s:
-                return "total", "used more processor time than the limit of all calls"
-            if number == signal.SIGKILL:
-                return "memory", "killed by the kernel, probably for lack of memory"
-            return "crash", f"crashed with signal {number}"
-        code = os.waitstatus_to_exitcode(status)
-        if code == _SPENT:
+        if how == "timer":
+            return "cpu", "used more processor time than the limit"
+        if how == "cpu":
+            return "total", "used more processor time than the limit of all calls"
+        if how == "memory":
+            return "memory", "killed by the kernel, probably for lack of memory"
+        if how in ("signal", "filter"):
+            return "crash", f"crashed with signal {number or int(signal.SIGSYS)}"
+        if number == _SPENT:
             return "cpu", "slept longer than the limit of time"
-        if code == _FULL:
+        if number == _FULL:
             return "flood", "returned more than the limit of output"
-        if code == _RAISED:
+        if number == _RAISED:
             return "raised", bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
-        return "left", "" if code == 0 else f"left with exit code {code}"
+        return "left", "" if number == 0 else f"left with exit code {number}"
 
 
 def _receive(count: int) -> bytes:
