@@ -19,12 +19,12 @@ from selfplay.findings import (
     changes_of_lead,
     coverage_growth,
     in_last_third,
-    largest_fall,
     oscillation,
     population_mean,
     read_trial,
     weakest_member,
 )
+from selfplay.run_record import largest_fall, read_run
 from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial
@@ -221,7 +221,7 @@ def test_the_largest_fall_of_one_member_is_named(tmp_path):
     (before,) = (r["solving"] for r in rows if (r["step"], r["member"]) == (30, "s1"))
     lost = np.mean(np.array(before["solved"]) / before["judged"])
     write_rows(run / "eval.jsonl", rows)
-    fall = largest_fall(read_trial(run, Group("a"), 1))
+    fall = largest_fall(read_run(run))
     assert (fall.member, fall.before, fall.after) == ("s1", 30, 40)
     assert fall.mean == pytest.approx(lost)
     text = worked("compare", run)
@@ -244,7 +244,7 @@ def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp
         tmp_path / "one" / "two" / "run", config, gain=0.6, weakest=-2.0, births=births,
         child_behind=2.0, until=20,
     )  # fmt: skip
-    fall = largest_fall(read_trial(run, Group("a"), 1))
+    fall = largest_fall(read_run(run))
     assert (fall.member, fall.before, fall.after) == ("s1", 0, 10)
 
 

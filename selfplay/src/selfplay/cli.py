@@ -340,27 +340,25 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
 
 
 @main.command()
-@click.argument("runs", nargs=-1, required=True, type=PATH)
+@click.argument("run", type=PATH)
 @PAGE
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the metrics of each run's last step as JSON."
-)
-def report(runs: tuple[Path, ...], page: Path | None, as_json: bool) -> None:
-    """Show what runs did, in text or on a page.
+@click.option("--json", "as_json", is_flag=True, help="Print the metrics of the last step as JSON.")
+def report(run: Path, page: Path | None, as_json: bool) -> None:
+    """Show what a run did, in text or on a page.
 
-    RUNS are directories of runs, finished or not. Without --html a summary is printed. Both begin
-    with the evaluation on held-out tasks, which no member was trained on.
+    RUN is the directory of a run, finished or not. Without --html a summary is printed. Both begin
+    with the evaluation on held-out tasks, which no member was trained on. Several runs are shown
+    by `selfplay compare`.
     """
     from selfplay import run_report
     from selfplay.run_record import read_run
 
     if page is not None:
-        run_report.report(runs, page)
+        run_report.report(run, page)
     if as_json:
-        last = {str(run): msgspec.to_builtins(read_run(run).steps[-1]) for run in runs}
-        click.echo(json.dumps(last, indent=1))
+        click.echo(json.dumps(msgspec.to_builtins(read_run(run).steps[-1]), indent=1))
     elif page is None:
-        click.echo("\n\n".join(map(run_report.summary, runs)))
+        click.echo(run_report.summary(run))
     if page is not None:
         click.echo(f"open {page}", err=as_json)
 

@@ -28,18 +28,16 @@ from selfplay.findings import (
     MEASURES,
     PERCENT,
     SECTIONS,
-    Fall,
     Group,
     Measure,
     Of,
     Trial,
-    largest_fall,
     population_mean,
     weakest_member,
 )
 from selfplay.pages import Table, figure, text_table, write_page
 from selfplay.run_charts import bands
-from selfplay.run_record import Floats
+from selfplay.run_record import Fall, Floats, largest_fall
 from selfplay.written import written
 
 LEAST_SEEDS = 3
@@ -235,7 +233,7 @@ class Comparison:
                 *(figure(100 * fall.mean), f"{fall.before} to {fall.after}"),
             )
             for trial in self.trials
-            if (fall := largest_fall(trial))
+            if (fall := largest_fall(trial.run))
         ]
         head = ("arm", "seed", "member", "fall (points)", "steps")
         return [(FALLS, (head, rows))] if rows else []
@@ -370,7 +368,7 @@ def to_json(comparison: Comparison) -> str:
                 "seed": t.seed,
                 "steps": t.run.last,
                 "complete": t.complete,
-                "largest_fall": _fall_numbers(largest_fall(t)),
+                "largest_fall": _fall_numbers(largest_fall(t.run)),
             }
             for t in comparison.trials
         ],

@@ -14,7 +14,7 @@ import numpy as np
 from selfplay.errors import SelfplayError
 from selfplay.prompts.niches import FAMILIES
 from selfplay.rows import BASE, START
-from selfplay.run_record import Floats, RunRecord, read_run, smooth, trend
+from selfplay.run_record import Floats, RunRecord, largest_fall, read_run, smooth, trend
 from selfplay.tasks import held_out_tasks
 from selfplay.written import written
 
@@ -162,45 +162,6 @@ def forgetting(trial: Trial) -> Floats | None:
         return None
     means = [np.mean(track[i : i + 3], axis=0) for i in range(len(track) - 2)]
     return np.asarray(max(means, key=np.nanmean) - means[-1])
-
-
-@dataclass(frozen=True)
-class Fall:
-    """How far one member fell on held-out tasks from one of its evaluations to the next."""
-
-    member: str
-    before: int
-    """Step of the earlier evaluation; 0 is the start of the run."""
-    after: int
-    lost: Floats
-    """[tasks] solve rate before minus after."""
-
-    @property
-    def mean(self) -> float:
-        """The mean over the tasks."""
-        return float(np.nanmean(self.lost))
-
-
-def largest_fall(trial: Trial) -> Fall | None:
-    """Return the largest fall of any member; None without two evaluations of a member.
-
-    The founders' first evaluation is the start of the run, where each is the base or its warm
-    start. Negative where every member rose every time.
-    """
-    born = {birth.child for _, birth in trial.run.births}
-    start = trial.gains.get(0, {}).get(START)
-    last: dict[str, tuple[int, Floats]] = {}
-    falls: list[Fall] = []
-    for step, gains in trial.gains.items():
-        for member, gain in gains.items():
-            if member == START:
-                continue
-            if member not in last and member not in born:
-                last[member] = 0, np.zeros_like(gain) if start is None else start
-            if member in last and last[member][0] < step:
-                falls.append(Fall(member, last[member][0], step, last[member][1] - gain))
-            last[member] = step, gain
-    return max(falls, key=lambda fall: fall.mean, default=None)
 
 
 def on_tasks(stratum: str | int) -> Of:
@@ -358,7 +319,7 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
             Measure(
                 "largest fall of one member",
                 POINTS,
-                lambda trial: fall.lost if (fall := largest_fall(trial)) else None,
+                lambda trial: fall.lost if (fall := largest_fall(trial.run)) else None,
             ),
         ),
     ),

@@ -17,6 +17,7 @@ from selfplay.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
 from selfplay.errors import RunDirectoryError
 from selfplay.rows import (
     BASE,
+    START,
     BirthRow,
     EvalRow,
     Maybe,
@@ -154,17 +155,25 @@ class RunRecord:
 
         NaN where a task was not judged. The warm start is a member of step 0.
         """
-        rates = [
+        base, rates = self.held_out_rates()
+        return {
+            step: {member: rate - base for member, rate in of_members.items()}
+            for step, of_members in rates.items()
+        }
+
+    def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
+        """Return the frozen base's [tasks] held-out solve rates, and by step and member theirs."""
+        rows = [
             (row.step, row.member, np.array(row.solving.rates, float))
             for row in self.evals
             if isinstance(row.solving, SolvingRow)
         ]
-        base = next((found for _, member, found in rates if member == BASE), np.array([]))
-        gains: dict[int, dict[str, Floats]] = {}
-        for step, member, found in rates:
-            if member != BASE and len(found) == len(base):
-                gains.setdefault(step, {})[member] = found - base
-        return dict(sorted(gains.items()))
+        base = next((rate for _, member, rate in rows if member == BASE), np.array([]))
+        rates: dict[int, dict[str, Floats]] = {}
+        for step, member, rate in rows:
+            if member != BASE and len(rate) == len(base):
+                rates.setdefault(step, {})[member] = rate
+        return base, dict(sorted(rates.items()))
 
     def to_pandas(self) -> "dict[str, pandas.DataFrame]":
         """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
@@ -261,17 +270,6 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
     )
 
 
-def read_runs(directories: Sequence[Path]) -> list[RunRecord]:
-    """Read run directories; equal folder names are distinguished by their parents or a number."""
-    names = [path.resolve().name for path in directories]
-    if len(set(names)) < len(names):
-        names = ["/".join(path.resolve().parts[-2:]) for path in directories]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            names[i] = f"{name} ({i + 1})"
-    return [read_run(path, name) for path, name in zip(directories, names, strict=True)]
-
-
 def _plain(row: Struct, *without: str) -> dict[str, Any]:
     plain: dict[str, Any] = to_builtins(row)
     return {name: value for name, value in plain.items() if name not in without}
@@ -338,22 +336,69 @@ def conclusion(run: RunRecord) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Fall:
+    """How far one member fell on held-out tasks from one of its evaluations to the next."""
+
+    member: str
+    before: int
+    """Step of the earlier evaluation; 0 is the start of the run."""
+    after: int
+    earlier: Floats
+    """[tasks] solve rates before; NaN where a task was not judged."""
+    later: Floats
+
+    @property
+    def lost(self) -> Floats:
+        """[tasks] solve rate before minus after."""
+        return self.earlier - self.later
+
+    @property
+    def mean(self) -> float:
+        """The mean over the tasks; negative where the member rose."""
+        return float(np.nanmean(self.lost))
+
+    def __str__(self) -> str:
+        then = f"after step {self.before}" if self.before else "at the start"
+        return (
+            f"{self.member} fell by {100 * self.mean:.1f} points on held-out tasks: "
+            f"{100 * np.nanmean(self.earlier):.1f} % {then}, "
+            f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
+        )
+
+
+def changes(run: RunRecord) -> list[Fall]:
+    """Return how each member did from one evaluation on held-out tasks to its next.
+
+    The founders' first evaluation is the start of the run, where each is the base or its warm
+    start; a child's is its own first.
+    """
+    base, rates = run.held_out_rates()
+    start = rates.get(0, {}).get(START, base)
+    born = {birth.child for _, birth in run.births}
+    last: dict[str, tuple[int, Floats]] = {}
+    moves: list[Fall] = []
+    for step, of_members in rates.items():
+        for member, rate in of_members.items():
+            if member == START:
+                continue
+            if member not in last and member not in born:
+                last[member] = 0, start
+            if member in last and last[member][0] < step:
+                before, earlier = last[member]
+                moves.append(Fall(member, before, step, earlier, rate))
+            last[member] = step, rate
+    return moves
+
+
+def largest_fall(run: RunRecord) -> Fall | None:
+    """Return the largest fall of any member; None without two evaluations of a member."""
+    return max(changes(run), key=lambda fall: fall.mean, default=None)
+
+
 def falls(run: RunRecord) -> list[str]:
-    """Return a line for each time a member's held-out solve rate fell by FALL points or more."""
-    before: dict[str, tuple[int, float]] = {}
-    lines = []
-    for row in run.solvers():
-        rate = None if row.rate is None else row.rate.solve_rate
-        if rate is None:
-            continue
-        step, earlier = before.get(row.member, (row.step, rate))
-        if 100 * (earlier - rate) >= FALL:
-            lines.append(
-                f"{row.member} fell by {100 * (earlier - rate):.1f} points on held-out tasks: "
-                f"{100 * earlier:.1f} % after step {step}, {100 * rate:.1f} % after step {row.step}"
-            )
-        before[row.member] = row.step, rate
-    return lines
+    """Return a line for each time that a member fell by `FALL` points or more."""
+    return [str(fall) for fall in changes(run) if 100 * fall.mean >= FALL]
 
 
 class Quarter(NamedTuple):

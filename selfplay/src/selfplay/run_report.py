@@ -1,7 +1,7 @@
-"""The report of runs: a summary for the terminal, and one page that leads with the evaluation."""
+"""The report of a run: a summary for the terminal, and a page that leads with the evaluation."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from selfplay import run_charts as charts
 from selfplay.errors import ConfigError
 from selfplay.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.prompts.template import NANO
-from selfplay.rows import BASE, START, EvalRow, TaskRow, mean
+from selfplay.rows import BASE, START, TaskRow, mean
 from selfplay.run_record import (
     Points,
     Quarter,
@@ -25,7 +25,6 @@ from selfplay.run_record import (
     held_out_gain,
     points,
     read_run,
-    read_runs,
     trend,
 )
 from selfplay.settings import load_object
@@ -37,7 +36,6 @@ The arithmetic of bfloat16 alone gives about 5e-5 and that of float32 1e-11: twe
 comes from something else, such as weights that did not arrive. Below it the truncated importance
 weights correct what there is.
 """
-_RATE = "% of attempts"
 ACCEPTED, REJECTED = 4, 2
 """Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
 MOST_CARDS_BYTES = 1_000_000
@@ -125,17 +123,17 @@ def _points(run: RunRecord, path: str) -> Points:
     return run.series(path)
 
 
-def measures_of_kinds(runs: Sequence[RunRecord]) -> list[Measure]:
+def measures_of_kinds(run: RunRecord) -> list[Measure]:
     """Return the solve rate of each kind of task, with what it asks."""
-    asked = {name: words for run in runs for name, words in kind_words(run).items()}
+    words = kind_words(run)
     return [
         Measure(
             f"Solve rate, {kind}",
             f"kinds.{kind}.solve_rate",
             "% of attempts",
-            f"The student is to {asked[kind]}." if kind in asked else "",
+            f"The student is to {words[kind]}." if kind in words else "",
         )
-        for kind in sorted({kind for run in runs for kind in run.kinds})
+        for kind in sorted(run.kinds)
     ]
 
 
@@ -150,117 +148,92 @@ def kind_words(run: RunRecord) -> dict[str, str]:
     return {name: found[name] for name in run.kinds if name in found}
 
 
-def report(runs: Sequence[Path], page: Path) -> None:
-    """Write the report of one or more run directories as one HTML page that works offline.
+def report(directory: Path, page: Path) -> None:
+    """Write the report of a run directory as one HTML page that works offline.
 
     The gallery shows tasks of the first, middle and last step. Equal runs give equal bytes.
     Raises RunDirectoryError for a run that cannot be read.
 
     Example:
 
-        >>> report([Path("runs/mine")], Path("report.html"))
+        >>> report(Path("runs/mine"), Path("report.html"))
     """
     check_output(page)
-    read = read_runs(runs)
-    drawn = report_charts(read)
-    cards, left_out = _gallery(read)
-    one = len(read) == 1
-    settings = [flat(run.config) for run in read]
-    keys = dict.fromkeys(key for found in settings for key in found)
+    run = read_run(directory)
+    drawn = report_charts(run)
+    cards, left_out = _gallery(run)
     write_page(
         page,
         "report.html",
         {name: chart for name, (chart, _) in drawn.items()},
-        title=f"PopuLoRA run {read[0].name}" if one else f"{len(read)} PopuLoRA runs",
-        runs=[
-            {
-                "name": run.name,
-                "conclusion": conclusion(run),
-                "falls": falls(run),
-                "agent": run.config.get("mode") == "azr",
-                "tiles": _tiles(run),
-                "chosen": _chosen(run),
-                "kinds": kind_words(run),
-                "solving": _solving_table(run),
-                "teaching": _teaching_table(run),
-                "words": " ".join(_sentences(run)),
-                "moved": _moved(run),
-                "board": _board(run),
-                "time": _time(run),
-                "workers": _workers(run),
-                "births": run.births,
-            }
-            for run in read
-        ],
+        title=f"PopuLoRA run {run.name}",
+        conclusion=conclusion(run),
+        falls=falls(run),
+        agent=run.config.get("mode") == "azr",
+        tiles=_tiles(run),
+        chosen=_chosen(run),
+        kinds=kind_words(run),
+        solving=_solving_table(run),
+        teaching=_teaching_table(run),
+        words=" ".join(_sentences(run)),
+        moved=_moved(run),
+        board=_board(run),
+        time=_time(run),
+        workers=_workers(run),
+        births=run.births,
         hints={name: hint for name, (_, hint) in drawn.items()},
-        kinds={kind: words for run in read for kind, words in kind_words(run).items()},
         cards=cards,
         left_out=left_out,
-        settings=[(key, [found.get(key, "") for found in settings]) for key in keys],
+        settings=flat(run.config),
     )
 
 
-def report_charts(runs: Sequence[RunRecord]) -> dict[str, tuple[alt.TopLevelMixin, str]]:
+def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
     sections = {
-        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(runs)),
+        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(run)),
         "programs": (*COMPLEXITY, COVERAGE),
         "health": HEALTH,
     }
-    one = len(runs) == 1
-    alone = all(run.config.get("mode") == "azr" for run in runs)
+    alone = run.config.get("mode") == "azr"
     solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
-    gains = (
-        charts.held_out(runs[0])
-        if one
-        else charts.curves({r.name: _held_out(r) for r in runs}, _RATE)
-    )
-    base = (
-        charts.taught(runs[0]) if one else charts.curves({r.name: _taught(r) for r in runs}, _RATE)
-    )
-    found: dict[str, tuple[Any, str]] = {
-        f"eval: Held-out gain of the {solvers}" if one else "eval: Held-out solve rate": (
-            gains,
+    drawn: dict[str, tuple[Any, str]] = {
+        f"eval: Held-out gain of the {solvers}": (
+            charts.held_out(run),
             "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard "
-            "error over tasks."
-            if one
-            else "Students on tasks that never change; at step 0 the frozen base.",
+            "error over tasks.",
         ),
         f"eval: {teachers} tasks, solved by the base": (
-            base,
+            charts.taught(run),
             "How often the frozen base solves what is written after examples that never change. "
-            + ("Below the dashed line: harder than the base's own tasks." if one else ""),
+            "Below the dashed line: harder than the base's own tasks.",
         ),
     }
     for section, measures in sections.items():
         for m in measures:
-            points = {run.name: _points(run, m.path) for run in runs}
-            found[f"{section}: {m.title}"] = charts.curves(points, m.unit), m.hint
+            curves = charts.curves({run.name: _points(run, m.path)}, m.unit)
+            drawn[f"{section}: {m.title}"] = curves, m.hint
     bar = (
         "A bar is a member's life, lines lead from parents to their child. Colour and the number "
         "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
         "tasks minus the frozen base's. Of a teacher: how much less the base solves of its tasks "
         "than of those it writes itself. Grey: not measured."
     )
-    for run in runs:
-        for title, chart, hint in (
-            ("population: Ratings of the teachers", charts.ratings(run, "teacher"), ""),
-            ("population: Ratings of the students", charts.ratings(run, "student"), ""),
-            ("tasks: Rejected proposals", charts.rejected(run), ""),
-            (
-                "tasks: Solve rates of the tasks",
-                charts.solve_rates(run),
-                "Tasks that some attempts solve teach the student.",
-            ),
-            ("lineage: Family tree", charts.lineage(run), bar),
-            (
-                "population: Teachers against students",
-                charts.payoffs(run),
-                "The share of attempts at a teacher's tasks that a student solved, by quarter.",
-            ),
-        ):
-            found[title if one else f"{title} of {run.name}"] = chart, hint
-    return {name: (chart, hint) for name, (chart, hint) in found.items() if chart is not None}
+    drawn |= {
+        "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
+        "population: Ratings of the students": (charts.ratings(run, "student"), ""),
+        "tasks: Rejected proposals": (charts.rejected(run), ""),
+        "tasks: Solve rates of the tasks": (
+            charts.solve_rates(run),
+            "Tasks that some attempts solve teach the student.",
+        ),
+        "lineage: Family tree": (charts.lineage(run), bar),
+        "population: Teachers against students": (
+            charts.payoffs(run),
+            "The share of attempts at a teacher's tasks that a student solved, by quarter.",
+        ),
+    }
+    return {name: (chart, hint) for name, (chart, hint) in drawn.items() if chart is not None}
 
 
 PLUS_MINUS = (
@@ -344,7 +317,7 @@ def _teaching_table(run: RunRecord) -> Table:
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
-    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds([run]), *COMPLEXITY):
+    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), *COMPLEXITY):
         if found := trend(_points(run, m.path)):
             first, last = (_quarter(q, m.unit) for q in (found.first, found.last))
             rows.append((m.title, first, last, found.verdict))
@@ -458,22 +431,21 @@ def _drift(run: RunRecord) -> list[str]:
     return [f"{about}: {most}; {weights}."]
 
 
-def _gallery(runs: Sequence[RunRecord]) -> tuple[list[dict[str, Any]], int]:
-    """Return the cards of some tasks, and how many more did not fit."""
-    cards: list[dict[str, Any]] = []
+def _gallery(run: RunRecord) -> tuple[list[TaskRow], int]:
+    """Return some tasks, and how many more did not fit."""
+    cards: list[TaskRow] = []
     left_out = 0
-    for run in runs:
-        steps = [step.step for step in run.steps]
-        chosen = {steps[0], steps[len(steps) // 2], steps[-1]}
-        budget = MOST_CARDS_BYTES // len(runs)
-        for task in choose(task for task in run.tasks() if task.step in chosen):
-            size = sum(len(text or "") for text in (task.program, task.message, task.reason))
-            size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
-            budget -= 2 * size + 2000
-            if budget < 0:
-                left_out += 1
-                continue
-            cards.append({"task": task, "run": run.name})
+    steps = [step.step for step in run.steps]
+    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
+    budget = MOST_CARDS_BYTES
+    for task in choose(task for task in run.tasks() if task.step in shown):
+        size = sum(len(text or "") for text in (task.program, task.message, task.reason))
+        size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
+        budget -= 2 * size + 2000
+        if budget < 0:
+            left_out += 1
+        else:
+            cards.append(task)
     return cards, left_out
 
 
@@ -493,24 +465,6 @@ def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
         rejected = {task.status: task for task in reversed(group) if not task.accepted}
         chosen += [*accepted, *list(rejected.values())[:REJECTED]]
     return chosen
-
-
-def _held_out(run: RunRecord) -> Points:
-    base = next((row.rate for row in run.solvers() if row.rate and row.step > 0), None)
-    start: list[tuple[int, float | None]] = [(0, base.base_solve_rate)] if base else []
-    return start + _by_step(run.solvers(), lambda row: row.rate.solve_rate if row.rate else None)
-
-
-def _taught(run: RunRecord) -> Points:
-    teachers = [row for row in run.evals if row.taught and row.role != BASE]
-    return _by_step(teachers, lambda row: row.taught.base_solve_rate if row.taught else None)
-
-
-def _by_step(
-    rows: Sequence[EvalRow], of: Callable[[EvalRow], float | None]
-) -> list[tuple[int, float | None]]:
-    steps = sorted({row.step for row in rows})
-    return [(step, mean(of(row) for row in rows if row.step == step)) for step in steps]
 
 
 def _percent(value: float | None) -> str:

@@ -22,7 +22,7 @@
   };
   words.addEventListener("input", show);
   bar.append(words);
-  for (const name of ["run", "step", "kind", "member", "verdict"]) {
+  for (const name of ["step", "kind", "member", "verdict"]) {
     const found = Array.from(new Set(cards.flatMap((card) => own(card, name))));
     if (found.length < 2) continue;
     const label = document.createElement("label");
