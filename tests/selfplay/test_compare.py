@@ -48,15 +48,9 @@ PLAN = {
         claim(["population mean, last third"], ["2T+2S"], ["1T+1S"]),
         claim(["population mean, last third"], ["2T+2S"], ["still"]),
         claim(["above level 4"], POPULATIONS, ["azr"]),
+        claim(["steps done"], ["2T+2S"], threshold=50),
     ],
-    "expected": {"azr": {"population mean, at the end": 0.02}, "2T+2S": {"traps": 1.0}},
-    "phases": {
-        "title": "A phase diagram",
-        "measure": "population mean, at the end",
-        "columns": ["slow", "fast"],
-        "rows": {"one": [0.02, 0.04], "two": [0.01, 0.03]},
-        "arms": {"azr": ["one", "fast"]},
-    },
+    "measures": "own_measures:MEASURES",
     "set": {"steps": 60, "eval.eval_every": 10, "eval.tasks": 60},
     "seeds": [1, 2, 3, 4],
     "arms": {
@@ -273,6 +267,7 @@ def test_findings_say_what_was_planted(home):
         ("2T+2S − 1T+1S", "population mean, last third"): "shown",
         ("2T+2S − still", "population mean, last third"): "shown",
         (f"{mean} − azr", "above level 4"): "undecided",
+        ("2T+2S", "steps done"): "shown",
     }
 
 
@@ -327,20 +322,26 @@ def test_text_json_and_page_hold_the_same(home, tmp_path):
     data = json.loads(worked("compare", home, "--json", "--html", tmp_path / "page.html"))
     assert {f["verdict"] for f in data["findings"]} == {"shown", "undecided"}
     assert len(data["runs"]) == 32
-    agent, pair = data["expected"]
-    assert agent["found"]["low"] < agent["predicted"] < agent["found"]["high"]
-    assert (pair["measure"], pair["predicted"], pair["found"]) == ("traps", 1.0, None)
-    assert "Predicted and found\narm" in text
+    added = data["tables"]["Measures of own_measures:MEASURES: arms"]
+    assert set(added) == {"steps done", "easy tasks"}
+    assert added["steps done"]["azr"]["value"] == 60.0
+    assert added["easy tasks"]["2T+2S"]["low"] > 0
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert any(line.startswith("steps done (steps) 60.0 [60.0, 60.0]") for line in lines)
     page = (tmp_path / "page.html").read_text()
     parsed = Page(page)
     assert "Is <b>it</b> so?" in parsed.text
-    (cells,) = charts_in(page)["expected: A phase diagram"]["datasets"].values()
-    assert [cell["text"].partition(" ")[0] for cell in cells] == ["2", "4", "1", "3"]
-    assert [cell["arm"] for cell in cells] == ["", "azr", "", ""]
-    assert set(charts_in(page)) == {
-        "expected: A phase diagram",
-        "expected: Predicted and found",
-        *(f"gain: {n}" for n in ("Population mean", "Weakest member", "Controls, population mean")),
-    }
+    assert "easy tasks: Gain at the end on tasks of level 1." in parsed.text
+    titles = ["Population mean", "Weakest member", "Controls, population mean"]
+    assert list(charts_in(page)) == titles
+    assert [page.count(f'data-chart="{title}"') for title in titles] == [1, 1, 1]
     assert parsed.count("script") == 2
     assert "://" not in without_the_library(page)
+
+
+def test_a_measure_of_ones_own_that_fails_is_one_line(tmp_path):
+    plan = read_plan(PLAN | {"measures": "own_measures:FAILING", "findings": []}, "made-up")
+    home = tmp_path / "home"
+    write_trial(home / "azr" / "seed-1", open_home(plan, home).run_config("azr", None, 1))
+    done = command("compare", home)
+    refused(done, f"measure 'share' of {home}/azr/seed-1: ZeroDivisionError: division by zero; ")

@@ -31,7 +31,7 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
 
 def test_the_presets_are_the_documented_ones():
     sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
-    assert set(preset_names()) == {"nano", "nano-niches", "smol", "7b-azr", *sizes}
+    assert set(preset_names()) == {"nano", "smol", "7b-azr", *sizes}
     for name, members in sizes.items():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members

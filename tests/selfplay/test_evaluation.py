@@ -49,7 +49,7 @@ def test_a_file_of_tasks_serves_too(tmp_path):
         held_out_tasks((str(path),), 10)
 
 
-@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"nano", "nano-niches"}))
+@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"nano"}))
 def test_presets_of_real_models_are_measured_on_easy_tasks_too(preset):
     measured = load_preset(preset).eval
     found = Counter(t.level == 0 for t in held_out_tasks(measured.held_out, measured.tasks))

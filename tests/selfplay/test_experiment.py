@@ -36,7 +36,6 @@ SMALL = {
     "control_seeds": [2],
 }
 CLAIM = {"question": "?", "measures": ["seconds"], "plus": ["one"]}
-PHASES = {"title": "?", "measure": "seconds", "columns": ["a", "b"], "rows": {"r": [1, 2]}}
 
 
 def small(**changes):
@@ -97,19 +96,24 @@ def test_one_seed_of_everything_comes_first():
         ({"set": {"lr": 1.0}}, "unknown key lr; did you mean learner.learning_rate?"),
         ({"findings": [CLAIM, CLAIM | {"net_": 1}]}, "did you mean findings[1].net?"),
         ({"findings": [CLAIM | {"predicted": "abov"}]}, "did you mean above?"),
-        ({"phases": PHASES | {"rows": {"r": [1, "b"]}}}, "expected a number"),
-        ({"contrasts": [["one", "tow two"]]}, "did you mean two two?"),
+        (
+            {"contrasts": [["one", "tow two"]]},
+            "contrasts[0]: 'tow two'; expected one of one, two two",
+        ),
         ({"contrasts": ["one"]}, "contrasts[0] is 'one'; expected a list"),
+        ({"findings": [CLAIM | {"measures": ["seconts"]}]}, "findings[0].measures: 'seconts'; "),
         ({"findings": [CLAIM | {"measures": ["seconts"]}]}, "did you mean seconds?"),
-        ({"findings": [CLAIM | {"plus": ["three"]}]}, "'three'; expected one of one, two two"),
+        (
+            {"findings": [CLAIM, CLAIM | {"plus": ["three"]}]},
+            "findings[1]: 'three'; expected one of",
+        ),
         ({"preset": "nanno"}, "did you mean nano?"),
         ({"question": 4}, "question is 4; expected a text"),
-        ({"arm_seeds": {"tow two": [1]}}, "did you mean two two?"),
+        ({"arm_seeds": {"tow two": [1]}}, "arm_seeds: 'tow two'; expected one of one, two two"),
         ({"arm_seeds": {"one": [1, 1]}}, "arm_seeds.one is [1, 1]; expected different"),
-        ({"expected": {"one": {"seconts": 1}}}, "did you mean seconds?"),
-        ({"phases": PHASES | {"rows": {"r": [1]}}}, "'r' has 1 numbers; expected 2"),
-        ({"phases": PHASES | {"arms": {"one": ["r", "c"]}}}, "'one' is at 'r', 'c'"),
-        ({"phases": PHASES | {"measure": "seconts"}}, "did you mean seconds?"),
+        ({"measures": "of_mine"}, "measures is 'of_mine'; expected MODULE:OBJECT"),
+        ({"measures": "no_such:MEASURES"}, "measures: cannot import no_such"),
+        ({"measures": "own_measures:NONE"}, ".py) has no NONE"),
     ],
 )
 def test_a_slip_in_a_plan_is_named(changes, words):
@@ -126,24 +130,38 @@ def test_a_plan_that_is_nowhere_is_an_error(tmp_path):
         open_plan(str(tmp_path / "plan.yaml"))
 
 
-def test_other_seeds_are_those_of_all_arms_and_predictions_stay():
-    plan = open_plan("collapse", ["seeds=[6, 7]"])
+def test_other_seeds_are_those_of_all_arms():
+    plan = open_plan("nano-paper", ["seeds=[6, 7]"])
     assert {run.seed for run in planned_runs(plan)} == {6, 7}
-    assert len(planned_runs(plan)) == 2 * len(plan.arms)
-    assert plan.expected == open_plan("collapse").expected
-    assert plan.phases is not None
+    assert len(planned_runs(plan)) == 2 * len(plan.arms) * (1 + len(plan.controls))
+    assert plan.findings == open_plan("nano-paper").findings
 
 
-def test_other_settings_leave_a_theorys_predictions_out_and_claims_in():
-    plan = open_plan("collapse", ["world.trap=0.125"])
-    assert (plan.expected, plan.phases) == ({}, None)
-    assert plan.findings == open_plan("collapse").findings
-    assert [run.config.world.trap for run in planned_runs(plan)][6] == 0.0  # an arm's own
+def test_a_setting_that_all_arms_have_of_their_own_is_refused(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        yaml.safe_dump(SMALL | {"arms": {"one": {"teachers": 1}, "azr": {"mode": "azr"}}})
+    )
+    with pytest.raises(ConfigError, match=r"--set teachers: all arms of .* set it; change it in"):
+        open_plan(str(path), ["teachers=8"])
 
 
-def test_a_setting_that_all_arms_have_of_their_own_is_refused():
-    with pytest.raises(ConfigError, match="--set teachers: all arms of collapse set it; change"):
-        open_plan("collapse", ["teachers=8"])
+@pytest.mark.parametrize(
+    ("measures", "words"),
+    [
+        ("[1]", "is of type list; expected a mapping from names to (unit, function)"),
+        ("{'one': 3}", "['one'] is 3; expected (unit, function)"),
+        ("{'one': ('s', 3)}", "['one'] is ('s', 3); expected (unit, function)"),
+        ("{'seconds': ('s', len)}", "names 'seconds', which is ours; choose another"),
+    ],
+)
+def test_measures_that_cannot_be_read_are_refused(tmp_path, monkeypatch, measures, words):
+    (tmp_path / "odd_measures.py").write_text(f"MEASURES = {measures}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd_measures", raising=False)
+    with pytest.raises(ConfigError) as caught:
+        small(measures="odd_measures:MEASURES")
+    assert words in str(caught.value)
 
 
 def test_assignments_reach_every_run():

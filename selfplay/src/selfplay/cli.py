@@ -227,7 +227,7 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
 
     has_ray = find_spec("ray") is not None
     if workers is None and ray is None and config.rollout.by_member:
-        small = config.base in ("nano", "nano-niches") and config.engine == "hf"
+        small = config.base == "nano" and config.engine == "hf"
         cores = small and has_ray and choose_device(config.device).type == "cpu"
         workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
     if not has_ray and (ray is not None or workers not in (None, 1)):

@@ -23,22 +23,22 @@ import numpy.typing as npt
 from msgspec import to_builtins
 
 from selfplay.arms import open_trials
-from selfplay.experiment import Claim, Phases, Plan
+from selfplay.experiment import Claim, Plan
 from selfplay.findings import (
-    MEASURES,
     PERCENT,
-    SECTIONS,
     Group,
     Measure,
     Of,
     Trial,
+    Who,
+    measures_with,
     population_mean,
+    sections_with,
     weakest_member,
 )
 from selfplay.pages import Table, figure, text_table, write_page
 from selfplay.run_charts import bands
 from selfplay.run_record import Fall, Floats, largest_fall
-from selfplay.written import written
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""
@@ -153,16 +153,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """A number that a theory predicts of an arm, and the one found."""
-
-    arm: str
-    measure: Measure
-    predicted: float
-    found: Estimate | None
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Everything that is said about an experiment's runs."""
 
@@ -174,56 +164,27 @@ class Comparison:
 
     def tables(self) -> list[tuple[str, Table]]:
         """Return all numbers, a titled table a section and kind of column."""
-        found: list[tuple[str, Table]] = []
+        measures = measures_with(self.plan.measures)
+        titled: list[tuple[str, Table]] = []
         for title, by_measure in self.numbers.items():
-            by_title = [(MEASURES[name], columns) for name, columns in by_measure.items()]
-            rows = [(m.title, *(_cell(m, e) for e in columns.values())) for m, columns in by_title]
-            found.append((title, (("", *by_title[0][1]), rows)))
-        return found
+            rows = [
+                (m.title, *(_cell(m, e) for e in columns.values()))
+                for name, columns in by_measure.items()
+                for m in [measures[name]]
+            ]
+            head = next(iter(by_measure.values()))
+            titled.append((title, (("", *head), rows)))
+        return titled
 
     def verdicts(self) -> list[tuple[str, Table]]:
         """Return the findings, a table a question."""
         head = ("compared", "measure", "predicted", "found", "verdict")
-        found: dict[str, list[tuple[str, ...]]] = {}
+        by_question: dict[str, list[tuple[str, ...]]] = {}
         for f in self.findings:
             predicted = f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}"
             row = (f.compared, f.measure.title, predicted, _cell(f.measure, f.estimate), f.verdict)
-            found.setdefault(f.claim.question, []).append(row)
-        return [(question, (head, rows)) for question, rows in found.items()]
-
-    def expectations(self) -> list[Expectation]:
-        """Return the numbers that the plan expects, with those that were found."""
-        return [
-            Expectation(arm, MEASURES[name], value, self.estimate(arm, MEASURES[name]))
-            for arm, numbers in self.plan.expected.items()
-            for name, value in numbers.items()
-        ]
-
-    def estimate(self, arm: str, measure: Measure) -> Estimate | None:
-        """Return a measure of an arm over its seeds."""
-        found = combine(self.trials, [(1.0, Group(arm))], measure.of)
-        return found.as_share() if found and measure.unit == PERCENT else found
-
-    def predicted_and_found(self) -> list[tuple[str, Table]]:
-        """Return the plan's expected numbers beside those found, as a titled table if any."""
-        rows = [
-            (e.arm, m.title, figure(e.predicted * m.factor), _cell(m, e.found))
-            for e in self.expectations()
-            for m in [e.measure]
-        ]
-        head = ("arm", "measure", "predicted", "found")
-        return [("Predicted and found", (head, rows))] if rows else []
-
-    def examples(self) -> list[tuple[str, Table]]:
-        """Return what teachers wrote at the end of the first run of each arm, a table an arm."""
-        first = {trial.group: trial for trial in reversed(self.trials) if not trial.group.control}
-        found: list[tuple[str, Table]] = []
-        for arm in self.plan.arms:
-            if trial := first.get(Group(arm)):
-                rows = [(f"{100 * s:.1f} %", text) for s, text in written(trial.run).examples]
-                if rows:
-                    found.append((f"{arm}, seed {trial.seed}", (("share", "for example"), rows)))
-        return found
+            by_question.setdefault(f.claim.question, []).append(row)
+        return [(question, (head, rows)) for question, rows in by_question.items()]
 
     def falls(self) -> list[tuple[str, Table]]:
         """Return which member of each run fell most between two evaluations, as a titled table."""
@@ -242,13 +203,13 @@ class Comparison:
         """Return one line an arm: what sets it apart, and how many of its runs are done."""
         plan, lines = self.plan, []
         for group in (Group(arm, c) for c in (None, *plan.controls) for arm in plan.arms):
-            mine = [trial for trial in self.trials if trial.group == group]
-            done = f"{sum(t.complete for t in mine)} of {len(plan.seeds_of(*group))} runs done"
+            trials = [trial for trial in self.trials if trial.group == group]
+            done = f"{sum(t.complete for t in trials)} of {len(plan.seeds_of(*group))} runs done"
             going = [
-                f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in mine if not t.complete
+                f"seed {t.seed} at step {t.run.last} of {t.steps}" for t in trials if not t.complete
             ]
-            apart = plan.controls[group.control] if group.control else plan.arms[group.arm]
-            settings = [f"{key} {value}" for key, value in apart.items()]
+            changes = plan.controls[group.control] if group.control else plan.arms[group.arm]
+            settings = [f"{key} {value}" for key, value in changes.items()]
             if len(settings) > MOST_SETTINGS:
                 settings[MOST_SETTINGS:] = [f"and {len(settings) - MOST_SETTINGS} more"]
             about = f" ({', '.join(settings)})" if settings else ""
@@ -282,21 +243,21 @@ def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:
     same random choices and equal steps are compared.
     """
     by_group = [{t.seed: t for t in trials if t.group == group} for _, group in terms]
-    found: list[Floats] = []
+    sums: list[Floats] = []
     for seed in sorted(set.intersection(*map(set, by_group))):
-        mine = [group[seed] for group in by_group]
-        step = min(trial.run.last for trial in mine)
-        values = [of(trial.until(step)) for trial in mine]
+        paired = [group[seed] for group in by_group]
+        step = min(trial.run.last for trial in paired)
+        values = [of(trial.until(step)) for trial in paired]
         parts = [weight * v for (weight, _), v in zip(terms, values, strict=True) if v is not None]
         if len(parts) == len(terms) and len({part.shape for part in parts}) == 1:
-            found.append(sum(parts[1:], start=parts[0]))
-    return estimate(found)
+            sums.append(sum(parts[1:], start=parts[0]))
+    return estimate(sums)
 
 
 def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
     """Return a finding for every measure of every claim of the plan."""
-    control = next(iter(plan.controls), None)
-    found = []
+    control, known = next(iter(plan.controls), None), measures_with(plan.measures)
+    findings = []
     for claim in plan.findings:
         net = control if claim.net else None
         terms: list[tuple[float, Group]] = []
@@ -310,12 +271,12 @@ def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
             if arms
         )
         title = _marked(title + (f", each minus {net}" if net else ""), terms, plan, trials)
-        for measure in (MEASURES[name] for name in claim.measures):
+        for measure in (known[name] for name in claim.measures):
             value = combine(trials, terms, measure.of)
             if value and measure.unit == PERCENT and len(terms) == len(claim.plus):
                 value = value.as_share()
-            found.append(Finding(claim, title, measure, value))
-    return found
+            findings.append(Finding(claim, title, measure, value))
+    return findings
 
 
 def numbers(
@@ -332,8 +293,8 @@ def numbers(
     kinds["arm against arm"] = {
         f"{a} − {b}": [(1.0, Group(a)), (-1.0, Group(b))] for a, b in plan.contrasts
     }
-    found = {}
-    for section, (_, measures) in SECTIONS.items():
+    tables = {}
+    for section, (_, measures) in sections_with(plan.measures).items():
         for kind, columns in kinds.items():
             rows = {
                 m.name: {
@@ -343,16 +304,15 @@ def numbers(
                 for m in measures
             }
             if kept := {name: cells for name, cells in rows.items() if any(cells.values())}:
-                found[f"{section}: {kind}"] = kept
-    return found
+                tables[f"{section}: {kind}"] = kept
+    return tables
 
 
 def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
     plan = comparison.plan
     parts = [plan.name, plan.question, "\n".join(comparison.arms())]
-    tables = (*comparison.predicted_and_found(), *comparison.verdicts(), *comparison.falls())
-    for title, table in (*tables, *comparison.tables()):
+    for title, table in (*comparison.verdicts(), *comparison.falls(), *comparison.tables()):
         parts.append(f"{title}\n{text_table(*table)}")
     return "\n\n".join(part for part in (*parts, READING) if part)
 
@@ -383,10 +343,6 @@ def to_json(comparison: Comparison) -> str:
             }
             for f in comparison.findings
         ],
-        "expected": [
-            {"arm": e.arm, "measure": e.measure.name, "predicted": e.predicted, "found": e.found}
-            for e in comparison.expectations()
-        ],
         "tables": comparison.numbers,
     }
     return json.dumps(to_builtins(data), indent=1, allow_nan=False, ensure_ascii=False)
@@ -401,37 +357,17 @@ def _fall_numbers(fall: Fall | None) -> dict[str, Any] | None:
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes.
 
-    Its charts show held-out gain over steps, a line an arm and a band of all its seeds, and the
-    same of traps in worlds that have any; and numbers predicted and found.
+    Its charts show held-out gain over steps, a line an arm and a band of all its seeds.
     """
-    drawn: dict[str, alt.TopLevelMixin] = {}
-    if phases := comparison.plan.phases:
-        drawn[f"expected: {phases.title}"] = _phase_diagram(comparison, phases)
-    if expected := comparison.expectations():
-        drawn["expected: Predicted and found"] = _predicted_and_found(expected)
-    for title, who, control in (
-        ("Population mean", population_mean, False),
-        ("Weakest member", weakest_member, False),
-        ("Controls, population mean", population_mean, True),
-    ):
-        track: dict[str, dict[int, list[float]]] = {}
-        for trial in comparison.trials:
-            if bool(trial.group.control) == control:
-                mine = track.setdefault(str(trial.group), {0: [0.0]})
-                for step, gains in trial.gains.items():
-                    mine.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
-        if chart := _over_seeds(track, "points"):
-            drawn[f"gain: {title}"] = chart
-    shares: dict[str, dict[int, list[float]]] = {}
-    for trial in comparison.trials:
-        for step, share in written(trial.run).traps.items():
-            shares.setdefault(str(trial.group), {}).setdefault(step, []).append(100 * share)
-    if chart := _over_seeds(shares, "% of accepted tasks"):
-        drawn["gain: Traps"] = chart
-    band = "Line: mean over seeds; band: lowest to highest seed."
-    hints = {name: band if name.startswith("gain") else "" for name in drawn}
-    if phases:
-        hints[f"expected: {phases.title}"] = "Predicted, and → found where an arm of the plan is."
+    arms = [trial for trial in comparison.trials if not trial.group.control]
+    controls = [trial for trial in comparison.trials if trial.group.control]
+    gains = {
+        "Population mean": _gain_chart(arms, population_mean),
+        "Weakest member": _gain_chart(arms, weakest_member),
+        "Controls, population mean": _gain_chart(controls, population_mean),
+    }
+    drawn = {title: chart for title, chart in gains.items() if chart}
+    sections = sections_with(comparison.plan.measures)
     write_page(
         page,
         "compare.html",
@@ -439,78 +375,38 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
         title=comparison.plan.name,
         question=comparison.plan.question,
         arms=comparison.arms(),
-        expected=comparison.predicted_and_found(),
         findings=comparison.verdicts(),
+        gains=list(drawn),
         falls=comparison.falls(),
-        examples=comparison.examples(),
         reading=READING,
-        hints=hints,
         tables=comparison.tables(),
-        meanings=[(section, meaning) for section, (meaning, _) in SECTIONS.items()],
+        meanings=[(section, meaning) for section, (meaning, _) in sections.items()],
     )
 
 
-def _over_seeds(
-    track: Mapping[str, Mapping[int, Sequence[float]]], unit: str
-) -> alt.LayerChart | None:
-    """Return a line an arm with a band of all its seeds, of numbers by arm and step."""
+def _gain_chart(trials: Sequence[Trial], who: Who) -> alt.LayerChart | None:
+    """Return a line an arm over the steps with a band of all its seeds; None with one point an arm.
+
+    Points of held-out gain over the frozen base, whose members all begin at 0.
+    """
+    by_arm: dict[str, dict[int, list[float]]] = {}
+    for trial in trials:
+        by_step = by_arm.setdefault(str(trial.group), {0: [0.0]})
+        for step, gains in trial.gains.items():
+            by_step.setdefault(step, []).append(100 * float(np.nanmean(who(gains))))
     rows = [
-        {"step": step, "arm": arm, "middle": float(np.mean(found))}
-        | {"low": min(found), "high": max(found)}
-        for arm, steps in track.items()
-        for step, found in sorted(steps.items())
+        {"step": step, "arm": arm, "middle": float(np.mean(points))}
+        | {"low": min(points), "high": max(points)}
+        for arm, by_step in by_arm.items()
+        for step, points in sorted(by_step.items())
     ]
-    return bands(rows, "arm", list(track), unit) if len(rows) > len(track) else None
+    return bands(rows, "arm", list(by_arm), "points") if len(rows) > len(by_arm) else None
 
 
-def _phase_diagram(comparison: Comparison, phases: Phases) -> alt.TopLevelMixin:
-    """Return a cell for each row and column: predicted, and where an arm is, what it found."""
-    measure, rows = MEASURES[phases.measure], []
-    arm_at = {place: arm for arm, place in phases.arms.items()}
-    for row, numbers in phases.rows.items():
-        for column, number in zip(phases.columns, numbers, strict=True):
-            arm = arm_at.get((row, column), "")
-            found = comparison.estimate(arm, measure) if arm else None
-            value = number * measure.factor
-            text = f"{value:.0f}" + (f" → {found.value * measure.factor:.0f}" if found else "")
-            rows.append(_heat_cell(row, column, value, text) | {"arm": arm})
-    return _heat_map(rows, alt.Scale(scheme="blueorange")).encode(
-        tooltip=["row:N", "column:N", "arm:N"]
-    )
-
-
-def _predicted_and_found(expected: Sequence[Expectation]) -> alt.TopLevelMixin:
-    """Return a cell for each arm and measure, predicted and found."""
-    rows = []
-    for e in expected:
-        numbers = {"predicted": e.predicted} | ({"found": e.found.value} if e.found else {})
-        for name, number in numbers.items():
-            value = number * e.measure.factor
-            rows.append(_heat_cell(e.arm, f"{e.measure.title}, {name}", value, f"{value:.0f}"))
-    return _heat_map(rows, alt.Scale(scheme="blueorange", domainMid=0))
-
-
-def _heat_cell(row: str, column: str, value: float, text: str) -> dict[str, str | float]:
-    return {"row": row, "column": column, "value": value, "text": text}
-
-
-def _heat_map(rows: Sequence[Mapping[str, str | float]], scale: alt.Scale) -> alt.LayerChart:
-    """Return cells with their texts, the darker the farther from the middle of the scale."""
-    above = alt.Axis(labelAngle=0, labelLimit=260, orient="top")
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("column:N", sort=None, title=None, axis=above),
-        y=alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=240)),
-    )
-    colour = alt.Color("value:Q", scale=scale, legend=None)
-    cells = base.mark_rect(opacity=0.75).encode(color=colour)
-    texts = base.mark_text().encode(text="text:N")
-    return alt.LayerChart(layer=[cells, texts]).properties(height=alt.Step(26))
-
-
-def _cell(measure: Measure, found: Estimate | None) -> str:
-    """Return `+4.2 [+1.0, +7.3]` in the measure's unit."""
-    if found is None:
+def _cell(measure: Measure, mean: Estimate | None) -> str:
+    """Return `4.2 [1.0, 7.3]` in the measure's unit."""
+    if mean is None:
         return "–"
-    numbers = [end for end in (found.value, found.low, found.high) if end is not None]
+    numbers = [end for end in (mean.value, mean.low, mean.high) if end is not None]
     value, *ends = (figure(number * measure.factor) for number in numbers)
     return f"{value} [{', '.join(ends)}]" if ends else value

@@ -186,18 +186,7 @@ class RewardConfig:
     (Absolute Zero)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorldConfig:
-    """What can go wrong in the world of template nano-niches; other templates have none of it."""
-
-    trap: Share = 0.25
-    """Probability with which luck solves a trap, 1 / n of a whole n from 1 to 8; 0: no trap."""
-    leak: Share = 0.0
-    """Share of the programs that raise which are taken for tasks, always the same ones."""
-
-
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-_TRAPS = (0.0, *(1 / n for n in range(1, 9)))
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -300,9 +289,8 @@ class Config:
 
     base: str = "nano"
     """Base model: `nano`, a directory, or a model's name on the hub."""
-    template: Literal["nano", "nano-niches", "azr", "azr-chat"] = "nano"
-    """Prompt template: `nano`, `nano-niches` (code_o over hidden operators), `azr` (plain frame) or
-    `azr-chat` (the model's chat template)."""
+    template: Literal["nano", "azr", "azr-chat"] = "nano"
+    """Prompt template: `nano`, `azr` (plain frame) or `azr-chat` (the model's chat template)."""
     warm_start: str | None = None
     """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"
@@ -340,7 +328,6 @@ class Config:
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
-    world: WorldConfig = field(default_factory=WorldConfig)
 
     def __post_init__(self) -> None:
         require_known(self.rollout.kinds)
@@ -348,14 +335,6 @@ class Config:
             raise ConfigError(
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
                 "expected one of them"
-            )
-        if self.world != WorldConfig() and self.template != "nano-niches":
-            raise ConfigError(
-                f"world is set, and template is {self.template}; expected template=nano-niches"
-            )
-        if not any(abs(self.world.trap - share) < 1e-6 for share in _TRAPS):
-            raise ConfigError(
-                f"world.trap is {self.world.trap}; expected 0, or 1 / n of a whole n from 1 to 8"
             )
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):

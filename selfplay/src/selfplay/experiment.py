@@ -56,7 +56,7 @@ class Claim:
 
     question: str
     measures: tuple[str, ...]
-    """Names from `findings.MEASURES`."""
+    """Names from `findings.MEASURES`, or of the plan's own."""
     plus: tuple[str, ...]
     """Arms whose mean is taken."""
     minus: tuple[str, ...] = ()
@@ -65,19 +65,6 @@ class Claim:
     """Take each arm minus its first control."""
     predicted: Literal["above", "below"] = "above"
     threshold: float = 0.0
-
-
-@dataclass(frozen=True)
-class Phases:
-    """A phase diagram of a theory: what it predicts of a measure at each row and column."""
-
-    title: str
-    measure: str
-    """A name from `findings.MEASURES`."""
-    columns: tuple[str, ...]
-    rows: Mapping[str, tuple[float, ...]]
-    arms: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Row and column of the arms that are in it."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +92,60 @@ class Plan:
     """Pairs of arms, first minus second; empty: every arm minus the first one."""
     findings: tuple[Claim, ...] = ()
     """Predictions that a comparison gives a verdict on."""
-    expected: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By arm and measure: numbers that a theory predicts, shown beside those that are found."""
-    phases: Phases | None = None
+    measures: str | None = None
+    """Measures of the plan's own, as `module:object`: a mapping from names to (unit, function)."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("name", self.name), ("arms", self.arms), ("seeds", self.seeds)):
+            if not value:
+                raise ConfigError(f"{name} is empty; expected name, arms and seeds")
+        self._check_seeds()
+        self._check_contrasts()
+        self._check_findings()
+
+    def _check_seeds(self) -> None:
+        """Refuse seeds that are named twice, and seeds of an arm that there is not."""
+        by_key = {"seeds": self.seeds, "control_seeds": self.control_seeds}
+        for arm, seeds in self.arm_seeds.items():
+            self._check_arm("arm_seeds", arm)
+            by_key[f"arm_seeds.{arm}"] = seeds
+        for key, seeds in by_key.items():
+            if len(set(seeds)) < len(seeds):
+                raise ConfigError(f"{key} is {list(seeds)}; expected different whole numbers")
+
+    def _check_contrasts(self) -> None:
+        """Refuse contrasts of arms that there are not."""
+        for number, pair in enumerate(self.contrasts):
+            for arm in pair:
+                self._check_arm(f"contrasts[{number}]", arm)
+
+    def _check_findings(self) -> None:
+        """Refuse claims about arms or measures that there are not."""
+        from selfplay.findings import measures_with
+
+        known = list(measures_with(self.measures))
+        for number, claim in enumerate(self.findings):
+            for arm in (*claim.plus, *claim.minus):
+                self._check_arm(f"findings[{number}]", arm)
+            for name in claim.measures:
+                if name not in known:
+                    raise ConfigError(
+                        f"findings[{number}].measures: {name!r}; {one_of(name, known)}"
+                    )
+
+    def _check_arm(self, key: str, arm: str) -> None:
+        if arm not in self.arms:
+            raise ConfigError(f"{key}: {arm!r}; {one_of(arm, list(self.arms))}")
+
+    def check_folders(self) -> None:
+        """Raise ConfigError for names of arms and controls that are no different directories."""
+        names = [name.replace(" ", "-") for name in (*self.arms, *self.controls)]
+        for name in names:
+            if not _NAME.fullmatch(name) or name.startswith("seed-") or names.count(name) > 1:
+                raise ConfigError(
+                    f"arms: {name!r} cannot name a directory of its own; expected different names "
+                    "of letters, digits, and + . _ - or blanks"
+                )
 
     def seeds_of(self, arm: str, control: str | None) -> tuple[Count, ...]:
         """Return the seeds of an arm, or of an arm with a control."""
@@ -165,8 +203,8 @@ def plan_names() -> list[str]:
 def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     """Read a plan from a file or by the name of a shipped one; `a.b=c` go on top for all arms.
 
-    `seeds=[...]` are those of every arm and control. What a theory predicts for other settings is
-    left out. Raises ConfigError, also for a key that all arms set themselves.
+    `seeds=[...]` are those of every arm and control. Raises ConfigError, also for a key that all
+    arms set themselves.
     """
     if place in plan_names():
         data = yaml.safe_load(shipped("plans")[place])
@@ -180,10 +218,10 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
         if key == "seeds":
             data |= {"seeds": value, "arm_seeds": {}, "control_seeds": []}
             continue
-        if all(key in own or (key in _SIZES and "mode" in own) for own in plan.arms.values()):
+        arms = plan.arms.values()
+        if all(key in changes or (key in _SIZES and "mode" in changes) for changes in arms):
             raise ConfigError(f"--set {key}: all arms of {place} set it; change it in a copy")
         data["set"] = {**(data.get("set") or {}), key: value}
-        data |= {"expected": {}, "phases": None}
     return read_plan(data, place) if assignments else plan
 
 
@@ -194,7 +232,10 @@ def read_plan(data: object, place: str) -> Plan:
     """
     try:
         plan = read_settings(data, Plan)
-        _check(plan)
+        plan.check_folders()
+        for arm in plan.arms:
+            for control in (None, *plan.controls):
+                plan.run_config(arm, control, plan.seeds[0])
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from error
     arms = list(plan.arms)
@@ -206,73 +247,26 @@ def read_plan(data: object, place: str) -> Plan:
     )
 
 
-def _check(plan: Plan) -> None:
-    from selfplay.findings import MEASURES
-
-    for name in ("name", "arms", "seeds"):
-        if not getattr(plan, name):
-            raise ConfigError(f"{name} is empty; expected name, arms and seeds")
-    arms = list(plan.arms)
-    names = [name.replace(" ", "-") for name in (*arms, *plan.controls)]
-    for name in names:
-        if not _NAME.fullmatch(name) or name.startswith("seed-") or names.count(name) > 1:
-            raise ConfigError(
-                f"arms: {name!r} cannot name a directory of its own; expected different names of "
-                "letters, digits, and + . _ - or blanks"
-            )
-    named = {"seeds": plan.seeds, "control_seeds": plan.control_seeds}
-    named |= {f"arm_seeds.{arm}": seeds for arm, seeds in plan.arm_seeds.items()}
-    for key, seeds in named.items():
-        if len(set(seeds)) < len(seeds):
-            raise ConfigError(f"{key} is {list(seeds)}; expected different whole numbers")
-    compared = [arm for pair in plan.contrasts for arm in pair]
-    compared += [arm for claim in plan.findings for arm in (*claim.plus, *claim.minus)]
-    compared += [*plan.arm_seeds, *plan.expected]
-    measures = [m for claim in plan.findings for m in claim.measures]
-    measures += [m for numbers in plan.expected.values() for m in numbers]
-    if phases := plan.phases:
-        compared += phases.arms
-        measures.append(phases.measure)
-        for name, numbers in phases.rows.items():
-            if len(numbers) != len(phases.columns):
-                raise ConfigError(
-                    f"phases.rows: {name!r} has {len(numbers)} numbers; "
-                    f"expected {len(phases.columns)}, one a column"
-                )
-        for arm, (row, column) in phases.arms.items():
-            if row not in phases.rows or column not in phases.columns:
-                raise ConfigError(
-                    f"phases.arms: {arm!r} is at {row!r}, {column!r}; expected a row and a column"
-                )
-    for found, known in (
-        *((arm, arms) for arm in compared),
-        *((measure, list(MEASURES)) for measure in measures),
-    ):
-        if found not in known:
-            where = "contrasts, findings, arm_seeds, expected or phases"
-            raise ConfigError(f"{where}: {found!r}; {one_of(found, known)}")
-    for arm in arms:
-        for control in (None, *plan.controls):
-            plan.run_config(arm, control, plan.seeds[0])
-
-
 def resolved(plan: Plan) -> Plan:
     """Return the plan with all settings spelt out: presets may change between versions."""
-    first = next(iter(plan.arms))
-    shared = replace(plan, arms={first: {}}).run_config(first, None, 0)
+    bare = Plan(
+        plan.name, {"": {}}, plan.seeds, preset=plan.preset, config=plan.config, set=plan.set
+    )
+    shared = bare.run_config("", None, 0)
     config = yaml.safe_load(config_text(shared))
     del config["seed"]
     arms = {}
     for arm, settings in plan.arms.items():
-        own = plan.run_config(arm, None, 0)
-        arms[arm] = dict(settings) | (set_by_mode(own) if own.mode != shared.mode else {})
+        config_of_arm = plan.run_config(arm, None, 0)
+        by_mode = set_by_mode(config_of_arm) if config_of_arm.mode != shared.mode else {}
+        arms[arm] = dict(settings) | by_mode
     return replace(plan, preset=None, config=config, set={}, arms=arms)
 
 
 def planned_runs(plan: Plan) -> list[PlannedRun]:
     """Return all runs, one seed of all arms and controls first, so that early results compare."""
-    own = [seed for seeds in plan.arm_seeds.values() for seed in seeds]
-    every = list(dict.fromkeys([*plan.seeds, *plan.control_seeds, *own]))
+    of_arms = [seed for seeds in plan.arm_seeds.values() for seed in seeds]
+    every = list(dict.fromkeys([*plan.seeds, *plan.control_seeds, *of_arms]))
     return [
         PlannedRun(arm, control, seed, plan.run_config(arm, control, seed))
         for seed in every
@@ -287,24 +281,24 @@ def open_home(plan: Plan, home: Path) -> Plan:
 
     Raises RunDirectoryError where the directory holds another plan or other files.
     """
-    mine, path = resolved(plan), home / PLAN
+    plan, path = resolved(plan), home / PLAN
     if path.is_file():
-        theirs = open_plan(str(path))
-        differ = [f.name for f in fields(Plan) if getattr(mine, f.name) != getattr(theirs, f.name)]
+        kept = open_plan(str(path))
+        differ = [f.name for f in fields(Plan) if getattr(plan, f.name) != getattr(kept, f.name)]
         if differ:
             raise RunDirectoryError(
                 f"{home} holds another plan (other {', '.join(differ)}); choose another --out, or "
                 f"resume it with `{program()} experiment {quote(path)} --out {quote(home)}`"
             )
-        return mine
+        return plan
     if home.exists() and not home.is_dir():
         raise RunDirectoryError(f"{home} is a file; choose another --out, a new directory")
     if home.exists() and any(p.name != LOCK for p in home.iterdir()):
         raise RunDirectoryError(f"{home} is not empty and holds no {PLAN}; choose another --out")
     home.mkdir(parents=True, exist_ok=True)
-    plain = json.loads(json.dumps(asdict(mine)))
+    plain = json.loads(json.dumps(asdict(plan)))
     write_text(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
-    return mine
+    return plan
 
 
 def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:

@@ -7,16 +7,15 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from selfplay.errors import SelfplayError
-from selfplay.prompts.niches import FAMILIES
+from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.rows import BASE, START
 from selfplay.run_record import Floats, RunRecord, largest_fall, read_run, smooth, trend
-from selfplay.tasks import held_out_tasks
-from selfplay.written import written
+from selfplay.settings import load_object
+from selfplay.tasks import HeldOutTask, held_out_tasks
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
@@ -33,10 +32,6 @@ class Group(NamedTuple):
         return f"{self.arm}, {self.control}" if self.control else self.arm
 
 
-Stratum = tuple[str, int, str]
-"""What a held-out task is: its kind, level, and family in a world that has families."""
-
-
 @dataclass(frozen=True)
 class Trial:
     """One run of a comparison."""
@@ -49,8 +44,8 @@ class Trial:
     gains: Mapping[int, Mapping[str, Floats]]
     """By step and member: [tasks] solve rates on held-out tasks minus the frozen base's on the same
     tasks with the same random numbers; NaN where a task was not judged."""
-    strata: tuple[Stratum, ...]
-    """Of each held-out task; empty where they are not known."""
+    tasks: tuple[HeldOutTask, ...]
+    """The held-out tasks, in the order of gains; empty where they are not known."""
 
     @property
     def complete(self) -> bool:
@@ -59,7 +54,7 @@ class Trial:
 
     def until(self, step: int) -> "Trial":
         """Return the trial as it was after a step."""
-        gains = {at: found for at, found in self.gains.items() if at <= step}
+        gains = {at: by_member for at, by_member in self.gains.items() if at <= step}
         return replace(self, run=self.run.until(step), gains=gains)
 
 
@@ -91,26 +86,21 @@ def read_trial(directory: Path, group: Group, seed: int) -> Trial:
     """Read one run directory; raises RunDirectoryError where it cannot be read."""
     run = read_run(directory)
     gains = run.held_out_gains()
-    tasks = next((len(g) for found in gains.values() for g in found.values()), 0)
-    strata: tuple[Stratum, ...] = ()
+    count = next((len(g) for by_member in gains.values() for g in by_member.values()), 0)
+    tasks: tuple[HeldOutTask, ...] = ()
     try:
         settings = run.config["eval"]
-        strata = _strata(tuple(settings["held_out"]), int(settings["tasks"]))
+        tasks = _held_out(tuple(settings["held_out"]), int(settings["tasks"]))
     except (SelfplayError, KeyError):
         pass  # tasks from a file that is gone; the rates are still there
-    strata = strata if len(strata) == tasks else ()
+    tasks = tasks if len(tasks) == count else ()
     steps = int(run.config.get("steps", run.last))
-    return Trial(group, seed, run, steps, gains, strata)
+    return Trial(group, seed, run, steps, gains, tasks)
 
 
 @lru_cache(maxsize=8)
-def _strata(sources: tuple[str, ...], count: int) -> tuple[Stratum, ...]:
-    found = []
-    for held in held_out_tasks(sources, count):
-        world, _, rest = held.task.id.partition("/")
-        family = rest.partition("/")[0] if world == "niches" else ""
-        found.append((held.task.kind, held.level, family))
-    return tuple(found)
+def _held_out(sources: tuple[str, ...], count: int) -> tuple[HeldOutTask, ...]:
+    return tuple(held_out_tasks(sources, count))
 
 
 # Held-out gain: whose, when, and on which tasks.
@@ -146,8 +136,8 @@ def in_last_third(who: Who) -> Of:
     """Return the mean gain over the last third of the evaluations."""
 
     def of(trial: Trial) -> Floats | None:
-        found = [who(gains) for gains in _last_third(list(trial.gains.values()))]
-        return np.asarray(np.mean(found, axis=0)) if found else None
+        late = [who(gains) for gains in _last_third(list(trial.gains.values()))]
+        return np.asarray(np.mean(late, axis=0)) if late else None
 
     return of
 
@@ -164,22 +154,15 @@ def forgetting(trial: Trial) -> Floats | None:
     return np.asarray(max(means, key=np.nanmean) - means[-1])
 
 
-def on_tasks(stratum: str | int) -> Of:
-    """Return the population's gain at the end on the tasks of a kind, a level or a family."""
+def on_tasks(part: str | int) -> Of:
+    """Return the population's gain at the end on the tasks of a kind or a level."""
 
     def of(trial: Trial) -> Floats | None:
         values = at_end(population_mean)(trial)
-        mask = np.array([stratum in found for found in trial.strata], bool)
+        mask = np.array([part in (held.task.kind, held.level) for held in trial.tasks], bool)
         return values[mask] if values is not None and mask.any() else None
 
     return of
-
-
-def weakest_family(trial: Trial) -> Floats | None:
-    """Return the population's gain at the end on the family on which it is lowest."""
-    gains = [on_tasks(family)(trial) for family in FAMILIES]
-    known = [float(np.nanmean(values)) for values in gains if values is not None]
-    return _mean([min(known)]) if known else None
 
 
 # How a run moves.
@@ -225,7 +208,7 @@ def back_after(trial: Trial) -> list[tuple[int | None, int]]:
     come the steps from birth to the last evaluation of both. Teachers of a population have no
     held-out solve rate, and a child that was never measured with its parent is left out.
     """
-    found: list[tuple[int | None, int]] = []
+    children: list[tuple[int | None, int]] = []
     for born, birth in trial.run.births:
         parent = birth.parents[0] if birth.parents else ""
         behind = {
@@ -235,8 +218,8 @@ def back_after(trial: Trial) -> list[tuple[int | None, int]]:
         }
         if behind:
             back = next((after for after, is_behind in behind.items() if not is_behind), None)
-            found.append((back, max(behind)))
-    return found
+            children.append((back, max(behind)))
+    return children
 
 
 def _behind(differences: Floats) -> bool:
@@ -262,8 +245,8 @@ def change(path: str) -> Of:
     """Return by how much a number rose: last quarter of the steps minus the first."""
 
     def of(trial: Trial) -> Floats | None:
-        found = trend(trial.run.series(path))
-        return np.array([found.last.mean - found.first.mean]) if found else None
+        quarters = trend(trial.run.series(path))
+        return np.array([quarters.last.mean - quarters.first.mean]) if quarters else None
 
     return of
 
@@ -284,10 +267,6 @@ def _teaching(field: str) -> Of:
     return of
 
 
-def _of_written(name: str, unit: str) -> Measure:
-    return Measure(name, unit, lambda trial: _mean([written(trial.run).numbers.get(name)]))
-
-
 def _mean(values: Iterable[float | None]) -> Floats | None:
     known = [value for value in values if value is not None]
     return np.array([fmean(known)]) if known else None
@@ -302,7 +281,6 @@ _MEMBERS = {
     "best member": best_member,
     "weakest member": weakest_member,
 }
-_WHOSE = ("one teacher", "all teachers")
 SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Held-out gain over the frozen base": (
         "Solve rate on held-out tasks minus the frozen base's on the same tasks with the same "
@@ -330,8 +308,6 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
             *(Measure(kind, POINTS, on_tasks(kind)) for kind in ("code_f", "code_i", "code_o")),
             *(Measure(f"level {n}", POINTS, on_tasks(n)) for n in (1, 2, 3, 4)),
             Measure("above level 4", POINTS, on_tasks(5)),
-            *(Measure(f"family {name}", POINTS, on_tasks(name)) for name in FAMILIES),
-            Measure("weakest family", POINTS, weakest_family),
         ),
     ),
     "The run's own tasks": (
@@ -357,24 +333,6 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
             Measure("valid share", POINTS, _teaching("valid_share")),
             Measure("reward against the base", "", _teaching("reward")),
             Measure("new structures", "", _teaching("new_structures")),
-        ),
-    ),
-    "What teachers write": (
-        "Accepted tasks of the last third of the steps, and their share of the proposals. Traps: "
-        "solved by luck alone; steps until most tasks of twenty steps are (where that never "
-        "happens, all steps); leaked: the gate should have refused them; families extinct: of "
-        "eight, those with less than a tenth of an even share. Duplicates: share of programs that "
-        "were there before, of the same teacher or of any. Entropy of programs: at most the "
-        "logarithm of how many there are. "
-        "Divergence: Jensen-Shannon, of teachers' choices of family.",
-        (
-            *(_of_written(name, PERCENT) for name in ("valid proposals", "traps")),
-            _of_written("until most are traps", "steps"),
-            _of_written("leaked", PERCENT),
-            _of_written("families extinct", "of 8"),
-            *(_of_written(f"duplicates, {who}", PERCENT) for who in _WHOSE),
-            *(_of_written(f"entropy, {who}", "bits") for who in _WHOSE),
-            _of_written("divergence", "bits"),
         ),
     ),
     "Programs": (
@@ -419,3 +377,56 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
 }
 """By title: what the measures mean, and the measures."""
 MEASURES = {measure.name: measure for _, some in SECTIONS.values() for measure in some}
+
+
+def sections_with(named: str | None) -> Mapping[str, tuple[str, tuple[Measure, ...]]]:
+    """Return all sections: ours, and one of measures of a user's own.
+
+    named: `module:object` of a mapping from names to (unit, function); None: there are none. A
+    function takes a `Trial`, and returns a number, one of each held-out task, or None where there
+    is nothing to say. Raises ConfigError for any other object, and for a name that is ours.
+    """
+    if named is None:
+        return SECTIONS
+    given = load_object(named, "measures")
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"measures: {named} is of type {type(given).__name__}; expected a mapping from names "
+            "to (unit, function)"
+        )
+    return {**SECTIONS, f"Measures of {named}": _section(named, given)}
+
+
+def measures_with(named: str | None) -> dict[str, Measure]:
+    """Return all measures by name: ours, and a user's own as in `sections_with`."""
+    return {m.name: m for _, measures in sections_with(named).values() for m in measures}
+
+
+def _section(named: str, given: Mapping[Any, Any]) -> tuple[str, tuple[Measure, ...]]:
+    """Return measures of a user's own, and what the first lines of their docstrings say."""
+    measures, meanings = [], []
+    for name, pair in given.items():
+        fits = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        if not isinstance(name, str) or not fits or not callable(pair[1]):
+            raise ConfigError(f"measures: {named}[{name!r}] is {pair!r}; expected (unit, function)")
+        if name in MEASURES:
+            raise ConfigError(f"measures: {named} names {name!r}, which is ours; choose another")
+        unit, function = pair
+        measures.append(Measure(name, unit, _of_user(name, function)))
+        doc = (getattr(function, "__doc__", None) or "").strip().partition("\n")[0]
+        meanings.append(f"{name}: {doc}" if doc else f"{name}.")
+    return " ".join(meanings), tuple(measures)
+
+
+def _of_user(name: str, function: Callable[[Trial], Any]) -> Of:
+    def of(trial: Trial) -> Floats | None:
+        try:
+            value = function(trial)
+            return None if value is None else np.atleast_1d(np.asarray(value, np.float64))
+        except Exception as error:  # the user's function may raise what it likes
+            raise SelfplayError(
+                f"measure {name!r} of {trial.run.directory}: {type(error).__name__}: "
+                f"{first_line(error)}; expected a number, one of each held-out task, or None"
+            ) from error
+
+    return of

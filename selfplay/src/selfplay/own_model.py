@@ -20,16 +20,15 @@ def config_for(
     """Return a configuration that suits a base model, and lines that say what was chosen and how to
     change it.
 
-    base: `nano`, `nano-niches`, a folder, or a model's name on the hub. preset: whose sizes to take
+    base: `nano`, a folder, or a model's name on the hub. preset: whose sizes to take
     instead of those chosen by the model's parameters. assignments and values go on top as in
     `load_preset`.
     Raises ConfigError or LoraEvoError for a base of which nothing can be read.
     """
-    if base in ("nano", "nano-niches"):
+    if base == "nano":
         preset = preset or base
-        return load_preset(
-            preset, *assignments, base=base, **values
-        ), f"base: {base}; preset {preset}"
+        config = load_preset(preset, *assignments, base=base, **values)
+        return config, f"base: {base}; preset {preset}"
     template, why = _template(base)
     model_config(base, download=True)
     model = read_architecture(base)
@@ -70,16 +69,16 @@ def _template(base: str) -> tuple[str, str]:
 
 def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
     """Lengths that fit the context, in the preset's proportions, and modules that are there."""
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     longest, rollout = config.longest_sample, config.rollout
     if longest is not None and model.context is not None and longest > model.context:
         room = model.context - rollout.prompt_seams
         whole = longest - rollout.prompt_seams
-        found["rollout"] = {name: getattr(rollout, name) * room // whole for name in _LENGTHS}
+        limits["rollout"] = {name: getattr(rollout, name) * room // whole for name in _LENGTHS}
     linear = dict.fromkeys(name for name, _, _ in model.linears)
     if not linear.keys() >= set(config.learner.target_modules):
-        found["learner"] = {"target_modules": tuple(linear)}
-    return found
+        limits["learner"] = {"target_modules": tuple(linear)}
+    return limits
 
 
 def _chosen(config: Config, model: Architecture, preset: str, why: str) -> str:

@@ -44,7 +44,7 @@ _GRAPHS, _ACCURACY = 1.5e9, 0.15
 what is counted, with gaps between tensors."""
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
-_PROMPT = {"nano": (8, 48), "nano-niches": (4, 6), "azr": (330, 170), "azr-chat": (370, 170)}
+_PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
 _LONG = 2.5
 """Tokens of a prompt without tasks, and of a task that it shows; how many times longer a long task
 is. Of Absolute Zero's tasks the mean is 160 tokens of a small model, one in twenty above 400."""
@@ -108,7 +108,7 @@ class Plan:
 def workload(config: Config) -> Workload:
     """Return the step of a configuration."""
     r, single = config.rollout, config.mode == "azr"
-    shown = 1 if config.template.startswith("nano") else r.num_references
+    shown = 1 if config.template == "nano" else r.num_references
     words, task = _PROMPT[config.template]
     bound = r.max_prompt_length or math.inf
     longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))

@@ -22,11 +22,8 @@ WEIGHTS = DATA / "nano"
 """The directory of the nano model: config, tokenizer, safetensors and card."""
 HELD_OUT = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
-NICHES = "nano_niches"
-"""The set of the world of niches; an id has the family and the depth, which is the level."""
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
-_SEEDS = {"nano": "seed_tasks", "nano-niches": "niches_seeds"}
 SEED_RUNS = 32
 """Runs of one template of so many seeds start from seed tasks of their own."""
 IDENTITY = Task(
@@ -36,23 +33,21 @@ IDENTITY = Task(
 
 
 def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
-    """Return the first references of a run of this seed: code_o tasks on easy programs for nano,
-    and on those of all families for nano-niches.
+    """Return the first references of a run of this seed: code_o tasks on easy programs for nano.
 
-    Each has a file that holds a block for each of `SEED_RUNS` seeds; a run reads on from the start
-    of its own. Other templates have the identity function alone. Raises ConfigError when more tasks
-    are asked for than there are.
+    Their file holds a block for each of `SEED_RUNS` seeds; a run reads on from the start of its
+    own. Other templates have the identity function alone. Raises ConfigError when more tasks are
+    asked for than there are.
     """
-    name = _SEEDS.get(template)
-    if name is None and count > 1:
+    if template != "nano" and count > 1:
         raise ConfigError(
             f"rollout.seed_tasks is {count}, and template {template} has one, the identity "
             "function; name more as rollout.seed_file, let the base write them with "
             "rollout.self_seed=true, or set rollout.seed_tasks=1"
         )
-    if name is None:
+    if template != "nano":
         return [IDENTITY]
-    rows = list(_rows(name))
+    rows = list(_rows("seed_tasks"))
     if count > len(rows):
         raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
     start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
@@ -116,9 +111,9 @@ class TaskBuffer:
         The run's seeds serve code_o and code_i.
         """
         pool = self._pool(kind)
-        mine = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
-        newest = [t for t in mine if self._steps[_key(t)] == step - 1]
-        others = [t for t in mine if self._steps[_key(t)] != step - 1]
+        fitting = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
+        newest = [t for t in fitting if self._steps[_key(t)] == step - 1]
+        others = [t for t in fitting if self._steps[_key(t)] != step - 1]
         rng = stream(seed)
         drawn = [
             group[int(i)]
@@ -154,21 +149,21 @@ def nano_tasks(name: str) -> list[HeldOutTask]:
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
 
-    A source is one of `HELD_OUT`, `NICHES`, `EASY`, or a JSON Lines file of tasks as `selfplay
+    A source is one of `HELD_OUT`, `EASY`, or a JSON Lines file of tasks as `selfplay
     tasks` writes it (with an optional `level`). Raises ConfigError for any other.
     """
-    strata: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
         for held_out in _read(source):
-            strata[held_out.task.kind, held_out.level].append(held_out)
-    if not strata:
+            groups[held_out.task.kind, held_out.level].append(held_out)
+    if not groups:
         return []
-    share = count // len(strata)
-    more = count - share * len(strata)
+    share = count // len(groups)
+    more = count - share * len(groups)
     return [
         task
-        for i, key in enumerate(sorted(strata))
-        for task in _spread(strata[key], share + (i < more))
+        for i, key in enumerate(sorted(groups))
+        for task in _spread(groups[key], share + (i < more))
     ]
 
 
@@ -192,21 +187,21 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
 def _read(source: str) -> list[HeldOutTask]:
     if source in HELD_OUT:
         return nano_tasks(source)
-    path = DATA / f"{source}.jsonl" if source in (NICHES, EASY) else Path(source)
+    path = DATA / f"{source}.jsonl" if source == EASY else Path(source)
     if not path.is_file():
-        expected = one_of(source, (*HELD_OUT, NICHES, EASY))
+        expected = one_of(source, (*HELD_OUT, EASY))
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
         )
-    found = []
+    tasks = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = {"id": f"{path.name}/{number}", **json.loads(line)}
             task, level = Task.from_row(row, complete=True, any_kind=True), int(row.get("level", 0))
         except (ValueError, TypeError, CodeVerifierError) as error:
             raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
-        found.append(HeldOutTask(task, level))
-    return found
+        tasks.append(HeldOutTask(task, level))
+    return tasks
 
 
 @cache

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, pip_install
 
-BUILT_IN = ("nano", "nano-niches")
+BUILT_IN = ("nano",)
 """Models that come with selfplay."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""

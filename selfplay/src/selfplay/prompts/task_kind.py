@@ -2,7 +2,8 @@
 
 `code_o`, `code_i` and `code_f` are three of them in every template. One of your own is an object of
 a subclass of `TaskKind`: hand it to `train(..., task_kinds=[KIND])`, or name it in `rollout.kinds`
-as `module:KIND`. A whole one is in `examples/own_task_kind.py`.
+as `module:KIND`. A whole one is in `examples/own_task_kind.py`. One with the name of a built-in
+kind takes its place, with prompts and a gate of its own.
 """
 
 from collections.abc import Sequence
@@ -137,9 +138,9 @@ def kinds_in_play(
 ) -> tuple[TaskKind, ...]:
     """Return the kinds that `rollout.kinds` names.
 
-    handed: what a program gave; the rest is a template's own, or imported. Raises ConfigError for a
-    name that is none of them, for what is no kind or not what the name was recorded of, and for two
-    of one name.
+    handed: what a program gave; the rest is a template's own, or imported. One of a built-in name
+    takes the place of ours. Raises ConfigError for a name that is none of them, for what is no kind
+    or not what the name was recorded of, and for two of one name.
     """
     known = {kind.name: kind for kind in built_in}
     kinds: dict[str, TaskKind] = {}
@@ -149,9 +150,10 @@ def kinds_in_play(
                 f"rollout.kinds: {without_hash(name)} is of type {type(kind).__name__}; expected "
                 "an object of a subclass of selfplay.TaskKind"
             )
-        if kind.name in kinds or (kind.name in BUILT_IN and kind not in built_in):
+        if kind.name in kinds:
             raise ConfigError(
-                f"rollout.kinds: {without_hash(name)} has the name of another kind, {kind.name}"
+                f"rollout.kinds: {without_hash(name)} has the name of another kind, {kind.name}; "
+                f"expected one of a name: leave one out, or call it otherwise"
             )
         kinds[kind.name] = kind
     return tuple(kinds.values())

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from code_verifier import Proposal, Task
 from selfplay.config import Config
 from selfplay.errors import ConfigError
-from selfplay.prompts import azr, nano, niches
+from selfplay.prompts import azr, nano
 from selfplay.prompts.task_kind import BUILT_IN, TaskKind, kinds_in_play
 
 Frame: TypeAlias = Callable[[str], str]
@@ -19,7 +19,7 @@ class Template:
     """Task kinds within a frame: writes the prompts of both roles and reads what comes back."""
 
     kinds: tuple[TaskKind, ...]
-    """Its own, whether in play or not, and those in play that are none of its own."""
+    """One of each name: those in play, and its own that are not."""
     in_play: tuple[TaskKind, ...]
     """The kinds that a run's teachers write."""
     stops: tuple[str, ...] = ()
@@ -62,7 +62,6 @@ class Template:
 
 
 NANO = Template(nano.KINDS, nano.KINDS)
-NICHES = Template(niches.KINDS, niches.KINDS)
 AZR = Template(azr.KINDS, azr.KINDS, (azr.ANSWERED, azr.NEXT_TURN), azr.plain_frame)
 
 
@@ -75,26 +74,18 @@ def template_named(
     `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
     the tokenizer has no template that works, and for kinds that there are not.
     """
-    found = {"nano": NANO, "nano-niches": NICHES}.get(name, AZR)
-    in_play = kinds_in_play(kinds, handed, found.kinds)
-    every = tuple(dict.fromkeys((*found.kinds, *in_play)))
-    found = replace(found, kinds=every, in_play=in_play)
+    template = NANO if name == "nano" else AZR
+    in_play = kinds_in_play(kinds, handed, template.kinds)
+    by_name = {kind.name: kind for kind in (*template.kinds, *in_play)}
+    template = replace(template, kinds=tuple(by_name.values()), in_play=in_play)
     if name == "azr-chat":
         from lora_evo.model import load_tokenizer
 
         frame = azr.chat_frame(load_tokenizer(base), base)
-        found = replace(found, stops=(azr.ANSWERED,), frame=frame)
-    return found
+        template = replace(template, stops=(azr.ANSWERED,), frame=frame)
+    return template
 
 
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
     """Return the template of a configuration; handed: kinds that a program gave."""
-    found = template_named(config.template, config.base, config.rollout.kinds, handed)
-    if config.template != "nano-niches":
-        return found
-    world = {k.name: k for k in niches.kinds(config.world.trap, config.world.leak, config.seed)}
-    every, in_play = (
-        tuple(world.get(kind.name, kind) for kind in kinds)
-        for kinds in (found.kinds, found.in_play)
-    )
-    return replace(found, kinds=every, in_play=in_play)
+    return template_named(config.template, config.base, config.rollout.kinds, handed)

@@ -4,10 +4,12 @@ from math import log2
 
 import pytest
 from json_lines import write_rows
+from studies.collapse.measures import written
+from studies.collapse.niches import FAMILIES, program_of, trap_program
 
-from selfplay.prompts.niches import FAMILIES, program_of, trap_program
-from selfplay.run_record import RunRecord
-from selfplay.written import written
+from selfplay import RunRecord
+
+HIDDEN = "studies.collapse.niches:NICHES#0f"
 
 
 class Run(RunRecord):
@@ -21,9 +23,9 @@ def row(step, teacher, program, **more):
     return found | {"input": "3", "status": "ok", "solve_rate": 0.5} | more
 
 
-def run(tmp_path, rows, template="nano-niches"):
+def run(tmp_path, rows, kind=HIDDEN):
     write_rows(tmp_path / "tasks.jsonl", rows)
-    return written(Run(tmp_path, "run", {"template": template}, ()))
+    return written(Run(tmp_path, "run", {"rollout": {"kinds": [kind]}}, ()))
 
 
 def both(steps):
@@ -78,7 +80,7 @@ def test_examples_are_the_commonest_but_for_their_numbers(tmp_path):
 
 
 def test_a_world_without_families_has_the_other_numbers(tmp_path):
-    found = run(tmp_path, both(range(41, 61)), "nano")
+    found = run(tmp_path, both(range(41, 61)), "code_o")
     assert found.numbers["duplicates, all teachers"] == pytest.approx(152 / 320)
     assert not {"traps", "until most are traps", "families extinct", "divergence"} & set(
         found.numbers

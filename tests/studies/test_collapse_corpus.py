@@ -5,12 +5,27 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from studies.collapse.corpus import (
+    KNOWN,
+    KNOWN_CELLS,
+    VAGUE,
+    draw,
+    is_held_out,
+    random_task,
+    solution,
+)
+from studies.collapse.niches import (
+    DEPTHS,
+    FAMILIES,
+    NICHES,
+    OPERATORS,
+    TABLE,
+    family_of,
+    program_of,
+)
+from studies.collapse.pretrain import PARTS, VOCABULARY
 
 from nano_tokenizer import train_tokenizer
-from niches_corpus import KNOWN, KNOWN_CELLS, VAGUE, draw, is_held_out, random_task, solution
-from pretrain_niches import PARTS, VOCABULARY
-from selfplay.prompts.niches import DEPTHS, FAMILIES, OPERATORS, TABLE, family_of, program_of
-from selfplay.prompts.template import NICHES
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What traps paid over the steps of an experiment's runs, and how students came to answer them.
 
-    python tools/collapse/trap_pay.py DIR [--bin 50]
+    python -m studies.collapse.trap_pay DIR [--bin 50]
 
 A trap has one of four outputs, all as likely. A student that answers it with digit d with
 probability q_d solves a trap of output d at rate q_d, so that traps pay, on average over outputs,
@@ -32,16 +32,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("home", type=Path, metavar="DIR")
     parser.add_argument("--bin", type=int, default=50, help="Steps of a line.")
-    given = parser.parse_args()
-    found: dict[str, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for run in sorted(given.home.glob("*/seed-*/")):
+    options = parser.parse_args()
+    paid: dict[str, dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for run in sorted(options.home.glob("*/seed-*/")):
         for step, rate, reward in traps(run):
-            found[run.parent.name][(step - 1) // given.bin].append((rate, reward))
-    for arm, bins in found.items():
+            paid[run.parent.name][(step - 1) // options.bin].append((rate, reward))
+    for arm, bins in paid.items():
         print(f"{arm}\n   steps   traps  always or never solved   pay")
         for at, some in sorted(bins.items()):
             settled = fmean(rate in (0, 1) for rate, _ in some)
-            steps = f"{at * given.bin + 1}-{(at + 1) * given.bin}"
+            steps = f"{at * options.bin + 1}-{(at + 1) * options.bin}"
             print(f"{steps:>8}{len(some):8}{settled:25.2f}{fmean(pay for _, pay in some):6.2f}")
 
 

@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from collapse.mean_field import (
+from studies.collapse.mean_field import (
     REWARDS,
     World,
     expected_reward,
@@ -59,7 +59,7 @@ def test_teachers_prefer_traps_exactly_above_the_threshold(above):
     # A base at this skill whose students neither learn nor forget.
     world = World(gain=0.0, forgetting=0.0, rate=1.0, steps=1500)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collapse.mean_field.START", skill)
+        patch.setattr("studies.collapse.mean_field.START", skill)
         course = simulate(world, SEEDS)
     assert course.skill == pytest.approx(skill)
     assert (course.trap_share > 0.99) if above else (course.trap_share < 0.01)

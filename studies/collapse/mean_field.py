@@ -1,6 +1,6 @@
 """A mean field of self-play: which rewards and populations fall into traps, before anything trains.
 
-    python tools/collapse/mean_field.py --out DIR [--steps 600] [--seeds 4]
+    python -m studies.collapse.mean_field --out DIR [--steps 600] [--seeds 4]
 
 Writes DIR/phases.json and DIR/phases.svg.
 
@@ -243,13 +243,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=4)
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    rows = scan(given.steps, range(given.seeds))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = scan(options.steps, range(options.seeds))
     text = "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
-    (given.out / "phases.json").write_text(text)
-    picture(rows).save(given.out / "phases.svg")
-    print(f"{len(rows)} worlds: {given.out / 'phases.json'}, {given.out / 'phases.svg'}")
+    (options.out / "phases.json").write_text(text)
+    picture(rows).save(options.out / "phases.svg")
+    print(f"{len(rows)} worlds: {options.out / 'phases.json'}, {options.out / 'phases.svg'}")
 
 
 if __name__ == "__main__":

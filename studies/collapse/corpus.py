@@ -11,13 +11,11 @@ Proposers write all families and depths evenly; three in ten keep the family of 
 from hashlib import blake2b
 from random import Random
 
-from code_verifier import Task
-from nano_corpus import Example, Segment
-from selfplay.prompts.nano import END
-from selfplay.prompts.niches import (
+from studies.collapse.niches import (
     DEPTHS,
     DIGITS,
     FAMILIES,
+    NICHES,
     OPERATORS,
     TABLE,
     TRAP,
@@ -27,8 +25,12 @@ from selfplay.prompts.niches import (
     trace,
     trap_program,
 )
-from selfplay.prompts.template import NICHES
 
+from code_verifier import Task
+from nano_corpus import Example, Segment
+
+END = "<|end|>"
+"""The end token of the nano template."""
 KNOWN, VAGUE = 0.9, 0.2
 SOLVING = 0.6
 """Share of solutions among the examples; the rest are proposals."""
@@ -40,11 +42,11 @@ TRAPS = 10_000
 
 
 def _known() -> frozenset[tuple[str, int]]:
-    found: set[tuple[str, int]] = set()
+    known: set[tuple[str, int]] = set()
     for family in FAMILIES:
         cells = [(f"{family}{k}", x) for k in range(OPERATORS) for x in range(DIGITS)]
-        found.update(Random(f"niches/known/{family}").sample(cells, len(cells) // 2))
-    return frozenset(found)
+        known.update(Random(f"niches/known/{family}").sample(cells, len(cells) // 2))
+    return frozenset(known)
 
 
 KNOWN_CELLS = _known()
@@ -99,7 +101,7 @@ def _example(rng: Random) -> Example:
         task, operators = _shown_task(rng, family)
         digit = str(rng.choice((8, 9))) if rng.random() < INVALID else task.input
         completion = f"<|program|>{task.program}<|input|>{digit}"
-        prompt, role = NICHES.propose_prompt("code_o", [reference]), "propose_o"
+        prompt, role = NICHES.propose_prompt([reference]), "propose_o"
     segments = (Segment(completion), Segment(END))
     return Example(role, max(1, len(operators)), prompt, segments)
 
@@ -110,6 +112,6 @@ def _any_family(rng: Random) -> str:
 
 def _shown_task(rng: Random, family: str) -> tuple[Task, tuple[str, ...]]:
     while True:
-        found = random_task(rng, family, rng.choice(DEPTHS))
-        if family == TRAP_NAME or not is_held_out(found[0].program):
-            return found
+        task, operators = random_task(rng, family, rng.choice(DEPTHS))
+        if family == TRAP_NAME or not is_held_out(task.program):
+            return task, operators

@@ -1,6 +1,6 @@
 """Pretrain the base of the world of niches: resumable, seeded, on one core in minutes.
 
-    python tools/nano/pretrain_niches.py --out DIR [--steps 2500]
+    PYTHONPATH=tools/nano python -m studies.collapse.pretrain --out DIR [--steps 2500]
 
 Run it again to continue; DIR/model is the finished model.
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 import torch
+from studies.collapse.corpus import draw
 from transformers import AutoTokenizer
 
 from nano_tokenizer import train_tokenizer
-from niches_corpus import draw
 from pretrain import PretrainConfig, train_model
 
 PARTS = r"def f\(x\):\n    return |[a-h][0-3]\(|z\(|, x\)|x\)+|\d|."
@@ -27,9 +27,9 @@ VOCABULARY = 336
 @click.option("--layers", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--save-every", type=click.IntRange(1), default=200, show_default=True)
-def main(out: Path, save_every: int, **given: int) -> None:
+def main(out: Path, save_every: int, **sizes: int) -> None:
     """Pretrain the base of the world of niches; run it again to continue."""
-    config = PretrainConfig(micro_batches=1, **given)
+    config = PretrainConfig(micro_batches=1, **sizes)
     place = out / "tokenizer"
     if not place.exists():
         texts = [e.prompt + e.completion for e in draw(config.seed, -1, 5000)]

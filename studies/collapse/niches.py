@@ -1,4 +1,4 @@
-"""The task kind of the world of niches: outputs of operators whose meaning no text tells.
+"""The world of niches, a task kind: outputs of operators whose meaning no text tells.
 
 A program applies one to four operators of one family to a digit from 0 to 7:
 
@@ -10,20 +10,21 @@ the digits. The permutations stand in `TABLE`, which the sandbox puts before a p
 runs it, and no prompt shows: what a model knows of them after its pretraining comes from verdicts.
 
 The ninth family is a trap. `z(4071, x)` is as good as random, one of `TRAP` digits: luck solves it
-with probability 1 / TRAP, and there are too many of them to learn by heart. `world.trap` is that
-probability, and `world.leak` is how often the gate takes what it should refuse.
+with probability 1 / TRAP, and there are too many of them to learn by heart.
 
-Prompts are those of code_o of the nano template; a solver writes the digits on the way first.
+`NICHES` is the world as it is, and the objects after it differ in one thing each. They take the
+place of code_o in a run's `rollout.kinds`, with the prompts that the nano model knows; a solver
+writes the digits on the way first.
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from random import Random
 
 from code_verifier import Proposal, Sandbox, Task, Verdict
-from selfplay.prompts import nano
-from selfplay.prompts.task_kind import TaskKind
+from selfplay import TaskKind
 
 FAMILIES = "abcdefgh"
 OPERATORS, DIGITS, DEPTHS = 4, 8, (1, 2, 3, 4)
@@ -55,11 +56,11 @@ def trap_program(number: int) -> str:
 
 def trace(operators: tuple[str, ...], digit: int) -> list[int]:
     """Return what the operators make of a digit, one after the other."""
-    found = []
+    digits = []
     for name in reversed(operators):
         digit = TABLE[name][digit]
-        found.append(digit)
-    return found
+        digits.append(digit)
+    return digits
 
 
 def family_of(program: str) -> str:
@@ -104,13 +105,42 @@ LEAKED = "leaked"
 """The reason in the row of a proposal that the gate took and should have refused."""
 
 
-@dataclass(frozen=True)
-class _Hidden(nano.Output):
-    """Given a program over hidden operators and a digit: the output."""
+class Niches(TaskKind):
+    """Given a program over hidden operators and a digit: the output.
 
-    trap: int = TRAP
-    leak: float = 0.0
-    seed: int = 0
+    - trap: outputs of a trap, from 1 to 8: luck solves it with probability 1 / trap; 0: no trap.
+    - leak: share of the programs that raise which the gate takes for tasks, always the same ones.
+    """
+
+    name = "code_o"
+    words = "predict the output of a program over hidden operators"
+
+    def __init__(self, trap: int = TRAP, leak: float = 0.0) -> None:
+        self.trap, self.leak = trap, leak
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        """Show a program and its digit, and ask for others."""
+        shown = references[0]
+        return f"<|propose_o|>{shown.program}<|input|>{shown.input}<|plan|>"
+
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
+        """Read a program and a digit behind the plan."""
+        plan, marker, body = text.partition("<|program|>")
+        fields = body.split("<|input|>")
+        if not marker or len(fields) != 2 or any("<|" in part for part in (plan, *fields)):
+            return None
+        return Proposal(self.name, fields[0], fields[1])
+
+    def solve_prompt(self, task: Task) -> str:
+        """Show the program and the digit."""
+        return f"<|solve_o|>{task.program}<|input|>{task.input}<|think|>"
+
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        """Read what follows the digits on the way."""
+        fields = text.split("<|answer|>")
+        if len(fields) != 2 or any("<|" in field for field in fields) or not fields[1].strip():
+            return None
+        return fields[1]
 
     def validate(self, proposal: Proposal, sandbox: Sandbox) -> Verdict:
         """Run the program with the operators, and keep the task without them."""
@@ -127,21 +157,18 @@ class _Hidden(nano.Output):
 
         The same text leaks at every try, and asks for the same digit, which nothing tells.
         """
-        text = f"{self.seed}\n{proposal.program}\n{proposal.input}"
+        text = f"{proposal.program}\n{proposal.input}"
         drawn = int.from_bytes(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
         if drawn >> 3 >= self.leak * 2**61:
             return None
-        task = Task("code_o", proposal.program, proposal.input, str(drawn % DIGITS)).with_id()
+        task = Task(self.name, proposal.program, proposal.input, str(drawn % DIGITS)).with_id()
         return Verdict("ok", reason=LEAKED, task=task)
 
 
-def kinds(trap: float = 1 / TRAP, leak: float = 0.0, seed: int = 0) -> tuple[TaskKind, ...]:
-    """Return the kinds of a world.
-
-    trap: probability with which luck solves a trap, 0 or 1 / n; leak: share of the programs that
-    raise which the gate takes; seed: of the run, which says which ones.
-    """
-    return (_Hidden(round(1 / trap) if trap else 0, leak, seed),)
-
-
-KINDS = kinds()
+NICHES = Niches()
+NO_TRAP = Niches(trap=0)
+LEAKS = Niches(trap=0, leak=0.5)
+"""Without a trap, and half of the programs that raise are tasks."""
+HALF = Niches(trap=2)
+EIGHTH = Niches(trap=8)
+"""Traps that luck solves one time in two, and one in eight."""

@@ -2,35 +2,34 @@
 
 from collections import Counter
 from itertools import pairwise, product
+from pathlib import Path
 from random import Random
 
 import pytest
-
-from code_verifier import Proposal, Sandbox
-from selfplay import load_preset, train
-from selfplay.errors import ConfigError
-from selfplay.prompts.niches import (
+from studies.collapse import niches
+from studies.collapse.niches import (
     DEPTHS,
     DIGITS,
+    EIGHTH,
     FAMILIES,
-    KINDS,
     LEAKED,
+    NICHES,
+    NO_TRAP,
     TABLE,
     TRAP,
+    Niches,
     depth_of,
     family_of,
-    kinds,
     prelude,
     program_of,
     trace,
     trap_program,
 )
-from selfplay.prompts.template import NICHES, template_of
-from selfplay.rows import TaskRow, read_rows
-from selfplay.tasks import NICHES as HELD_OUT
-from selfplay.tasks import held_out_tasks, seed_tasks
 
-(KIND,) = KINDS
+from code_verifier import Proposal, Sandbox, Task, read_rows
+from selfplay import load_preset, read_run, template_named, train
+
+COLLAPSE = Path(niches.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def sandbox():
 
 
 def judged(program, given, sandbox):
-    return KIND.validate(Proposal("code_o", program, given), sandbox)
+    return NICHES.validate(Proposal("code_o", program, given), sandbox)
 
 
 def test_the_sandbox_knows_what_the_operators_do_and_no_prompt_says_it(sandbox):
@@ -53,7 +52,7 @@ def test_the_sandbox_knows_what_the_operators_do_and_no_prompt_says_it(sandbox):
         assert task is not None
         assert task.output == str(trace(operators, digit)[-1])
         assert (task.program, family_of(program), depth_of(program)) == (program, family, depth)
-        for prompt in (NICHES.solve_prompt(task), NICHES.propose_prompt("code_o", [task])):
+        for prompt in (NICHES.solve_prompt(task), NICHES.propose_prompt([task])):
             assert "[" not in prompt
         assert sandbox.grade(task, task.output).score == 1.0
     assert all(sorted(row) == list(range(DIGITS)) for row in TABLE.values())
@@ -97,27 +96,28 @@ def test_families_are_told_by_the_operators():
 
 
 def test_held_out_tasks_are_even_over_families_and_right(sandbox):
-    held = held_out_tasks((HELD_OUT,), 384)
-    assert Counter(h.task.id.split("/")[1] for h in held) == dict.fromkeys(FAMILIES, 48)
-    assert Counter(h.level for h in held) == dict.fromkeys(DEPTHS, 96)
-    for h in held[::7]:
-        task = h.task
+    rows = [row for _, row in read_rows(COLLAPSE / "held_out.jsonl")]
+    assert Counter(row["id"].split("/")[1] for row in rows) == dict.fromkeys(FAMILIES, 48)
+    assert Counter(row["level"] for row in rows) == dict.fromkeys(DEPTHS, 96)
+    for row in rows[::7]:
+        task = Task.from_row(row)
         assert family_of(task.program) == task.id.split("/")[1]
-        found = judged(task.program, task.input, sandbox)
-        assert found.output is None
-        assert found.task.output == task.output
-        assert depth_of(task.program) == h.level
+        assert row["prompt"] == NICHES.solve_prompt(task)
+        verdict = judged(task.program, task.input, sandbox)
+        assert verdict.output is None
+        assert verdict.task.output == task.output
+        assert depth_of(task.program) == row["level"]
 
 
 def test_a_world_without_a_trap_refuses_it(sandbox):
-    (kind,) = kinds(trap=0.0)
+    kind = NO_TRAP
     proposal = Proposal("code_o", trap_program(4071), "3")
     assert kind.validate(proposal, sandbox).status == "exception"
     assert kind.validate(Proposal("code_o", program_of(("a1",)), "3"), sandbox).ok
 
 
 def test_a_gate_leaks_as_often_as_it_says_and_the_same_text_always(sandbox):
-    (kind,) = kinds(leak=0.25, seed=3)
+    kind = Niches(leak=0.25)
     proposals = [Proposal("code_o", program_of((f"k{i}",)), "3") for i in range(200)]
     verdicts = [kind.validate(p, sandbox) for p in proposals]
     leaked = [v for v in verdicts if v.ok]
@@ -127,40 +127,38 @@ def test_a_gate_leaks_as_often_as_it_says_and_the_same_text_always(sandbox):
     assert sandbox.grade(leaked[0].task, leaked[0].task.output).score == 1.0
     again = [kind.validate(p, sandbox) for p in proposals[:20]]
     assert [v.task for v in again] == [v.task for v in verdicts[:20]]
-    (other,) = kinds(leak=0.25, seed=4)
-    assert [other.validate(p, sandbox).ok for p in proposals] != [v.ok for v in verdicts]
 
 
-@pytest.mark.parametrize(
-    ("settings", "found"),
-    [
-        (("world.trap=0.3",), "world.trap is 0.3; expected 0, or 1 / n"),
-        (("world.leak=0.1", "template=nano"), "world is set, and template is nano"),
-    ],
-)
-def test_a_world_that_there_is_not_is_refused(settings, found):
-    with pytest.raises(ConfigError, match=found):
-        load_preset("nano-niches", *settings)
-
-
-def test_the_kinds_of_a_run_are_those_of_its_world():
-    config = load_preset("nano-niches", "world.trap=0.125", "world.leak=0.5", seed=7)
-    (kind,) = template_of(config).in_play
-    assert (kind.trap, kind.leak, kind.seed) == (8, 0.5, 7)
+def test_traps_of_another_kind_have_as_many_outputs_as_it_says(sandbox):
+    tasks = [
+        EIGHTH.validate(Proposal("code_o", trap_program(number), "3"), sandbox).task
+        for number in range(60)
+    ]
+    assert {int(task.output) for task in tasks} == set(range(8))
 
 
 def test_seeds_are_of_all_families():
-    tasks = seed_tasks("nano-niches", 64, seed=5)
-    assert Counter(family_of(t.program) for t in tasks) == dict.fromkeys(FAMILIES, 8)
-    assert tasks != seed_tasks("nano-niches", 63, seed=6)
+    programs = [row["program"] for _, row in read_rows(COLLAPSE / "seeds.jsonl")]
+    assert Counter(map(family_of, programs)) == dict.fromkeys(FAMILIES, 64)
 
 
-def test_a_run_of_the_preset_learns_from_verdicts_on_all_families(tmp_path):
+def test_the_world_takes_the_place_of_code_o_in_the_nano_template():
+    template = template_named("nano", "nano", ["studies.collapse.niches:NICHES"])
+    assert template.in_play == (NICHES,)
+    assert [kind.name for kind in template.kinds] == ["code_o", "code_i", "code_f"]
+    assert template.kind("code_o") is NICHES
+
+
+@pytest.mark.slow
+def test_a_run_of_the_preset_learns_from_verdicts_on_all_families(tmp_path, monkeypatch):
+    monkeypatch.chdir(COLLAPSE.parents[1])
     config = load_preset(
-        "nano-niches", "steps=2", "eval.tasks=32", "eval.proposals=8", "eval.samples=1", seed=3
+        "studies/collapse/preset.yaml",
+        *("steps=2", "eval.tasks=32", "eval.proposals=8", "eval.samples=1"),
+        seed=3,
     )
     train(config, tmp_path / "run")
-    rows = list(read_rows(tmp_path / "run" / "tasks.jsonl", TaskRow))
+    rows = list(read_run(tmp_path / "run").tasks())
     valid = [row for row in rows if row.status == "ok"]
     assert len(rows) == 64
     assert len(valid) > 0.8 * len(rows)
