@@ -110,6 +110,7 @@ rest: env
 		--numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		tests/selfplay/test_workers.py tests/selfplay/test_experiment.py \
 		tests/selfplay tests/integration tests/evals tests/lora_evo tests/tools \
+		tests/studies \
 		tests/code_verifier/test_code_verifier_callers.py \
 		tests/code_verifier/test_code_verifier_rewards.py
 
