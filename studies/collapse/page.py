@@ -97,9 +97,11 @@ def table(expected: Numbers, estimates: Mapping[str, Mapping[str, Mapping[str, A
     for arm, numbers in expected.items():
         for measure, number in numbers.items():
             estimate = estimates.get(arm, {}).get(measure)
-            ends = [estimate[end] for end in ("low", "high")] if estimate else [None]
-            interval = "" if None in ends else " [{:.1f}, {:.1f}]".format(*(100 * e for e in ends))
-            value = f"{100 * estimate['value']:.1f}{interval}" if estimate else "–"
+            value = "–"
+            if estimate:
+                value = f"{100 * estimate['value']:.1f}"
+                if estimate["low"] is not None:
+                    value += f" [{100 * estimate['low']:.1f}, {100 * estimate['high']:.1f}]"
             lines.append(f"{arm:24}{measure:30}{100 * number:10.0f}  {value}")
     return "\n".join(lines)
 
@@ -123,7 +125,7 @@ def over_steps(runs: Mapping[str, Sequence[RunRecord]]) -> alt.LayerChart | None
     title = "% of accepted tasks that are traps"
     band = base.mark_area(opacity=0.15).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"))
     line = base.mark_line(strokeWidth=2.2, point=True).encode(alt.Y("middle:Q", title=title))
-    return alt.layer(band, line).properties(width=640, height=320)
+    return alt.LayerChart(layer=[band, line]).properties(width=640, height=320)
 
 
 def beside(expected: Numbers, found: Numbers) -> alt.LayerChart | None:
@@ -171,7 +173,9 @@ def heat_map(cells: Sequence[Mapping[str, str | float]], scale: alt.Scale) -> al
     squares = base.mark_rect(opacity=0.75).encode(color=color)
     layers = [squares, base.mark_text().encode(text="text:N")]
     columns = len({c["column"] for c in cells})
-    return alt.layer(*layers).properties(width=max(640, 90 * columns), height=alt.Step(26))
+    return alt.LayerChart(layer=layers).properties(
+        width=max(880, 90 * columns), height=alt.Step(26)
+    )
 
 
 if __name__ == "__main__":
