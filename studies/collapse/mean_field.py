@@ -175,16 +175,16 @@ def simulate(world: World, seeds: Sequence[int]) -> Course:
 
 def _softmax(logits: Floats) -> Floats:
     raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    found: Floats = raised / raised.sum(axis=-1, keepdims=True)
-    return found
+    shares: Floats = raised / raised.sum(axis=-1, keepdims=True)
+    return shares
 
 
 def _replace(
-    what: Floats, fitness: Floats, streams: Sequence[np.random.Generator], noise: float
+    values: Floats, fitness: Floats, streams: Sequence[np.random.Generator], noise: float
 ) -> None:
     """Replace the worse half of the members of every seed by copies of the better, in place."""
-    half = what.shape[1] // 2
-    for row, scores, rng in zip(what, fitness, streams, strict=True):
+    half = values.shape[1] // 2
+    for row, scores, rng in zip(values, fitness, streams, strict=True):
         order = np.argsort(scores, kind="stable")
         row[order[:half]] = row[order[-half:]] + noise * rng.standard_normal((half, row.shape[1]))
 

@@ -131,7 +131,7 @@ def _mean(values: Any) -> float | None:
 
 def on_family(trial: Any, family: str) -> Floats | None:
     """Return the population's gain at the last evaluation on each held-out task of a family."""
-    mask = np.array([held.task.id.startswith(f"niches/{family}/") for held in trial.tasks], bool)
+    mask = np.array([task.task.id.startswith(f"niches/{family}/") for task in trial.tasks], bool)
     if not trial.gains or not mask.any():
         return None
     gains = np.mean([*[*trial.gains.values()][-1].values()], axis=0)

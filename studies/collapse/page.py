@@ -128,12 +128,12 @@ def over_steps(runs: Mapping[str, Sequence[RunRecord]]) -> alt.LayerChart | None
     return alt.LayerChart(layer=[band, line]).properties(width=640, height=320)
 
 
-def beside(expected: Numbers, found: Numbers) -> alt.LayerChart | None:
+def beside(expected: Numbers, measured: Numbers) -> alt.LayerChart | None:
     """Return a cell for each arm and measure, predicted and found; None without predictions."""
     cells = []
     for arm, numbers in expected.items():
         for measure, number in numbers.items():
-            pairs = (("predicted", number), ("found", found.get(arm, {}).get(measure)))
+            pairs = (("predicted", number), ("found", measured.get(arm, {}).get(measure)))
             cells += [
                 cell(arm, f"{measure}, {which}", 100 * value, f"{100 * value:.0f}")
                 for which, value in pairs
@@ -142,16 +142,16 @@ def beside(expected: Numbers, found: Numbers) -> alt.LayerChart | None:
     return heat_map(cells, alt.Scale(scheme="blueorange", domainMid=0)) if cells else None
 
 
-def phase_diagram(phases: Mapping[str, Any], found: Numbers) -> alt.LayerChart | None:
+def phase_diagram(phases: Mapping[str, Any], measured: Numbers) -> alt.LayerChart | None:
     """Return what the mean field says of each row and column, and after an arrow what the arm that
     is there found; None where the experiment has none of the arms."""
-    arm_at = {tuple(place): arm for arm, place in phases["arms"].items() if arm in found}
+    arm_at = {tuple(place): arm for arm, place in phases["arms"].items() if arm in measured}
     if not arm_at:
         return None
     cells = []
     for row, numbers in phases["rows"].items():
         for column, number in zip(phases["columns"], numbers, strict=True):
-            value = found.get(arm_at.get((row, column), ""), {}).get(phases["measure"])
+            value = measured.get(arm_at.get((row, column), ""), {}).get(phases["measure"])
             arrow = "" if value is None else f" → {100 * value:.0f}"
             cells.append(cell(row, column, 100 * number, f"{100 * number:.0f}{arrow}"))
     return heat_map(cells, alt.Scale(scheme="blueorange")).properties(title=phases["title"])

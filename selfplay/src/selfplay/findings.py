@@ -159,7 +159,7 @@ def on_tasks(part: str | int) -> Of:
 
     def of(trial: Trial) -> Floats | None:
         values = at_end(population_mean)(trial)
-        mask = np.array([part in (held.task.kind, held.level) for held in trial.tasks], bool)
+        mask = np.array([part in (task.task.kind, task.level) for task in trial.tasks], bool)
         return values[mask] if values is not None and mask.any() else None
 
     return of
@@ -388,13 +388,13 @@ def sections_with(named: str | None) -> Mapping[str, tuple[str, tuple[Measure, .
     """
     if named is None:
         return SECTIONS
-    given = load_object(named, "measures")
-    if not isinstance(given, Mapping):
+    table = load_object(named, "measures")
+    if not isinstance(table, Mapping):
         raise ConfigError(
-            f"measures: {named} is of type {type(given).__name__}; expected a mapping from names "
+            f"measures: {named} is of type {type(table).__name__}; expected a mapping from names "
             "to (unit, function)"
         )
-    return {**SECTIONS, f"Measures of {named}": _section(named, given)}
+    return {**SECTIONS, f"Measures of {named}": _section(named, table)}
 
 
 def measures_with(named: str | None) -> dict[str, Measure]:
@@ -402,10 +402,10 @@ def measures_with(named: str | None) -> dict[str, Measure]:
     return {m.name: m for _, measures in sections_with(named).values() for m in measures}
 
 
-def _section(named: str, given: Mapping[Any, Any]) -> tuple[str, tuple[Measure, ...]]:
+def _section(named: str, table: Mapping[Any, Any]) -> tuple[str, tuple[Measure, ...]]:
     """Return measures of a user's own, and what the first lines of their docstrings say."""
     measures, meanings = [], []
-    for name, pair in given.items():
+    for name, pair in table.items():
         fits = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
         if not isinstance(name, str) or not fits or not callable(pair[1]):
             raise ConfigError(f"measures: {named}[{name!r}] is {pair!r}; expected (unit, function)")
