@@ -71,7 +71,7 @@ class Executor:
         if len(text) > limits.program_chars:
             reason = f"the program is longer than {limits.program_chars} characters"
             return _refused(Status.TOO_LONG, reason)
-        cut = [given[: limits.input_chars + 1] for given in inputs]
+        cut = [input[: limits.input_chars + 1] for input in inputs]
         request = marshal.dumps((text, cut, limits.input_chars))
         try:
             reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
@@ -98,8 +98,8 @@ class Executor:
         if isinstance(examined, Verdict):
             return examined
         arguments: list[Arguments | Verdict] = []
-        for given in inputs:
-            with_input = self.examine(text, [given])
+        for input in inputs:
+            with_input = self.examine(text, [input])
             arguments.append(with_input if isinstance(with_input, Verdict) else with_input[1][0])
         return examined[0], arguments
 
@@ -187,7 +187,7 @@ def _short(text: str | None, width: int = 80) -> str:
 
 
 def _require_texts(program: object, inputs: Sequence[object]) -> None:
-    for name, text in (("program", program), *(("input", given) for given in inputs)):
+    for name, text in (("program", program), *(("input", input) for input in inputs)):
         if not isinstance(text, str):
             kind = type(text).__name__
             raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")

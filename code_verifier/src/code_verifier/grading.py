@@ -121,9 +121,9 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     signature = Signature(parsed)
     seen: dict[str, int] = {}
     tidy: list[str] = []
-    for number, given in enumerate(proposal.inputs, 1):
+    for number, input in enumerate(proposal.inputs, 1):
         try:
-            args, kwargs, laid_out = read_arguments(given, limits.input_chars)
+            args, kwargs, laid_out = read_arguments(input, limits.input_chars)
             text = signature.call(args, kwargs, limits.input_chars)
             tidy.append(laid_out)
         except LiteralError as error:

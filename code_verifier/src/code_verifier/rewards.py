@@ -141,10 +141,10 @@ def _read(row: Mapping[str, Any]) -> Task | Suite:
     return Task.from_row(row) if row.get("kind") is not None else read_tests(row)
 
 
-def _judge(asked: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
-    if isinstance(asked, Task):
-        return (sandbox or shared_sandbox()).grade(asked, answer)
-    return run_tests(_shared_runner(), answer, asked, TEST_S)
+def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
+    if isinstance(tests, Task):
+        return (sandbox or shared_sandbox()).grade(tests, answer)
+    return run_tests(_shared_runner(), answer, tests, TEST_S)
 
 
 def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Reward:

@@ -62,7 +62,7 @@ def _is_view(node: ast.expr) -> bool:
 
 def _has_text_of_object(nodes: Nodes) -> bool:
     hiding = any(map(_shows_address, nodes[ast.ClassDef]))
-    own = {node.name for kind in (ast.FunctionDef, ast.ClassDef) for node in nodes[kind]}
+    defined = {node.name for kind in (ast.FunctionDef, ast.ClassDef) for node in nodes[kind]}
     texts = [node.value for node in nodes[ast.FormattedValue]]
     for node in nodes[ast.Call]:
         match node:
@@ -78,21 +78,21 @@ def _has_text_of_object(nodes: Nodes) -> bool:
     for node in nodes[ast.BinOp]:
         if isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
             texts.append(node.right)
-    return any(_is_object(item, own, hiding) for item in texts)
+    return any(_is_object(item, defined, hiding) for item in texts)
 
 
-def _is_object(node: ast.expr, own: set[str], hiding: bool) -> bool:
+def _is_object(node: ast.expr, defined: set[str], hiding: bool) -> bool:
     """Whether this is, or holds, a function, a class or an iterator, as far as one can see; with
     classes whose instances hide what they hold, any name may be an instance."""
     match node:
         case ast.Lambda() | ast.GeneratorExp():
             return True
         case ast.Name(name):
-            return hiding or name in own
+            return hiding or name in defined
         case ast.Call(ast.Name(name)):
-            return name in _ITERATOR_NAMES or (hiding and name in own)
+            return name in _ITERATOR_NAMES or (hiding and name in defined)
         case ast.List(parts) | ast.Tuple(parts):
-            return any(_is_object(part, own, hiding) for part in parts)
+            return any(_is_object(part, defined, hiding) for part in parts)
     return False
 
 

@@ -42,9 +42,9 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
     """
     space = _address_space() + memory
     os.chdir(jail_dir)
-    own = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS  # with a namespace of users if need be
+    spaces = _NEWNET | _NEWIPC | _NEWUTS | _NEWNS  # with a namespace of users if need be
     layers = {
-        "namespaces": libc.unshare(own) == 0 or libc.unshare(own | _NEWUSER) == 0,
+        "namespaces": libc.unshare(spaces) == 0 or libc.unshare(spaces | _NEWUSER) == 0,
         "empty_root": _try(os.chroot, "."),
         "other_user": os.geteuid() != 0 or _try(_become_nobody),
     }

@@ -65,7 +65,7 @@ def _answer(request: bytes) -> bytes:
     text, inputs, chars = marshal.loads(request)
     results = [_examine(text)]
     if results[0][0] == "ok":
-        results += [_arguments(given, chars) for given in inputs]
+        results += [_arguments(input, chars) for input in inputs]
     signal.setitimer(signal.ITIMER_PROF, 0)
     return b"".join(protocol.pack_result(*result) for result in results)
 
@@ -96,12 +96,12 @@ def _examine(text: str) -> tuple[str, bytes]:
         return "syntax_error", _bytes(describe(error))
 
 
-def _arguments(given: str, chars: int) -> tuple[str, bytes]:
+def _arguments(input: str, chars: int) -> tuple[str, bytes]:
     """Status; flags and arguments, or why they are refused."""
-    _start_budget(given)
+    _start_budget(input)
     try:
-        args, kwargs = parse_arguments(given, chars)
-        unordered = "{" in given and _holds_set([args, kwargs])
+        args, kwargs = parse_arguments(input, chars)
+        unordered = "{" in input and _holds_set([args, kwargs])
         return "ok", bytes([protocol.CHANCE * unordered]) + marshal.dumps((args, kwargs))
     except LiteralError as error:
         return error.status, _bytes(str(error))

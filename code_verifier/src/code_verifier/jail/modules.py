@@ -111,11 +111,9 @@ _UNTOUCHED = ("importlib", "_frozen_importlib", "zipimport", "os", "posix", "cod
 _KEPT = frozenset({"urandom", "fspath", "name", "PathLike"})  # of os
 
 
-class _Bound:
-    def method(self) -> None: ...
-
-
-_Method: Any = type(_Bound().method)
+def _builtin_like(function: Any) -> Any:
+    """The function bound to Ellipsis: a method takes no attributes, like a built-in function."""
+    return function.__get__(...)
 
 
 def guard(names: dict[str, Any]) -> None:
@@ -127,12 +125,12 @@ def guard(names: dict[str, Any]) -> None:
             raise AttributeError(f"attribute {str.__str__(name)!r} is out of reach")
 
     def guarded(real: Any) -> Any:
-        def own(_: Any, object: Any, name: str, /, *value: Any) -> Any:
+        def checked(_: Any, object: Any, name: str, /, *value: Any) -> Any:
             refuse(name)
             return real(object, name, *value)
 
-        own.__name__ = own.__qualname__ = real.__name__
-        return _Method(own, ...)  # takes no attributes, like the real one
+        checked.__name__ = checked.__qualname__ = real.__name__
+        return _builtin_like(checked)
 
     for function in (getattr, hasattr, setattr, delattr):
         names[function.__name__] = guarded(function)
@@ -172,7 +170,7 @@ def guard_print(names: dict[str, Any], plain: ModuleType) -> None:
             real_print(*values, file=target, **options)
 
     own_print.__name__ = own_print.__qualname__ = "print"
-    names["print"] = _Method(own_print, ...)
+    names["print"] = _builtin_like(own_print)
 
 
 def plain_sys(program: ModuleType) -> ModuleType:
@@ -183,11 +181,11 @@ def plain_sys(program: ModuleType) -> ModuleType:
             setattr(module, name, getattr(sys, name))
     for name in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"):
         setattr(module, name, None)
-    own: dict[str, ModuleType] = {"program": program, "sys": module}
-    for name, found in list(sys.modules.items()):
-        if name.partition(".")[0] in ALLOWED and name != "sys" and isinstance(found, _Module):
-            own[name] = found
-    module.__dict__.update(argv=[""], path=[], modules=own)
+    visible: dict[str, ModuleType] = {"program": program, "sys": module}
+    for name, loaded in list(sys.modules.items()):
+        if name.partition(".")[0] in ALLOWED and name != "sys" and isinstance(loaded, _Module):
+            visible[name] = loaded
+    module.__dict__.update(argv=[""], path=[], modules=visible)
     return module
 
 

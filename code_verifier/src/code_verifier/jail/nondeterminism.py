@@ -187,7 +187,7 @@ def shuffle_memory(index: int) -> None:
             state = (1_664_525 * state + 1_013_904_223) % 2**32
             other = (state >> 8) % (place + 1)
             made[place], made[other] = made[other], made[place]
-        held = count // 3 + index % 3
-        for place in range(held, count):
+        kept = count // 3 + index % 3
+        for place in range(kept, count):
             made[place] = None
-        _held.append(made[:held])
+        _held.append(made[:kept])

@@ -151,7 +151,9 @@ class OrdinaryServer(ForkServer):
         os.close(sink)
         if pid < 0 or not os.read(result, 1):
             os._exit(1)  # the task was not read: the caller makes a new server
-        written, seen = self._exchange(pid, feed, order["stdin"], result, hard_s, room)
+        exchange = _Exchange(pid, feed, order["stdin"], result, room)
+        seen = exchange.run(self.idle_s, _WALL_S + _WALL_FACTOR * hard_s)
+        written = exchange.written if seen != "flood" else 0
         os.close(result)
         how, number, spent = reap(pid, seen != "left", hard_s)
         if order["kind"] == "calls":
@@ -165,62 +167,6 @@ class OrdinaryServer(ForkServer):
                 done = 0
                 while done < len(part):
                     done += os.write(1, part[done : done + READ])
-
-    def _exchange(
-        self, pid: int, feed: int, stdin: bytes, result: int, hard_s: float, room: mmap.mmap
-    ) -> tuple[int, str]:
-        """Feed the child and collect what it writes, until it leaves or is to be killed; the
-        bytes that were written to `room`."""
-        poller = select.poll()
-        poller.register(0, 0)  # hang-up only: the caller is gone
-        poller.register(result, select.POLLIN)
-        poller.register(feed, select.POLLOUT)
-        os.set_blocking(feed, False)
-        end = os.pidfd_open(pid)
-        view = memoryview(stdin)
-        size = 0
-        clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
-        started = moved = time.monotonic()
-        cpu = 0.0
-        try:
-            while True:
-                for which, _ in poller.poll(_BEAT_S * 1000.0):
-                    if which == 0:
-                        return 0, "idle"
-                    if which == feed:
-                        try:
-                            view = view[os.write(feed, view[:READ]) :]
-                        except BlockingIOError:
-                            continue
-                        except OSError:  # it closed its input, or ended
-                            view = view[:0]
-                        if not view:
-                            poller.unregister(feed)
-                            os.close(feed)
-                            feed = -1
-                    elif which == result:
-                        with memoryview(room) as whole, whole[size : size + READ] as place:
-                            count = os.readv(result, [place])
-                        size += count
-                        if not count:  # it ends now, as a rule
-                            poller.unregister(result)
-                            poller.register(end, select.POLLIN)
-                        if size > len(room) - READ:
-                            return 0, "flood"
-                    elif which == end:
-                        return size, "left"
-                now = time.monotonic()
-                if now - moved < _BEAT_S:
-                    continue
-                spent = time.clock_gettime(clock)
-                if spent - cpu > _PROGRESS_S:
-                    cpu, moved = spent, now
-                if now - moved > self.idle_s or now - started > _WALL_S + _WALL_FACTOR * hard_s:
-                    return size, "idle"
-        finally:
-            os.close(end)
-            if feed >= 0:
-                os.close(feed)
 
     def _ending(self, how: str, number: int, seen: str) -> tuple[str, str]:
         """How it ended, and why, for people."""
@@ -243,6 +189,74 @@ class OrdinaryServer(ForkServer):
         if number == _RAISED:
             return "raised", bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
         return "left", "" if number == 0 else f"left with exit code {number}"
+
+
+class _Exchange:
+    """What goes between the server and a child: its standard input, what it writes into `room`, and
+    signs of life."""
+
+    def __init__(self, pid: int, feed: int, stdin: bytes, result: int, room: mmap.mmap) -> None:
+        self.feed, self.stdin = feed, memoryview(stdin)
+        self.result, self.room, self.written = result, room, 0
+        self.end = os.pidfd_open(pid)
+        self.clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
+        self.poller = select.poll()
+        self.poller.register(0, 0)  # hang-up only: the caller is gone
+        self.poller.register(result, select.POLLIN)
+        self.poller.register(feed, select.POLLOUT)
+        os.set_blocking(feed, False)
+
+    def run(self, idle_s: float, wall_s: float) -> str:
+        """Go on until the child has `left`, or is to be killed: it wrote a `flood`, or is `idle`
+        for `idle_s`, takes longer than `wall_s`, or has lost its caller."""
+        started = moved = time.monotonic()
+        cpu = 0.0
+        try:
+            while True:
+                for source, _ in self.poller.poll(_BEAT_S * 1000.0):
+                    if source == 0:
+                        return "idle"
+                    if source == self.end:
+                        return "left"
+                    if source == self.feed:
+                        self._write()
+                    elif not self._read():
+                        return "flood"
+                now = time.monotonic()
+                if now - moved < _BEAT_S:
+                    continue
+                spent = time.clock_gettime(self.clock)
+                if spent - cpu > _PROGRESS_S:
+                    cpu, moved = spent, now
+                if now - moved > idle_s or now - started > wall_s:
+                    return "idle"
+        finally:
+            os.close(self.end)
+            if self.feed >= 0:
+                os.close(self.feed)
+
+    def _write(self) -> None:
+        """Give the child more of its input; close it after the last."""
+        try:
+            self.stdin = self.stdin[os.write(self.feed, self.stdin[:READ]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it closed its input, or ended
+            self.stdin = self.stdin[:0]
+        if not self.stdin:
+            self.poller.unregister(self.feed)
+            os.close(self.feed)
+            self.feed = -1
+
+    def _read(self) -> bool:
+        """Take what the child wrote; whether there is room for more."""
+        with memoryview(self.room) as whole, whole[self.written : self.written + READ] as place:
+            count = os.readv(self.result, [place])
+        self.written += count
+        if not count:  # it ends now, as a rule
+            self.poller.unregister(self.result)
+            self.poller.register(self.end, select.POLLIN)
+        return self.written <= len(self.room) - READ
 
 
 def _receive(count: int) -> bytes:

@@ -9,8 +9,10 @@ import symtable
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
-from code_verifier.jail.chance import has_chance
+from code_verifier.jail.chance import Nodes, has_chance
 from code_verifier.jail.modules import (
     BANNED_ATTRIBUTES,
     BANNED_NAMES,
@@ -46,36 +48,52 @@ def examine(tree: ast.Module) -> Examination:
     """Look at a program."""
     guards = _main_guards(tree)
     nodes = list(walk(tree, guards))
-    banned: list[ast.Name] = []
-    imported: set[str] = set()
-    modules: dict[str, str] = {}
-    attributes: list[tuple[str, ast.Attribute]] = []
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            if node.id in BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load):
-                banned.append(node)
-        elif type(node) not in _QUIET:
-            found = _refused(node, imported)
-            if found is not None:
-                return Examination(f"{found} (line {getattr(node, 'lineno', 0)})")
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    modules[alias.asname or alias.name.partition(".")[0]] = alias.name
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                attributes.append((node.value.id, node))
-    if banned:
-        free = _SPECIAL | _built_in_names(tree, guards)
-        for name in banned:
-            if name.id in free:
-                return Examination(f"use of {name.id!r} (line {name.lineno})")
-    for module, item in attributes:
-        found = _outside(modules.get(module, ""), item.attr)
-        if found is not None:
-            return Examination(f"{found} (line {item.lineno})")
-    by_type: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    by_type: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
     for node in nodes:
         by_type[type(node)].append(node)
+    for node in nodes:
+        if type(node) not in _QUIET and (refusal := _refused(node)):
+            return Examination(f"{refusal} (line {getattr(node, 'lineno', 0)})")
+    for node, refusal in chain(_banned_names(tree, guards, by_type), _outside_uses(by_type)):
+        return Examination(f"{refusal} (line {node.lineno})")
+    imported = _imported(by_type)
     return Examination(None, has_chance(by_type, imported), _tier(nodes, imported))
+
+
+def _imported(nodes: Nodes) -> set[str]:
+    """The top-level modules that a program imports."""
+    names = {alias.name for node in nodes[ast.Import] for alias in node.names}
+    names |= {node.module for node in nodes[ast.ImportFrom]}
+    return {name.partition(".")[0] for name in names}
+
+
+def _banned_names(
+    tree: ast.Module, guards: frozenset[int], nodes: Nodes
+) -> Iterator[tuple[ast.Name, str]]:
+    """The names that only an escape needs, where they mean the built-in ones, and why not."""
+    banned = [
+        node
+        for node in nodes[ast.Name]
+        if node.id in BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load)
+    ]
+    free = _SPECIAL | _built_in_names(tree, guards) if banned else _SPECIAL
+    for node in banned:
+        if node.id in free:
+            yield node, f"use of {node.id!r}"
+
+
+def _outside_uses(nodes: Nodes) -> Iterator[tuple[ast.Attribute, str]]:
+    """The attributes of imported modules that a program may not use, and why not."""
+    modules = {
+        alias.asname or alias.name.partition(".")[0]: alias.name
+        for node in nodes[ast.Import]
+        for alias in node.names
+    }
+    for node in nodes[ast.Attribute]:
+        if isinstance(node.value, ast.Name):
+            refusal = _outside(modules.get(node.value.id, ""), node.attr)
+            if refusal is not None:
+                yield node, refusal
 
 
 def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
@@ -85,8 +103,8 @@ def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
         if id(node) in guards:
             node.body = [ast.Pass()]  # type: ignore[attr-defined]
     top = symtable.symtable(ast.unparse(tree), "<program>", "exec")
-    own = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
-    own |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
+    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
+    bound |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
     free: set[str] = set()
     tables = [top]
     while tables:
@@ -97,8 +115,8 @@ def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
             if symbol.is_referenced() and outside:
                 free.add(symbol.get_name())
             if symbol.is_declared_global() and symbol.is_assigned():
-                own.add(symbol.get_name())
-    return free - own
+                bound.add(symbol.get_name())
+    return free - bound
 
 
 def _outside(module: str, attribute: str) -> str | None:
@@ -169,37 +187,37 @@ def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
     return tier(imported)
 
 
-def _refused(node: ast.AST, imported: set[str]) -> str | None:
+def _refused(node: ast.AST) -> str | None:
+    """Why a program may not have this node, by itself."""
     for field in _BINDING:
         if getattr(node, field, None) in _SPECIAL:
             return f"use of {getattr(node, field)!r}"
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            imported.add(alias.name.partition(".")[0])
-            if not may_import(alias.name):
-                return reason(alias.name)
-    elif isinstance(node, ast.ImportFrom):
-        if node.level or node.module is None:
-            return "relative import"
-        for alias in node.names:
-            outside = _outside(node.module, alias.name)
-            if outside is not None and alias.name != "*":
-                return outside
-        imported.add(node.module.partition(".")[0])
-        if not may_import(node.module):
-            return reason(node.module)
-        if node.module == "urllib" and any(alias.name != "parse" for alias in node.names):
-            return reason(f"urllib.{node.names[0].name}")
-    elif isinstance(node, ast.Attribute):
-        return _banned_attribute([node.attr])
-    elif isinstance(node, ast.MatchClass):
-        return _banned_attribute(node.kwd_attrs)
-    elif isinstance(node, ast.Call):
-        function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else ""
-        name = function.id if isinstance(function, ast.Name) else name
-        if name in _LOOKUPS:
-            return _banned_attribute(x.value for x in node.args if isinstance(x, ast.Constant))
+    match node:
+        case ast.Import(names):
+            others = (alias.name for alias in names if not may_import(alias.name))
+            return next(map(reason, others), None)
+        case ast.ImportFrom():
+            return _refused_import(node)
+        case ast.Attribute(attr=name):
+            return _banned_attribute([name])
+        case ast.MatchClass(kwd_attrs=names):
+            return _banned_attribute(names)
+        case ast.Call(ast.Attribute(attr=name) | ast.Name(name), args) if name in _LOOKUPS:
+            return _banned_attribute(x.value for x in args if isinstance(x, ast.Constant))
+    return None
+
+
+def _refused_import(node: ast.ImportFrom) -> str | None:
+    if node.level or node.module is None:
+        return "relative import"
+    names = [alias.name for alias in node.names]
+    refusals = (_outside(node.module, name) for name in names if name != "*")
+    if refusal := next(filter(None, refusals), None):
+        return refusal
+    if not may_import(node.module):
+        return reason(node.module)
+    if node.module == "urllib" and names != ["parse"] * len(names):
+        return reason(f"urllib.{names[0]}")
     return None
 
 

@@ -82,21 +82,21 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         )
     if row.get("entry_point") is None and row.get("fn_name") is None:
         return Suite(text_list(row, "inputs"), text_list(row, "outputs"), setup=setup)
-    pairs = [_call(given, found) for given, found in zip(inputs, outputs, strict=True)]
+    pairs = [_call(input, output) for input, output in zip(inputs, outputs, strict=True)]
     entry = text_field(row, "entry_point", "fn_name")
     return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
 
 
 def _unpacked(name: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise CodeVerifierError(
-            f"field {name!r} holds a {type(found).__name__}; expected an object"
+            f"field {name!r} holds a {type(content).__name__}; expected an object"
         )
-    return found
+    return content
 
 
 def _assertion(text: str) -> ast.expr:
@@ -110,14 +110,14 @@ def _assertion(text: str) -> ast.expr:
     return body[0].test
 
 
-def _call(given: object, output: object) -> tuple[str, str]:
+def _call(arguments: object, output: object) -> tuple[str, str]:
     """The texts of the arguments and of the value of one call."""
-    if isinstance(given, str) and isinstance(output, str):
-        return repr(_arguments(given)), repr(_value(output))
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return repr(tuple(given)), repr(output)
+    if isinstance(arguments, str) and isinstance(output, str):
+        return repr(_arguments(arguments)), repr(_value(output))
+    if isinstance(arguments, Sequence) and not isinstance(arguments, str):
+        return repr(tuple(arguments)), repr(output)
     raise CodeVerifierError(
-        f"an input is {str(given)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
+        f"an input is {str(arguments)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
         "expected a list of arguments and a value, or two texts"
     )
 
@@ -126,12 +126,12 @@ def _arguments(text: str) -> tuple[object, ...]:
     try:
         return tuple(json.loads(line) for line in text.split("\n"))
     except (ValueError, RecursionError):
-        found, named = parse_arguments(text)
+        positional, named = parse_arguments(text)
         if named:
             raise CodeVerifierError(
                 f"the input {text[:_SHOWN]!r} has names; expected positions"
             ) from None
-        return tuple(found)
+        return tuple(positional)
 
 
 def _value(text: str) -> object:
@@ -148,8 +148,8 @@ def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) ->
         return _run_asserts(runner, program, tests, cpu_s)
     if tests.entry:
         return _run_calls(runner, program, tests, cpu_s)
-    for number, (given, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
-        run = runner.run(program, given, cpu_s=cpu_s, prelude=tests.setup)
+    for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
+        run = runner.run(program, stdin, cpu_s=cpu_s, prelude=tests.setup)
         if run.ending != "done":
             return _failed(number, run.ending, run.reason)
         printed = run.output.decode("utf-8", "replace")
@@ -163,8 +163,8 @@ def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution")
     for number, (value, expected) in enumerate(zip(calls.values, tests.outputs, strict=False), 1):
         if not equal_value(value, read_value(expected)):
-            found = value.text if value.text is not None else f"a {value.type_name}"
-            return _failed(number, "", f"returned {_cut(found)}; expected {_cut(expected)}")
+            text = value.text if value.text is not None else f"a {value.type_name}"
+            return _failed(number, "", f"returned {_cut(text)}; expected {_cut(expected)}")
     if calls.ending != "done":
         return _failed(len(calls.values) + 1, calls.ending, calls.reason)
     return Grade(1.0, "")
@@ -174,8 +174,8 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
     """Ask the program for the values of its calls, then judge the assertions without it."""
     known = _bound(tests.setup) | set(dir(builtins))
     splits = [_split(_assertion(text), known) for text in tests.inputs]
-    asked = [(text,) for _, texts in splits for text in texts]
-    calls = _ask(runner, program + _ASK, "_ask_", asked, cpu_s, tests.setup)
+    expressions = [(text,) for _, texts in splits for text in texts]
+    calls = _ask(runner, program + _ASK, "_ask_", expressions, cpu_s, tests.setup)
     if calls.ending != "done":
         return _failed(None, calls.ending, calls.reason)
     returned = []
@@ -233,14 +233,14 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     of the functions that are called are. A call that depends on a variable of the assertion itself
     takes the whole condition along.
     """
-    own = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
-    own -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
-    own -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
+    unknown = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    unknown -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
+    unknown -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
-    own = own or {node.id for node in called if isinstance(node, ast.Name)}
-    if any(isinstance(node, _SCOPES) and _uses(node, own) for node in ast.walk(condition)):
+    unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
+    if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
         return "_0_", [ast.unparse(condition)]
-    places = _Places(own)
+    places = _Places(unknown)
     judged = ast.unparse(places.visit(condition))
     if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
         places.texts = [f"bool({text})" for text in places.texts]
@@ -250,14 +250,14 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
 class _Places(ast.NodeTransformer):
     """Puts a place for each part of an expression whose value only the program knows."""
 
-    def __init__(self, own: set[str]) -> None:
-        self.own = own
+    def __init__(self, unknown: set[str]) -> None:
+        self.unknown = unknown
         self.texts: list[str] = []
 
     def visit(self, node: ast.AST) -> ast.AST:
         match node:
             case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
-                if _uses(head, self.own):
+                if _uses(head, self.unknown):
                     self.texts.append(ast.unparse(node))
                     return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
         return self.generic_visit(node)
@@ -302,11 +302,11 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.strip().split("\n")]
 
 
-def _equal_line(found: str, expected: str) -> bool:
-    if found == expected:
+def _equal_line(printed: str, expected: str) -> bool:
+    if printed == expected:
         return True
     try:
-        numbers = [Decimal(word) for word in found.split()]
+        numbers = [Decimal(word) for word in printed.split()]
         return numbers == [Decimal(word) for word in expected.split()]
     except (InvalidOperation, ValueError):
         return False

@@ -38,6 +38,8 @@ _CONTAINERS = frozenset({*_SEQUENCES, *_SETS, dict})
 _EXACT = _SCALARS | _CONTAINERS | {complex, bytes, bytearray}
 _NORMAL = frozenset({int, str, bytes, type(None)})
 _REAL = frozenset({bool, int, float})
+_ZEROS: dict[type, Any] = {int: 0, float: 0.0, complex: 0j, str: ""}
+"""What added to an instance of a subclass gives the number or text itself."""
 _NO_ITEMS: dict[int, int] = {}
 _VIEWS = (type(_NO_ITEMS.keys()), type(_NO_ITEMS.items()))
 _MAX_DEPTH = 100
@@ -130,18 +132,20 @@ def _plain(value: Any, depth: int, long: bool = False) -> Any:
     for base in bases:
         if numpy is not None and (base is numpy.generic or base is numpy.ndarray):
             return _plain(base.tolist(value), depth - 1, long)
-        if base in _SETS or base in _SEQUENCES:
-            items = iter(value) if kind in _VIEWS else base.__iter__(value)
-            return base([_plain(item, depth - 1, long) for item in items])
-        if base is dict:
-            pairs = dict.items(value)
-            return {_plain(key, depth - 1, long): _plain(x, depth - 1, long) for key, x in pairs}
+        if base in _CONTAINERS:
+            return _plain_container(base, value, depth - 1, long)
         if base is bytes or base is bytearray:
             return base(memoryview(value))
-        for number, zero in ((int, 0), (float, 0.0), (complex, 0j), (str, "")):
-            if base is number:
-                return number.__add__(value, zero)
+        if base in _ZEROS:
+            return base.__add__(value, _ZEROS[base])
     raise Opaque
+
+
+def _plain_container(base: Any, value: Any, depth: int, long: bool) -> Any:
+    if base is dict:
+        return {_plain(k, depth, long): _plain(x, depth, long) for k, x in dict.items(value)}
+    items = iter(value) if type(value) in _VIEWS else base.__iter__(value)
+    return base([_plain(item, depth, long) for item in items])
 
 
 def _are_floats(plain: Any) -> bool:
@@ -180,18 +184,7 @@ def _normal(value: Any) -> Any:
     if kind in _NORMAL:
         return value
     if kind in _SEQUENCES:
-        kinds = set(map(type, value))
-        if kinds <= _NORMAL:
-            return value
-        if kinds <= _ROWS:
-            if len(kinds) == 1 and (form := _joined(value)):
-                return form
-            if _inner_types(value) <= _NORMAL:
-                return value
-        if form := _numbers(value):
-            return form
-        items = kind([_normal(item) for item in value])
-        return _numbers(items) or items
+        return _normal_sequence(value)
     if kind is set or kind is frozenset:
         return {"set": sorted([_bytes(item) for item in value])}
     if kind is dict:
@@ -205,6 +198,21 @@ def _normal(value: Any) -> Any:
             return complex(value.real + 0.0, value.imag)
         value = value.real
     return int(value) if kind is bool or value.is_integer() else value
+
+
+def _normal_sequence(value: Any) -> Any:
+    kinds = set(map(type, value))
+    if kinds <= _NORMAL:
+        return value
+    if kinds <= _ROWS:
+        if len(kinds) == 1 and (form := _joined(value)):
+            return form
+        if _inner_types(value) <= _NORMAL:
+            return value
+    if form := _numbers(value):
+        return form
+    items = type(value)([_normal(item) for item in value])
+    return _numbers(items) or items
 
 
 def _bytes(value: Any) -> bytes:
