@@ -173,7 +173,7 @@ def test_a_limit_takes_from_every_level() -> None:
     ("line", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[1]", "line 2: found an array"),
+        ("[1]", "line 2: found list"),
         ('{"id": "p1"}', "expected an object with id, response"),
         ('{"id": "p1", "response": 3}', "response cannot be a number"),
         ('{"id": "p1", "response": "x", "sample": -1}', "sample cannot be a number -1"),

@@ -1,11 +1,10 @@
 """Code and math benchmarks on saved LoRA adapters."""
 
-__version__ = "0.1.0"
-
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.catalog import benchmark_names, load_benchmark
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
+from evals.installation import __version__
 from evals.math.reward import math_reward, math_score
 from evals.members import Group, Members, find_members
 from evals.metrics import Comparison, Estimate, compare, estimate
@@ -33,6 +32,7 @@ __all__ = [
     "Table",
     "Template",
     "Verdict",
+    "__version__",
     "benchmark_names",
     "build_table",
     "compare",

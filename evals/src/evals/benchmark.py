@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evals.errors import EvalsError
-from evals.recipes import Recipe, Template
+from evals.recipes import Limits, Recipe, Template
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,28 @@ class Verdict:
     truncated: bool
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def on(
+        cls,
+        question: Question,
+        sample: Sample,
+        correct: bool | None,
+        reason: str,
+        extracted: str | None,
+        **details: Any,
+    ) -> "Verdict":
+        """Return the verdict on a sample of a question."""
+        return cls(
+            id=question.id,
+            sample=sample.sample,
+            level=question.level,
+            correct=correct,
+            reason=reason,
+            extracted=extracted,
+            truncated=sample.truncated,
+            details=details,
+        )
+
     @property
     def well_formed(self) -> bool:
         """Whether an answer was found."""
@@ -113,7 +135,7 @@ class Grading:
 
     template: Template
     workers: int = 1
-    limits: Mapping[str, float | str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     allow_weak: bool = False
 
     @classmethod
@@ -121,7 +143,7 @@ class Grading:
         cls, recipe: Recipe, benchmark: str, workers: int | None = None, allow_weak: bool = False
     ) -> "Grading":
         """Return how samples are graded that a recipe asked for; None workers are all cores."""
-        limits = recipe.grading.get(benchmark, {})
+        limits = recipe.grading.get(benchmark, Limits())
         return cls(recipe.template(benchmark), workers or os.cpu_count() or 1, limits, allow_weak)
 
 

@@ -4,16 +4,19 @@ A package adds one by an entry point of the group `evals.benchmarks`: the benchm
 function from `Data` to `Benchmark`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from evals import cruxeval
 from evals.benchmark import Benchmark, Data
-from evals.errors import EvalsError, did_you_mean
+from evals.errors import EvalsError, did_you_mean, first_line
 from evals.evalplus import benchmark as evalplus
 from evals.livecodebench import benchmark as livecodebench
 from evals.math import benchmark as math
+from evals.recipes import RECIPES
+from evals.sources import OFFICIAL
 
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()
@@ -70,3 +73,55 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
 def added_benchmarks() -> dict[str, EntryPoint]:
     """Return the benchmarks of other packages, not loaded yet."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
+    """Load benchmarks from the data that `[NAME=]FILE` specs name, or from where it is published.
+
+    Of livecodebench, FILE may also be a release on the hub. Raises EvalsError for a spec of no
+    benchmark, or of one that is not among the names.
+    """
+    files: dict[str, str] = {}
+    for spec in specs:
+        name, equals, file = spec.partition("=")
+        if not equals or name not in benchmark_names():
+            if len(names) > 1:
+                raise EvalsError(f"--data {spec} is for one of {', '.join(names)}; type NAME=FILE")
+            name, file = names[0], spec
+        if name not in names:
+            raise EvalsError(f"--data {spec}: {name} is not asked for; {did_you_mean(name, names)}")
+        if name in files:
+            raise EvalsError(f"--data names two files for {name}")
+        files[name] = file
+    benchmarks = []
+    for name in names:
+        file_or_none = files.get(name)
+        release = name in OFFICIAL and file_or_none in OFFICIAL[name].releases
+        data = Data(release=file_or_none) if release else Data(file_or_none)
+        benchmarks.append(load_benchmark(name, data))
+    return benchmarks
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Return name, description, tasks, data and recipes of a benchmark, as `evals list` shows them.
+
+    tasks: the sizes that are official, smallest first. data: where it is, unless `--data`.
+    """
+    if (known := OFFICIAL.get(name)) is not None:
+        tasks, description = sorted(known.counts), DESCRIPTIONS[name]
+        data = "hub" if known.hub else "evalplus"
+        recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
+    else:
+        tasks, data, recipes = [], added_benchmarks()[name].module, []
+        try:
+            benchmark = load_benchmark(name)
+            tasks, description = [len(benchmark.questions)], benchmark.description
+        except Exception as error:  # of another package, which may raise anything
+            description = f"cannot be loaded: {first_line(error)}"
+    return {
+        "name": name,
+        "description": description,
+        "tasks": tasks,
+        "data": data,
+        "recipes": recipes,
+    }

@@ -1,69 +1,33 @@
 """The `evals` command: list, run, grade, report, doctor."""
 
-import hashlib
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
-from functools import wraps
-from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 
-from code_verifier import CodeVerifierError, Sandbox, SandboxUnavailable
 from evals import __version__
-from evals.benchmark import Benchmark, Data, Grading
-from evals.catalog import DESCRIPTIONS, added_benchmarks, benchmark_names, load_benchmark
-from evals.errors import EvalsError, did_you_mean, first_line
-from evals.evaluation import BASE, choose_recipe, choose_sampling, device, evaluate, versions
+from evals.benchmark import Benchmark, Grading
+from evals.catalog import benchmark_names, describe, load_named
+from evals.console import clean_exit, print_error, progress_bar
+from evals.errors import EvalsError
+from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate
 from evals.formats import evalplus_samples
+from evals.installation import inspect_installation
 from evals.members import find_members
 from evals.recipes import RECIPES
-from evals.records import sample_lines, saved_samples, verdict_lines
-from evals.results import base_rate, read_runs, score, score_levels
-from evals.run_folder import open_verdicts
+from evals.records import saved_samples
+from evals.results import FinishedRun, base_rate, read_runs, score, score_levels
+from evals.saved import grade_saved, recipe_next_to
 from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells, side_by_side
-from evals.sources import OFFICIAL, parse_object
 from evals.tables import align, to_markdown, to_text
-from lora_evo import EngineStopped, LoraEvoError, check_output, write_text
+from lora_evo import check_output, write_text
 
-_P = ParamSpec("_P")
 _PATH = click.Path(path_type=Path)
-_OURS = {"populab-evals", "populab-workspace"}
 _WRITERS = {"text": to_text, "markdown": to_markdown}
-
-
-def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
-    """Turn the command's return value and its errors into an exit code and one line.
-
-    0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
-    """
-
-    @wraps(command)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        try:
-            code = command(*args, **kwargs)
-        except (SandboxUnavailable, EngineStopped) as error:
-            code = _fail(str(error), 1)
-        except (EvalsError, CodeVerifierError, LoraEvoError) as error:
-            code = _fail(str(error), 2)
-        except KeyboardInterrupt:
-            code = _fail("interrupted; finished samples are kept, the same command resumes", 130)
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
-            code = _fail(f"{place}{error.strerror or error}", 2 if misplaced else 1)
-        sys.exit(code)
-
-    return wrapped
-
-
-def _fail(text: str, code: int) -> int:
-    click.echo(f"error: {text}", err=True)
-    return code
 
 
 def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
@@ -121,7 +85,7 @@ def list_benchmarks(as_json: bool) -> int:
     Tasks are the official sizes; data is where questions come from unless --data names a file: the
     Hugging Face hub, evalplus, or the package that brings them.
     """
-    rows = [_described(name) for name in benchmark_names()]
+    rows = [describe(name) for name in benchmark_names()]
     if as_json:
         click.echo(json.dumps(rows))
         return 0
@@ -268,6 +232,7 @@ def run(
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
     from lora_evo.model import open_engine, sharing  # brings torch, as not all commands need
 
+    runs: list[FinishedRun] = []
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
     for group in sharing(everyone, named):
         folders = {name: named[name] for name in group if name is not None}
@@ -277,7 +242,7 @@ def run(
         with closing(opened):
             for benchmark, count in zip(found, counts, strict=True):
                 total = count * len(benchmark.part(asked["limit"])) * len(group)
-                with _progress(benchmark.name, total) as progress:
+                with progress_bar(benchmark.name, total) as progress:
                     evaluate(
                         opened,
                         benchmark,
@@ -286,10 +251,12 @@ def run(
                         groups=members.groups,
                         out=out,
                         progress=progress,
+                        finished=runs.append,
                     )
         del opened  # before the next one is loaded
-    places = [out / (name or BASE) / each.name for name in everyone for each in found]
-    return _show(side_by_side(read_runs(places)), as_json)
+    order = [name or BASE for name in everyone]
+    runs.sort(key=lambda finished: order.index(finished.result.adapter))
+    return _show(side_by_side(runs), as_json)
 
 
 @main.command()
@@ -322,26 +289,16 @@ def grade(
     rows, notes = saved_samples(samples, found)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    asked = choose_recipe(found, recipe or _recipe_next_to(samples))
-    how = Grading.of(asked, found.name, allow_weak=allow_weak)
-    named = {question.id: question for question in found.questions}
-    of_samples = hashlib.blake2b(sample_lines(rows).encode(), digest_size=16).hexdigest()
-    job = {**asked.settings(found.name), "benchmark": found.name}
-    job |= {"benchmark_hash": found.content_hash, "samples": of_samples, "versions": versions()}
-    with open_verdicts(out, job) as (kept, keep), _progress(found.name, len(rows)) as progress:
-        known = {(v.id, v.sample): v for v in kept if v.correct is not None}
-        if known:
-            click.echo(f"{out}: resuming, {len(known)} samples were graded before", err=True)
-        progress("grade", len(known))
-        missing = [(named[r.id], r) for r in rows if (r.id, r.sample) not in known]
-        for verdict in found.grade(missing, how) if missing else ():
-            keep(verdict)
-            known[verdict.id, verdict.sample] = verdict
-            progress("grade", 1)
-        verdicts = [known[r.id, r.sample] for r in rows]
-        write_text(out, verdict_lines(verdicts))
+    chosen = choose_recipe(found, recipe or recipe_next_to(samples))
+    how = Grading.of(chosen, found.name, allow_weak=allow_weak)
+
+    def resuming(count: int) -> None:
+        click.echo(f"{out}: resuming, {count} samples were graded before", err=True)
+
+    with progress_bar(found.name, len(rows)) as progress:
+        verdicts = grade_saved(found, chosen, how, rows, out, progress, resuming)
     overall, base = score(verdicts, found.name), base_rate(verdicts)
-    unanswered = len(named) - overall.tasks
+    unanswered = len(found.questions) - overall.tasks
     if as_json:
         levels = {level: asdict(part) for level, part in score_levels(verdicts, found.name).items()}
         summary = {"benchmark": found.name, "unanswered": unanswered, "base_rate": base}
@@ -403,7 +360,7 @@ def report(
     left_out: list[str] = []
     runs = read_runs(folders, left_out.append)
     for reason in left_out:
-        _fail(f"{reason}; left out", 1)
+        print_error(f"{reason}; left out", 1)
     shown = side_by_side(runs, k, against)
     if page is not None:
         from evals.report import page_text  # slow to import
@@ -425,85 +382,28 @@ def doctor(as_json: bool) -> int:
     Shows versions, what models run on, and which layers of the sandbox are active; the exit code is
     1 where something is wrong.
     """
-    problems: list[str] = []
-    layers: dict[str, bool] = {}
-    try:
-        with Sandbox(workers=1, allow_weak=True) as sandbox:
-            layers = sandbox.layers()
-            verdict = sandbox.check("def f(x):\n    return x + 1", "1")
-        if verdict.output != "2":
-            problems.append(f"a test program ended with {verdict.status}: {verdict.reason}")
-    except SandboxUnavailable as error:
-        problems.append(f"no sandbox: {error}")
-    if layers.get("seccomp") is False:
-        problems.append(
-            "the sandbox lacks seccomp: grading needs --allow-weak (see code-verifier doctor)"
-        )
-    for rival in sorted(set(packages_distributions().get("evals", ())) - _OURS):
-        problems.append(
-            f"{rival} also installs a package called evals, and one overwrites the other; "
-            f"type: {sys.executable} -m pip uninstall {rival}, then install evals again"
-        )
+    found = inspect_installation()
     if as_json:
-        found = {"versions": versions(), "device": device(), "layers": layers}
-        click.echo(json.dumps(found | {"problems": problems}))
-        return 1 if problems else 0
-    for name, number in versions().items():
+        click.echo(json.dumps(asdict(found)))
+        return 1 if found.problems else 0
+    for name, number in found.versions.items():
         click.echo(f"{name:14} {number}")
-    click.echo(f"{'device':14} {device()}")
-    for layer, active in layers.items():
+    click.echo(f"{'device':14} {found.device}")
+    for layer, active in found.layers.items():
         click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
-    for problem in problems:
+    for problem in found.problems:
         click.echo(f"error: {problem}", err=True)
-    return 1 if problems else 0
-
-
-def _described(name: str) -> dict[str, Any]:
-    """tasks: the sizes that are official, smallest first. data: where it is, unless `--data`."""
-    if (known := OFFICIAL.get(name)) is not None:
-        tasks, description = sorted(known.counts), DESCRIPTIONS[name]
-        data = "hub" if known.hub else "evalplus"
-        recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
-    else:
-        tasks, data, recipes = [], added_benchmarks()[name].module, []
-        try:
-            benchmark = load_benchmark(name)
-            tasks, description = [len(benchmark.questions)], benchmark.description
-        except Exception as error:  # of another package, which may raise anything
-            description = f"cannot be loaded: {first_line(error)}"
-    return {
-        "name": name,
-        "description": description,
-        "tasks": tasks,
-        "data": data,
-        "recipes": recipes,
-    }
+    return 1 if found.problems else 0
 
 
 def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     """The benchmarks, and a line on the error stream about the data of each."""
-    files: dict[str, str] = {}
-    for spec in specs:
-        name, equals, file = spec.partition("=")
-        if not equals or name not in benchmark_names():
-            if len(names) > 1:
-                raise EvalsError(f"--data {spec} is for one of {', '.join(names)}; type NAME=FILE")
-            name, file = names[0], spec
-        if name not in names:
-            raise EvalsError(f"--data {spec}: {name} is not asked for; {did_you_mean(name, names)}")
-        if name in files:
-            raise EvalsError(f"--data names two files for {name}")
-        files[name] = file
-    found = []
-    for name in names:
-        given = files.get(name)
-        release = name in OFFICIAL and given in OFFICIAL[name].releases
-        benchmark = load_benchmark(name, Data(release=given) if release else Data(given))
-        found.append(benchmark)
+    benchmarks = load_named(names, specs)
+    for benchmark in benchmarks:
         if benchmark.notes:
             notes = "; ".join(benchmark.notes)
-            click.echo(f"{name}: {notes} ({benchmark.content_hash})", err=True)
-    return found
+            click.echo(f"{benchmark.name}: {notes} ({benchmark.content_hash})", err=True)
+    return benchmarks
 
 
 def _show(shown: SideBySide, as_json: bool, form: str = "text") -> int:
@@ -528,30 +428,3 @@ def _ungraded(count: int) -> int:
     if count:
         click.echo(f"error: the sandbox failed on {count} samples; they are not counted", err=True)
     return 1 if count else 0
-
-
-def _recipe_next_to(samples: Path) -> str | None:
-    """The recipe that `evals run` wrote next to its samples."""
-    try:
-        found = parse_object((samples.parent / "settings.json").read_bytes(), "")
-    except (OSError, EvalsError):
-        return None
-    name = found.get("recipe")
-    return name if isinstance(name, str) else None
-
-
-@contextmanager
-def _progress(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """A bar for each phase on the error stream; it is advanced by a phase and a number."""
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    with Progress(console=Console(file=sys.stderr)) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(phase: str, count: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = progress.add_task(f"{label}: {phase}", total=total)
-            progress.advance(tasks[phase], count)
-
-        yield advance

@@ -68,16 +68,9 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         for (question, sample), answer in zip(pairs, answers, strict=True):
             found = Grade(0.0, "ill-formed: no assertion") if answer is None else next(grades)
             task = question.problem
-            yield Verdict(
-                id=question.id,
-                sample=sample.sample,
-                level=question.level,
-                correct=found.score == 1.0 if found.judged else None,
-                reason=found.reason,
-                extracted=answer,
-                truncated=sample.truncated,
-                details={"gold": task.output if task.kind == "code_o" else f"f({task.input})"},
-            )
+            gold = task.output if task.kind == "code_o" else f"f({task.input})"
+            correct = found.score == 1.0 if found.judged else None
+            yield Verdict.on(question, sample, correct, found.reason, answer, gold=gold)
 
 
 def find_answer(kind: str, response: str, template: Template) -> str | None:

@@ -2,22 +2,20 @@
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import code_verifier
-from evals import __version__
 from evals.benchmark import Benchmark, Grading, Question, Sample, Verdict
 from evals.catalog import load_benchmark
 from evals.errors import EvalsError, did_you_mean
+from evals.installation import versions
 from evals.members import Group
 from evals.recipes import RECIPES, Recipe, render
-from evals.results import Result, Settings, base_rate, score, score_levels
+from evals.records import read_verdicts
+from evals.results import FinishedRun, Result, Settings, base_rate, score, score_levels
 from evals.run_folder import RunFolder, open_run_folder
 from lora_evo.model import Engine, Request
 
@@ -58,6 +56,7 @@ def evaluate(
     workers: int | None = None,
     allow_weak: bool = False,
     progress: Callable[[str, int], None] | None = None,
+    finished: Callable[[FinishedRun], None] | None = None,
 ) -> list[Result]:
     """Sample responses of adapters (None is the base model) to every question and grade them.
 
@@ -68,7 +67,8 @@ def evaluate(
     folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped resumes
     there. workers: programs graded at a time; None is one for each processor. allow_weak: grade
     where the sandbox has no system-call filter, too. progress: called with "ask" or "grade" and the
-    number of samples that are newly done.
+    number of samples that are newly done. finished: called with each run as its folder below `out`
+    holds it.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
 
@@ -134,7 +134,17 @@ def evaluate(
             known = {(sample.id, sample.sample): sample for sample in kept}
             parts.append(_Part(adapter, settings, requests, folder, known))
         _ask(engine, parts, progress)
-        return [_grade(benchmark, questions, part, how, progress, groups or {}) for part in parts]
+        results = []
+        for part in parts:
+            result, verdicts = _grade(benchmark, questions, part, how, progress, groups or {})
+            results.append(result)
+            if finished is not None and part.folder is not None:
+                finished(
+                    FinishedRun(
+                        part.folder.place.resolve(), result, part.known, tuple(verdicts), prompts
+                    )
+                )
+        return results
 
 
 def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
@@ -179,25 +189,6 @@ def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python, of our packages, and of the packages under them."""
-    return {
-        "python": platform.python_version(),
-        "evals": __version__,
-        "code_verifier": code_verifier.__version__,
-        **{name: version(name) for name in ("click", "torch", "transformers")},
-    }
-
-
-def device() -> str:
-    """Return what the models of this process run on by default."""
-    import torch
-
-    if torch.cuda.is_available():
-        return f"cuda: {torch.cuda.get_device_name(0)}"
-    return f"cpu, {torch.get_num_threads()} threads"
-
-
 def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[str, int], None]) -> None:
     """Ask what is not known yet; the batches are the same whatever has been done already."""
     progress("ask", sum(len(part.known) for part in parts))
@@ -226,17 +217,17 @@ def _grade(
     how: Grading,
     progress: Callable[[str, int], None],
     groups: Mapping[str, Group | None],
-) -> Result:
+) -> tuple[Result, Sequence[Verdict]]:
     named = {question.id: question for question in questions}
     ordered = [part.known[key] for key in part.requests]
     earlier = part.folder.finished(versions()) if part.folder else None
-    if earlier is not None:
+    if earlier is not None and part.folder is not None:
         progress("grade", len(ordered))
         group = groups.get(earlier.adapter, earlier.group)
-        if part.folder is not None and group != earlier.group:
+        if group != earlier.group:
             earlier = replace(earlier, group=group)
             part.folder.write_result(earlier)
-        return earlier
+        return earlier, read_verdicts(part.folder.place / "verdicts.jsonl")
     verdicts: list[Verdict] = []
     for verdict in benchmark.grade([(named[s.id], s) for s in ordered], how):
         verdicts.append(verdict)
@@ -254,7 +245,7 @@ def _grade(
     )
     if part.folder is not None:
         part.folder.finish(ordered, verdicts, result)
-    return result
+    return result, verdicts
 
 
 def _hash(prompts: Mapping[str, str]) -> str:

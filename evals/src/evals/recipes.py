@@ -62,11 +62,29 @@ class Template:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How a benchmark's published scripts grade, which a comparable run needs.
+
+    min_time_s, time_factor: processor seconds that a call of HumanEval+ and MBPP+ may take: as many
+    times the reference's, and no less than the former. timeout_s: of a test of LiveCodeBench;
+    program: how its programs are found, as the official scripts or as Absolute Zero's do.
+    """
+
+    min_time_s: float = 1.0
+    time_factor: float = 4.0
+    timeout_s: float = 6.0
+    program: Literal["official", "azr"] = "official"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what differs from the default."""
+        return {name: value for name, value in vars(self).items() if value != getattr(Limits, name)}
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A protocol by name: templates by benchmark, sampling, and settings of grading.
 
-    temperature 0 is greedy. grading: benchmark -> settings of its published scripts (seconds,
-    factors, how a program is found) that a comparable run needs.
+    temperature 0 is greedy. grading: benchmark -> how its published scripts grade.
     """
 
     name: str
@@ -74,7 +92,7 @@ class Recipe:
     templates: Mapping[str, Template]
     temperature: float = 0.0
     n: int = 1
-    grading: Mapping[str, Mapping[str, float | str]] = field(default_factory=dict)
+    grading: Mapping[str, Limits] = field(default_factory=dict)
 
     def template(self, benchmark: str) -> Template:
         """Raises EvalsError for a benchmark that the recipe does not cover."""
@@ -91,14 +109,13 @@ class Recipe:
         return {
             "recipe": self.name,
             "template": template | {"stop": list(template["stop"])},
-            "grading": dict(self.grading.get(benchmark, {})),
+            "grading": self.grading.get(benchmark, Limits()).settings(),
         }
 
 
 _EVALPLUS = "evalplus 0.3.1"
 _EVALPLUS_TOKENS = 768
 _STOP = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
-_EVALPLUS_GRADING: dict[str, float | str] = {"min_time_s": 1.0, "time_factor": 4.0}
 
 _EVALPLUS_CHAT = Template(
     text=(
@@ -135,7 +152,6 @@ EVALPLUS = Recipe(
     name="evalplus",
     description="evalplus' chat prompt, the answer begun for the model",
     templates={"humaneval_plus": _EVALPLUS_CHAT, "mbpp_plus": _EVALPLUS_CHAT},
-    grading={"humaneval_plus": _EVALPLUS_GRADING, "mbpp_plus": _EVALPLUS_GRADING},
 )
 
 EVALPLUS_COMPLETION = Recipe(
@@ -145,7 +161,6 @@ EVALPLUS_COMPLETION = Recipe(
         "humaneval_plus": _completion("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "),
         "mbpp_plus": _completion('\n"""', "\nassert"),
     },
-    grading=EVALPLUS.grading,
 )
 
 _STARTER = (
@@ -240,7 +255,7 @@ def _azr_assertion(task: str, asked: str) -> Template:
 
 
 def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
-    limits: dict[str, float | str] = {"min_time_s": 10.0, "time_factor": 8.0}
+    limits = Limits(min_time_s=10.0, time_factor=8.0)
     return Recipe(
         name=name,
         description=description,
@@ -255,7 +270,7 @@ def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
         grading={
             "humaneval_plus": limits,
             "mbpp_plus": limits,
-            "livecodebench": {"timeout_s": 60.0, "program": "azr"},
+            "livecodebench": Limits(timeout_s=60.0, program="azr"),
         },
     )
 

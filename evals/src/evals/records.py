@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import code_verifier
 from evals.benchmark import Benchmark, Question, Sample, Verdict
 from evals.errors import EvalsError
-from evals.sources import Row, kind, parse_object, parse_rows, read_bytes
+from evals.sources import Row, kind, parse_rows, read_bytes
 
 _VERDICT = tuple(field.name for field in fields(Verdict) if field.name != "details")
 _SAMPLE = {"sample": int, "truncated": bool, "tokens": int | None, "solution": str | None}
@@ -91,16 +92,13 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each row that has these fields, with its place."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise EvalsError(f"{path} is not UTF-8 text: {error}") from error
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
+        for number, row in code_verifier.read_rows(path):
             place = f"{path}, line {number}"
-            row = parse_object(line, place)
             if not row.keys() >= set(names):
                 raise EvalsError(f"{place}: expected an object with {', '.join(names)}")
             yield place, row
+    except code_verifier.CodeVerifierError as error:
+        raise EvalsError(str(error)) from None
 
 
 _EXPECTED = (

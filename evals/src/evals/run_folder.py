@@ -24,14 +24,14 @@ class RunFolder:
     """Samples kept so far, and where the next ones go; made by `open_run_folder`."""
 
     def __init__(self, folder: Path, samples: list[Sample]) -> None:
-        self._folder = folder
+        self.place = folder
         self._kept = len(samples)
         self.samples = samples
 
     def finished(self, versions: Mapping[str, str]) -> Result | None:
         """Return the result of an earlier run that graded all samples with these versions."""
         try:
-            result = read_result(self._folder / RESULT_FILE)
+            result = read_result(self.place / RESULT_FILE)
         except (EvalsError, OSError):
             return None
         graded = result.overall.samples == self._kept == len(self.samples)
@@ -40,20 +40,20 @@ class RunFolder:
 
     def add(self, samples: Sequence[Sample]) -> None:
         """Append samples and sync them. When the disk fails, the file stays as it was."""
-        append_text(self._folder / "samples.jsonl", sample_lines(samples))
+        append_text(self.place / "samples.jsonl", sample_lines(samples))
         self.samples.extend(samples)
 
     def finish(
         self, samples: Sequence[Sample], verdicts: Sequence[Verdict], result: Result
     ) -> None:
         """Write samples in their final order, verdicts, and, last, the result."""
-        write_text(self._folder / "samples.jsonl", sample_lines(samples))
-        write_text(self._folder / "verdicts.jsonl", verdict_lines(verdicts))
+        write_text(self.place / "samples.jsonl", sample_lines(samples))
+        write_text(self.place / "verdicts.jsonl", verdict_lines(verdicts))
         self.write_result(result)
 
     def write_result(self, result: Result) -> None:
         """Write the result alone, of samples and verdicts that are there."""
-        write_text(self._folder / RESULT_FILE, json.dumps(asdict(result), indent=2) + "\n")
+        write_text(self.place / RESULT_FILE, json.dumps(asdict(result), indent=2) + "\n")
 
 
 @contextmanager

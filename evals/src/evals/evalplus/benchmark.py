@@ -51,8 +51,8 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
     programs = [program_of(question.problem, sample, how.template) for question, sample in pairs]
     with FunctionGrader(
         how.workers,
-        min_time_s=float(how.limits.get("min_time_s", 1.0)),
-        time_factor=float(how.limits.get("time_factor", 4.0)),
+        min_time_s=how.limits.min_time_s,
+        time_factor=how.limits.time_factor,
         allow_weak=how.allow_weak,
     ) as grader:
         outcomes = grader.grade_many(
@@ -64,20 +64,16 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         ):
             graded = base.status is not None and plus.status is not None
             worse = base if base.status != PASS else plus
-            yield Verdict(
-                id=question.id,
-                sample=sample.sample,
-                level=question.level,
-                correct=base.status == plus.status == PASS if graded else None,
-                reason=worse.reason,
-                extracted=program if _defines(program, question.problem) else None,
-                truncated=sample.truncated,
-                details={
-                    "task_id": question.id,
-                    "base": base.status,
-                    "plus": plus.status,
-                    "failed_test": worse.failed_test,
-                },
+            yield Verdict.on(
+                question,
+                sample,
+                base.status == plus.status == PASS if graded else None,
+                worse.reason,
+                program if _defines(program, question.problem) else None,
+                task_id=question.id,
+                base=base.status,
+                plus=plus.status,
+                failed_test=worse.failed_test,
             )
 
 

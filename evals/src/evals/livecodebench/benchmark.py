@@ -59,15 +59,14 @@ def load(name: str, data: Data) -> Benchmark:
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
     """Grade programs. details: the test that a program failed."""
-    extract = azr_program if how.limits.get("program") == "azr" else official_program
+    extract = azr_program if how.limits.program == "azr" else official_program
     programs = [
         sample.solution
         if sample.solution is not None
         else extract(own_turn(sample.response, how.template, _PROGRAM.search, code=True))
         for _, sample in pairs
     ]
-    seconds = float(how.limits.get("timeout_s", 6.0))
-    with LiveCodeBenchGrader(how.workers, seconds, how.allow_weak) as grader:
+    with LiveCodeBenchGrader(how.workers, how.limits.timeout_s, how.allow_weak) as grader:
         outcomes = grader.grade_many(
             (question.problem, program)
             for (question, _), program in zip(pairs, programs, strict=True)
@@ -76,19 +75,15 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         for (question, sample), program in zip(pairs, programs, strict=True):
             fault = _fault(program)
             outcome = Outcome(FAIL, fault) if fault else next(outcomes)
-            yield Verdict(
-                id=question.id,
-                sample=sample.sample,
-                level=question.level,
-                correct=None if outcome.status is None else outcome.status == PASS,
-                reason=outcome.reason,
-                extracted=None if fault else program,
-                truncated=sample.truncated,
-                details={
-                    "question_id": question.id,
-                    "status": outcome.status,
-                    "failed_test": outcome.failed_test,
-                },
+            yield Verdict.on(
+                question,
+                sample,
+                None if outcome.status is None else outcome.status == PASS,
+                outcome.reason,
+                None if fault else program,
+                question_id=question.id,
+                status=outcome.status,
+                failed_test=outcome.failed_test,
             )
 
 

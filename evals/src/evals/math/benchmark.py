@@ -104,14 +104,6 @@ def _published(name: str, answer: object) -> str:
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
     """Grade answers. details: the gold that an answer was compared with."""
     for question, sample in pairs:
-        found = grader.grade(question.problem, sample.response, how.template)
-        yield Verdict(
-            id=question.id,
-            sample=sample.sample,
-            level=question.level,
-            correct=found.correct,
-            reason=found.reason,
-            extracted=found.extracted,
-            truncated=sample.truncated,
-            details={"gold": question.problem.text},
-        )
+        graded = grader.grade(question.problem, sample.response, how.template)
+        result = graded.correct, graded.reason, graded.extracted
+        yield Verdict.on(question, sample, *result, gold=question.problem.text)

@@ -1,0 +1,65 @@
+"""What all commands do at a terminal: they end with an exit code, and show how far they are."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec
+
+import click
+
+from code_verifier import CodeVerifierError, SandboxUnavailable
+from evals.errors import EvalsError
+from lora_evo import EngineStopped, LoraEvoError
+
+_P = ParamSpec("_P")
+
+
+def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
+    """Turn the command's return value and its errors into an exit code and one line.
+
+    0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
+    """
+
+    @wraps(command)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except (SandboxUnavailable, EngineStopped) as error:
+            code = print_error(str(error), 1)
+        except (EvalsError, CodeVerifierError, LoraEvoError) as error:
+            code = print_error(str(error), 2)
+        except KeyboardInterrupt:
+            code = print_error(
+                "interrupted; finished samples are kept, the same command resumes", 130
+            )
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
+            code = print_error(f"{place}{error.strerror or error}", 2 if misplaced else 1)
+        sys.exit(code)
+
+    return wrapped
+
+
+def print_error(text: str, code: int) -> int:
+    """Print one line on the error stream; return the exit code."""
+    click.echo(f"error: {text}", err=True)
+    return code
+
+
+@contextmanager
+def progress_bar(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show a bar for each phase on the error stream; it is advanced by a phase and a number."""
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    with Progress(console=Console(file=sys.stderr)) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(phase: str, count: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(f"{label}: {phase}", total=total)
+            progress.advance(tasks[phase], count)
+
+        yield advance

@@ -1,0 +1,66 @@
+"""What is installed here and what it runs on: versions, device, layers of the sandbox."""
+
+import platform
+import sys
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions, version
+
+import code_verifier
+from code_verifier import Sandbox, SandboxUnavailable
+
+__version__ = "0.1.0"
+
+_OURS = {"populab-evals", "populab-workspace"}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """layers: of the sandbox, and whether each is active. problems: a sentence each."""
+
+    versions: dict[str, str]
+    device: str
+    layers: dict[str, bool]
+    problems: list[str]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, of our packages, and of the packages under them."""
+    return {
+        "python": platform.python_version(),
+        "evals": __version__,
+        "code_verifier": code_verifier.__version__,
+        **{name: version(name) for name in ("click", "torch", "transformers")},
+    }
+
+
+def inspect_installation() -> Installation:
+    """Return what is there and what is wrong with it; a test program runs in the sandbox."""
+    problems: list[str] = []
+    layers: dict[str, bool] = {}
+    try:
+        with Sandbox(workers=1, allow_weak=True) as sandbox:
+            layers = sandbox.layers()
+            verdict = sandbox.check("def f(x):\n    return x + 1", "1")
+        if verdict.output != "2":
+            problems.append(f"a test program ended with {verdict.status}: {verdict.reason}")
+    except SandboxUnavailable as error:
+        problems.append(f"no sandbox: {error}")
+    if layers.get("seccomp") is False:
+        problems.append(
+            "the sandbox lacks seccomp: grading needs --allow-weak (see code-verifier doctor)"
+        )
+    for rival in sorted(set(packages_distributions().get("evals", ())) - _OURS):
+        problems.append(
+            f"{rival} also installs a package called evals, and one overwrites the other; "
+            f"type: {sys.executable} -m pip uninstall {rival}, then install evals again"
+        )
+    return Installation(versions(), _device(), layers, problems)
+
+
+def _device() -> str:
+    """What the models of this process run on by default."""
+    import torch
+
+    if torch.cuda.is_available():
+        return f"cuda: {torch.cuda.get_device_name(0)}"
+    return f"cpu, {torch.get_num_threads()} threads"
