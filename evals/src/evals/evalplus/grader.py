@@ -1,8 +1,7 @@
 """Grading of HumanEval+ and MBPP+ samples: each run in a fresh process, values compared outside.
 
 Expected outputs are what the reference solution returns, computed once and kept in the cache
-folder, one file for each task and run: type, digest and, when short, text. A long one is computed
-again when a comparison needs more than its digest.
+folder, one file for each task and run: type, digest and, up to a million characters, text.
 
 Limits are of processor time, so that a busy machine does not change a verdict. A run whose
 reference is heavy is cut into pieces with a process each, so that a wrong answer is found before
@@ -31,8 +30,8 @@ from evals.evalplus.problems import (
 )
 from lora_evo import appearing
 
-_FORMAT = 9
-_TEXT_CHARS = 2048
+_FORMAT = 10
+_OUTPUT_BYTES = 1 << 28
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
 _PIECE_S = 2.0
@@ -130,7 +129,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         for calls in self._calls(run, program):
             found += calls.values
             done = len(found)
-            wrong = self._first_wrong(run, program, found)
+            wrong = first_wrong(run.problem, run.inputs, run.expected, found)
             if wrong is not None:
                 reason = f"returned {_shown(found[wrong])}; expected {_shown(run.expected[wrong])}"
                 return Outcome(FAIL, reason, wrong)
@@ -148,9 +147,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         yield call(first)
         yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
 
-    def _call(
-        self, run: _Run, program: str, start: int, stop: int, full: Sequence[int] = ()
-    ) -> Calls:
+    def _call(self, run: _Run, program: str, start: int, stop: int) -> Calls:
         """Run the program on inputs[start:stop], in a process of its own."""
         seconds = [self._factor * value.cpu_s for value in run.expected[start:stop]]
         limits = [max(self._least_s, each) for each in seconds]
@@ -163,29 +160,11 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             module_s=total,
             total_s=total,
             draw=compares_sets(run.problem),
-            full=[place - start for place in full],
+            text_chars=WHOLE_CHARS,
+            output_bytes=_OUTPUT_BYTES,
             deep=True,
             recursion=_RECURSION,
         )
-
-    def _first_wrong(self, run: _Run, program: str, found: Sequence[Value]) -> int | None:
-        problem, inputs, expected = run.problem, run.inputs, run.expected
-
-        def texts(place: int) -> tuple[str | None, str | None]:
-            """Both values at a place, run again up to it, with the text that was too long."""
-            if max(expected[place].chars, found[place].chars) > WHOLE_CHARS:
-                return None, None
-            wanted, value = expected[place].text, found[place].text
-            if wanted is None:
-                again = run_reference(problem, inputs[: place + 1], self._references, [place])
-                wanted = _text(again, expected[place])
-            if value is None:
-                start = max(start for start, _ in _pieces(expected) if start <= place)
-                again = self._call(run, program, start, place + 1, [place])
-                value = _text(again, found[place])
-            return wanted, value
-
-        return first_wrong(problem, inputs, expected, found, texts)
 
 
 def reference_cache() -> Path:
@@ -206,7 +185,7 @@ def expected_values(
     kept = _read_kept(path, len(inputs))
     if kept is not None:
         return kept
-    calls = run_reference(problem, inputs, runner)
+    calls = _run_reference(problem, inputs, runner)
     if calls.ending != "done":
         what = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
         raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {what}")
@@ -217,13 +196,9 @@ def expected_values(
     return calls.values
 
 
-def run_reference(
-    problem: FunctionProblem,
-    inputs: Sequence[Arguments],
-    runner: ScriptRunner,
-    full: Sequence[int] = (),
+def _run_reference(
+    problem: FunctionProblem, inputs: Sequence[Arguments], runner: ScriptRunner
 ) -> Calls:
-    """Run the reference solution; the texts at the places `full` come whole."""
     return runner.call(
         problem.reference,
         problem.entry_point,
@@ -232,8 +207,8 @@ def run_reference(
         module_s=_REFERENCE_CALL_S,
         total_s=_REFERENCE_RUN_S,
         draw=compares_sets(problem),
-        full=full,
-        text_chars=_TEXT_CHARS,
+        text_chars=WHOLE_CHARS,
+        output_bytes=_OUTPUT_BYTES,
         deep=True,
     )
 
@@ -263,13 +238,6 @@ def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
     except (OSError, EOFError, ValueError, TypeError):
         return None
     return values if len(values) == count else None
-
-
-def _text(calls: Calls, known: Value) -> str | None:
-    """The text of the last value, if it is the value that was found before."""
-    if calls.ending != "done" or not calls.values or calls.values[-1].digest != known.digest:
-        return None
-    return calls.values[-1].text
 
 
 def _pieces(expected: Sequence[Value]) -> list[tuple[int, int]]:

@@ -152,7 +152,6 @@ NOT_NONE_TASKS = frozenset({"check_str", "text_match_three", "text_starta_endb"}
 ROOT_TASK = "find_zero"  # HumanEval/32
 _RTOL, _LEAST_ATOL = 1e-7, 1e-6
 _UNREADABLE = (LiteralError, ArithmeticError, TypeError, ValueError, AttributeError)
-Texts = Callable[[int], tuple[str | None, str | None]]
 
 
 class NoData(ValueError):
@@ -169,13 +168,8 @@ def first_wrong(
     inputs: Sequence[Arguments],
     expected: Sequence[Value],
     found: Sequence[Value],
-    texts: Texts,
 ) -> int | None:
-    """Return the place of the first value that is not the expected one, or None.
-
-    texts: the texts of the expected and the found value at a place, for those too long to have
-    come along.
-    """
+    """Return the place of the first value that is not the expected one, or None."""
     atol = problem.atol
     by_value = problem.entry_point not in NOT_NONE_TASKS | {ROOT_TASK}
     for place, (arguments, wanted, value) in enumerate(zip(inputs, expected, found, strict=False)):
@@ -183,9 +177,8 @@ def first_wrong(
             atol = _LEAST_ATOL
         if by_value and wanted.digest == value.digest != "":
             continue
-        pair = _Pair(wanted, value, place, texts)
         try:
-            right = _is_right(problem, arguments, pair, atol)
+            right = _is_right(problem, arguments, _Pair(wanted, value), atol)
         except _UNREADABLE:
             right = False
         if not right:
@@ -193,22 +186,18 @@ def first_wrong(
     return None
 
 
+@dataclass(frozen=True)
 class _Pair:
     """An expected and a found value, whose texts are read when they are needed."""
 
-    def __init__(self, wanted: Value, found: Value, place: int, texts: Texts) -> None:
-        self.wanted, self.found = wanted, found
-        self._place, self._texts = place, texts
+    wanted: Value
+    found: Value
 
     def values(self) -> tuple[Any, Any]:
         """Both as Python values. Raises NoData, LiteralError."""
-        sides = self.wanted, self.found
-        if any(side.chars < 0 for side in sides):
+        wanted, found = self.wanted.text, self.found.text
+        if min(self.wanted.chars, self.found.chars) < 0:
             raise NoData
-        texts = self.wanted.text, self.found.text
-        if None in texts:
-            texts = self._texts(self._place)
-        wanted, found = texts
         if wanted is None or found is None or len(found) > WHOLE_CHARS:
             raise NoData
         return read_value(wanted), read_value(found)
