@@ -56,17 +56,17 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
         hint = did_you_mean(name, benchmark_names())
         raise EvalsError(f"unknown benchmark {name!r}; {hint}")
     try:
-        found = added[name].load()(data)
+        benchmark = added[name].load()(data)
     except (ImportError, AttributeError) as error:
         raise EvalsError(
             f"benchmark {name!r} ({added[name].value}) cannot be loaded: {error}"
         ) from error
-    if not isinstance(found, Benchmark):
+    if not isinstance(benchmark, Benchmark):
         raise EvalsError(
-            f"benchmark {name!r} ({added[name].value}) gave {type(found).__name__}; "
+            f"benchmark {name!r} ({added[name].value}) gave {type(benchmark).__name__}; "
             "expected an evals.Benchmark"
         )
-    return found
+    return benchmark
 
 
 @cache

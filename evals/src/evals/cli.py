@@ -35,19 +35,19 @@ def _split_names(_context: click.Context, _option: click.Parameter, names: str) 
 
 
 def _template_args(
-    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+    context: click.Context, option: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the values by name: as JSON has them, else as texts."""
-    found: dict[str, Any] = {}
-    for item in given:
+    arguments: dict[str, Any] = {}
+    for item in pairs:
         name, equals, value = item.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"found {item!r}; expected NAME=VALUE")
         try:
-            found[name] = json.loads(value)
+            arguments[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            arguments[name] = value
+    return arguments
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -94,8 +94,8 @@ def list_benchmarks(as_json: bool) -> int:
         for row in rows
     ]
     click.echo(align(("benchmark", "tasks", "data", "what"), table, left=4))
-    asked = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
-    click.echo("\n" + align(("recipe", "how it asks"), asked))
+    recipes = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
+    click.echo("\n" + align(("recipe", "how it asks"), recipes))
     return 0
 
 
@@ -211,7 +211,7 @@ def run(
     files: tuple[str, ...],
     out: Path,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> int:
     """Run benchmarks on a model and its adapters.
 
@@ -222,10 +222,10 @@ def run(
         from lora_evo.model import require_vllm
 
         require_vllm()
-    found = _load(benchmarks, files)
-    sampling = asked["recipe"], asked["n"], asked["temperature"]
-    cut = asked["top_p"] < 1 or asked["top_k"] > 0
-    counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in found]
+    loaded = _load(benchmarks, files)
+    sampling = options["recipe"], options["n"], options["temperature"]
+    cut = options["top_p"] < 1 or options["top_k"] > 0
+    counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in loaded]
     members = find_members(adapters)
     named, model = members.folders, model or members.base
     if model is None:
@@ -240,14 +240,14 @@ def run(
             engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base
         )
         with closing(opened):
-            for benchmark, count in zip(found, counts, strict=True):
-                total = count * len(benchmark.part(asked["limit"])) * len(group)
+            for benchmark, count in zip(loaded, counts, strict=True):
+                total = count * len(benchmark.part(options["limit"])) * len(group)
                 with progress_bar(benchmark.name, total) as progress:
                     evaluate(
                         opened,
                         benchmark,
                         group,
-                        **asked,
+                        **options,
                         groups=members.groups,
                         out=out,
                         progress=progress,
@@ -285,23 +285,25 @@ def grade(
     them names, or else to the benchmark's own. The same command resumes where it was stopped.
     """
     check_output(out)
-    (found,) = _load([benchmark], files)
-    rows, notes = saved_samples(samples, found)
+    (loaded,) = _load([benchmark], files)
+    rows, notes = saved_samples(samples, loaded)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    chosen = choose_recipe(found, recipe or recipe_next_to(samples))
-    how = Grading.of(chosen, found.name, allow_weak=allow_weak)
+    chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
+    how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
 
     def resuming(count: int) -> None:
         click.echo(f"{out}: resuming, {count} samples were graded before", err=True)
 
-    with progress_bar(found.name, len(rows)) as progress:
-        verdicts = grade_saved(found, chosen, how, rows, out, progress, resuming)
-    overall, base = score(verdicts, found.name), base_rate(verdicts)
-    unanswered = len(found.questions) - overall.tasks
+    with progress_bar(loaded.name, len(rows)) as progress:
+        verdicts = grade_saved(loaded, chosen, how, rows, out, progress, resuming)
+    overall, base = score(verdicts, loaded.name), base_rate(verdicts)
+    unanswered = len(loaded.questions) - overall.tasks
     if as_json:
-        levels = {level: asdict(part) for level, part in score_levels(verdicts, found.name).items()}
-        summary = {"benchmark": found.name, "unanswered": unanswered, "base_rate": base}
+        levels = {
+            level: asdict(part) for level, part in score_levels(verdicts, loaded.name).items()
+        }
+        summary = {"benchmark": loaded.name, "unanswered": unanswered, "base_rate": base}
         click.echo(json.dumps({**summary, "overall": asdict(overall), "levels": levels}))
     else:
         rate = "none graded"
@@ -309,7 +311,7 @@ def grade(
             rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall.rate, *overall.interval)
         tests = "" if base is None else f"base tests alone {base:.3f}, "
         click.echo(
-            f"{found.name}: {overall.solved} of {overall.samples} samples right, {rate}, "
+            f"{loaded.name}: {overall.solved} of {overall.samples} samples right, {rate}, "
             f"{tests}ill-formed {overall.ill_formed:.3f}, {unanswered} tasks without a sample"
         )
     return _ungraded(overall.ungraded)
@@ -382,18 +384,18 @@ def doctor(as_json: bool) -> int:
     Shows versions, what models run on, and which layers of the sandbox are active; the exit code is
     1 where something is wrong.
     """
-    found = inspect_installation()
+    installation = inspect_installation()
     if as_json:
-        click.echo(json.dumps(asdict(found)))
-        return 1 if found.problems else 0
-    for name, number in found.versions.items():
+        click.echo(json.dumps(asdict(installation)))
+        return 1 if installation.problems else 0
+    for name, number in installation.versions.items():
         click.echo(f"{name:14} {number}")
-    click.echo(f"{'device':14} {found.device}")
-    for layer, active in found.layers.items():
+    click.echo(f"{'device':14} {installation.device}")
+    for layer, active in installation.layers.items():
         click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
-    for problem in found.problems:
+    for problem in installation.problems:
         click.echo(f"error: {problem}", err=True)
-    return 1 if found.problems else 0
+    return 1 if installation.problems else 0
 
 
 def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:

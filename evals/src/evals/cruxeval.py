@@ -46,9 +46,9 @@ def load(name: str, data: Data) -> Benchmark:
 def _question(name: str, row: Mapping[str, object], number: int) -> Question:
     fields = {key: value for key in _COLUMNS if isinstance(value := row.get(key), str)}
     if missing := [key for key in _COLUMNS if key not in fields]:
-        found = ", ".join(map(str, row)) or "none"
+        columns = ", ".join(map(str, row)) or "none"
         raise EvalsError(
-            f"{name}, row {number}: no text in {', '.join(missing)}; found the columns {found}"
+            f"{name}, row {number}: no text in {', '.join(missing)}; found the columns {columns}"
         )
     task = Task(_KINDS[name], fields["code"], fields["input"], fields["output"], id=fields["id"])
     return Question(fields.pop("id"), fields, task)
@@ -66,11 +66,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             if answer is not None
         )
         for (question, sample), answer in zip(pairs, answers, strict=True):
-            found = Grade(0.0, "ill-formed: no assertion") if answer is None else next(grades)
+            result = Grade(0.0, "ill-formed: no assertion") if answer is None else next(grades)
             task = question.problem
             gold = task.output if task.kind == "code_o" else f"f({task.input})"
-            correct = found.score == 1.0 if found.judged else None
-            yield Verdict.on(question, sample, correct, found.reason, answer, gold=gold)
+            correct = result.score == 1.0 if result.judged else None
+            yield Verdict.on(question, sample, correct, result.reason, answer, gold=gold)
 
 
 def find_answer(kind: str, response: str, template: Template) -> str | None:

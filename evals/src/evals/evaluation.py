@@ -92,7 +92,7 @@ def evaluate(
         q.id: render(recipe, benchmark.name, q.fields, tokenizer, chat_template_args)
         for q in questions
     }
-    asked: Settings = {
+    common: Settings = {
         "benchmark_hash": benchmark.content_hash,
         "prompts_hash": _hash(prompts),
         "n": n,
@@ -110,7 +110,7 @@ def evaluate(
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
-            settings = asked | _identity(engine, adapter)
+            settings = common | _identity(engine, adapter)
             requests = {
                 (question.id, number): Request(
                     prompt=prompts[question.id],

@@ -22,18 +22,18 @@ def evalplus_samples(runs: Sequence[FinishedRun]) -> str:
             f"evalplus has no {run.result.benchmark}; it has humaneval_plus, mbpp_plus"
         )
     rows = [
-        {"task_id": found.id, "solution": found.extracted or sample.solution or sample.response}
-        for found in run.verdicts
-        for sample in [run.samples[found.id, found.sample]]
+        {"task_id": verdict.id, "solution": verdict.extracted or sample.solution or sample.response}
+        for verdict in run.verdicts
+        for sample in [run.samples[verdict.id, verdict.sample]]
     ]
     return "\n".join(map(json.dumps, rows))
 
 
-def _only(what: str, names: Sequence[str]) -> str:
+def _only(plural: str, names: Sequence[str]) -> str:
     first, *others = dict.fromkeys(names)
     if others:
         raise EvalsError(
-            f"found {len(others) + 1} {what} ({first}, {others[0]} ...), and the format holds one; "
-            "name its folder below the --out of `evals run`"
+            f"found {len(others) + 1} {plural} ({first}, {others[0]} ...), and the format holds "
+            "one; name its folder below the --out of `evals run`"
         )
     return first

@@ -150,9 +150,9 @@ def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> E
         >>> estimate({"q1": [True, True], "q2": [True, False]}, k=2).value
         1.0
     """
-    found = score_members({"": verdicts}, benchmark, k).estimate("")
-    assert found is not None
-    return found
+    score = score_members({"": verdicts}, benchmark, k).estimate("")
+    assert score is not None
+    return score
 
 
 def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Comparison:
@@ -255,8 +255,8 @@ def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
     code = average([columns[name] for name in CODE if name in columns])
     math_ = average([columns[name] for name in MATH if name in columns])
     total = average([code, math_]) if code and math_ else None
-    found = {"code": code, "math": math_, "total": total}
-    return {name: column for name, column in found.items() if column is not None}
+    averages = {"code": code, "math": math_, "total": total}
+    return {name: column for name, column in averages.items() if column is not None}
 
 
 def population(column: Column, members: Collection[str]) -> dict[str, tuple[Estimate, str | None]]:

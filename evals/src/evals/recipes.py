@@ -241,16 +241,15 @@ _OUTPUT_ASKED, _INPUT_ASKED = "assert f({input}) == ??", "assert f(??) == {outpu
 _TAGGED = "Write the whole assertion between [ANSWER] and [/ANSWER]"
 
 
-def _one_turn(task: str, asked: str, form: str) -> str:
+def _one_turn(task: str, assertion: str, form: str) -> str:
     """A problem without examples."""
-    return (
-        f"Here are a function and an assertion.\n```python\n{{code}}\n{asked}\n```\n{task} {form}"
-    )
+    program = f"```python\n{{code}}\n{assertion}\n```"
+    return f"Here are a function and an assertion.\n{program}\n{task} {form}"
 
 
-def _azr_assertion(task: str, asked: str) -> Template:
+def _azr_assertion(task: str, assertion: str) -> Template:
     form = "Your final answer should be the whole assertion."
-    text = f"{_PREAMBLE}User: {_one_turn(task, asked, form)}\nAssistant: <think>"
+    text = f"{_PREAMBLE}User: {_one_turn(task, assertion, form)}\nAssistant: <think>"
     return Template(text, "completion", 8096, f"{_AZR}, the turns; {_CRUXEVAL}")
 
 
@@ -296,8 +295,8 @@ _CHAT_MATH = Template(
 )
 
 
-def _chat_assertion(task: str, asked: str) -> Template:
-    text = _one_turn(task, asked, f"Think step by step. {_TAGGED}.")
+def _chat_assertion(task: str, assertion: str) -> Template:
+    text = _one_turn(task, assertion, f"Think step by step. {_TAGGED}.")
     return Template(text, "chat", 4096, _CRUXEVAL)
 
 

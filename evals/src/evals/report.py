@@ -198,14 +198,14 @@ def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
 
     Those on which adapters differ come in first; all stay in the order of the benchmark.
     """
-    asked: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for name, run in runs:
         for verdict in run.verdicts:
             prompt = _cut(run.prompts.get(verdict.id, ""))
             empty = {"id": verdict.id, "level": verdict.level, "prompt": prompt, "answers": []}
             response = run.samples[verdict.id, verdict.sample].response
             extracted = verdict.extracted or ""
-            asked.setdefault(verdict.id, empty)["answers"].append(
+            entries.setdefault(verdict.id, empty)["answers"].append(
                 {
                     "adapter": name,
                     "verdict": _word(verdict),
@@ -214,7 +214,7 @@ def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
                     "response": _cut(response),
                 }
             )
-    for question in asked.values():
+    for question in entries.values():
         marks: dict[str, list[str]] = {}
         for answer in question["answers"]:
             marks.setdefault(answer["adapter"], []).append(answer["verdict"])
@@ -222,13 +222,13 @@ def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
         words = {answer["verdict"] for answer in question["answers"]}
         question["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
     kept = set()
-    for question in sorted(asked.values(), key=lambda q: "differ" not in q["verdicts"]):
+    for question in sorted(entries.values(), key=lambda q: "differ" not in q["verdicts"]):
         size = 400 + len(question["prompt"])
         size += sum(400 + len(answer["response"]) for answer in question["answers"])
         if size <= budget:
             budget -= size
             kept.add(question["id"])
-    return [asked[name] for name in asked if name in kept], len(asked) - len(kept)
+    return [entries[name] for name in entries if name in kept], len(entries) - len(kept)
 
 
 def _kind(base: bool, group: Group | None) -> str:

@@ -76,7 +76,7 @@ def read_runs(
     Raises EvalsError for a folder without any, and for one whose files do not fit together; where
     `unreadable` takes the reason, such a run is left out, as long as another one can be read.
     """
-    found: dict[Path, None] = {}
+    places: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise EvalsError(f"there is no folder {folder}; expected the --out of `evals run`")
@@ -85,13 +85,13 @@ def read_runs(
             raise EvalsError(
                 f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
             )
-        found.update((path.resolve().parent, None) for path in paths)
+        places.update((path.resolve().parent, None) for path in paths)
     runs = []
-    for at, folder in enumerate(found, start=1):
+    for at, folder in enumerate(places, start=1):
         try:
             runs.append(_read_run(folder))
         except EvalsError as error:
-            if unreadable is None or (at == len(found) and not runs):
+            if unreadable is None or (at == len(places) and not runs):
                 raise
             unreadable(str(error))
     return runs
@@ -119,13 +119,13 @@ def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
     """Count verdicts on samples of a benchmark."""
     samples = len(verdicts)
     graded = [item for item in verdicts if item.correct is not None]
-    found = estimate(by_question(graded), benchmark) if graded else None
+    measured = estimate(by_question(graded), benchmark) if graded else None
     return Score(
         tasks=len({item.id for item in verdicts}),
         samples=samples,
         solved=sum(1 for item in graded if item.correct),
-        rate=found.value if found else None,
-        interval=(found.low, found.high) if found else None,
+        rate=measured.value if measured else None,
+        interval=(measured.low, measured.high) if measured else None,
         ill_formed=sum(not item.well_formed for item in verdicts) / max(1, samples),
         truncated=sum(item.truncated for item in verdicts) / max(1, samples),
         ungraded=samples - len(graded),
@@ -140,8 +140,8 @@ def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score
 
 def base_rate(verdicts: Sequence[Verdict]) -> float | None:
     """Return the share of samples that pass the base tests; None where there are no such tests."""
-    found = [item.details["base"] for item in verdicts if item.details.get("base") is not None]
-    return found.count(PASS) / len(found) if found else None
+    statuses = [item.details["base"] for item in verdicts if item.details.get("base") is not None]
+    return statuses.count(PASS) / len(statuses) if statuses else None
 
 
 def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
@@ -247,11 +247,11 @@ def _result(run: FinishedRun) -> dict[str, Any]:
 def _verdicts(run: FinishedRun) -> Iterator[dict[str, Any]]:
     for verdict in run.verdicts:
         sample = run.samples[verdict.id, verdict.sample]
-        own = {name: value for name, value in vars(verdict).items() if name != "details"}
+        fields = {name: value for name, value in vars(verdict).items() if name != "details"}
         yield {
             "adapter": run.result.adapter,
             "benchmark": run.result.benchmark,
-            **own,
+            **fields,
             **{f"details/{name}": value for name, value in verdict.details.items()},
             "tokens": sample.tokens,
             "response": sample.response,

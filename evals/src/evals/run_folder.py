@@ -104,11 +104,11 @@ def open_verdicts(
                 os.truncate(part, 0)
                 append_text(part, head)
             os.truncate(part, part.stat().st_size - len(rows.pop()))  # a kill may have torn it
-            found = [
+            verdicts = [
                 as_verdict(parse_object(line, f"{part}, line {n}"))
                 for n, line in enumerate(rows, 2)
             ]
-            yield found, lambda verdict: append_text(part, verdict_lines([verdict]), sync=False)
+            yield verdicts, lambda verdict: append_text(part, verdict_lines([verdict]), sync=False)
             part.unlink()
         except BaseException:
             if part.exists() and part.read_bytes() == head.encode():

@@ -341,7 +341,7 @@ def remarks(benchmark: str, count: int) -> str:
     counts = OFFICIAL[benchmark].counts
     if count in counts:
         return f"{count} rows: {counts[count]}"
-    expected = ", ".join(f"{rows} ({what})" for rows, what in counts.items())
+    expected = ", ".join(f"{rows} ({release})" for rows, release in counts.items())
     return f"{count} rows, which is not an official number: {expected}"
 
 

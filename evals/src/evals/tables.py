@@ -199,9 +199,18 @@ def _columns(
     """Columns of the benchmarks and their averages; and benchmarks without any verdict."""
     columns: dict[str, Column] = {}
     ungraded = []
-    for name in dict.fromkeys(name for own in results.values() for name in own):
-        verdicts = {member: own[name] for member, own in results.items() if name in own}
-        if any(v is not None for own in verdicts.values() for s in own.values() for v in s):
+    for name in dict.fromkeys(name for by_benchmark in results.values() for name in by_benchmark):
+        verdicts = {
+            member: by_benchmark[name]
+            for member, by_benchmark in results.items()
+            if name in by_benchmark
+        }
+        if any(
+            v is not None
+            for by_benchmark in verdicts.values()
+            for s in by_benchmark.values()
+            for v in s
+        ):
             columns[name] = score_members(verdicts, name, k)
         else:
             ungraded.append(name)

@@ -143,9 +143,11 @@ def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, Ran
     drawn = mu + sigma * stream(seed, "ranks").standard_normal((2000, mu.size))
     ranks = 1 + np.argsort(np.argsort(-drawn, axis=1), axis=1)
     low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
-    own = 1 + np.argsort(np.argsort(-mu, kind="stable"))
-    found = zip(own.tolist(), low, high, (ranks == 1).mean(axis=0).tolist(), strict=True)
-    return {row.member: RankInterval(*values) for row, values in zip(rows, found, strict=True)}
+    place = 1 + np.argsort(np.argsort(-mu, kind="stable"))
+    rows_of_ranks = zip(place.tolist(), low, high, (ranks == 1).mean(axis=0).tolist(), strict=True)
+    return {
+        row.member: RankInterval(*values) for row, values in zip(rows, rows_of_ranks, strict=True)
+    }
 
 
 TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
@@ -203,11 +205,13 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
     """
     config, events = _read(directory)
     grid = sorted({*taus, config.tau})
-    found = [forecasts(events, replace(config, tau=tau)) for tau in grid]
-    scored = [_scored(f, replace(config, tau=tau)) for f, tau in zip(found, grid, strict=True)]
+    forecast_sets = [forecasts(events, replace(config, tau=tau)) for tau in grid]
+    scored = [
+        _scored(f, replace(config, tau=tau)) for f, tau in zip(forecast_sets, grid, strict=True)
+    ]
     best = min(range(len(grid)), key=lambda i: (scored[i][0].log_loss, grid[i]))
-    tasks = np.array([float(outcome.counted) for _, _, _, outcome in found[0]])
-    rounds = np.unique([number for number, *_ in found[0]], return_inverse=True)[1]
+    tasks = np.array([float(outcome.counted) for _, _, _, outcome in forecast_sets[0]])
+    rounds = np.unique([number for number, *_ in forecast_sets[0]], return_inverse=True)[1]
     trials = []
     for trial, loss in scored:
         excess = np.bincount(rounds, weights=(loss - scored[best][1]) * tasks / tasks.sum())
@@ -240,25 +244,25 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list
     are all forecast before any of them is taken in.
     """
     state = State(config)
-    found: list[Forecast] = []
+    made: list[Forecast] = []
     for event in events:
         for pair_id, outcome in results(event):
             pair = state.pairs[pair_id]
             if outcome.counted:
                 teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
-                found.append((pair.round, teacher, student, outcome))
+                made.append((pair.round, teacher, student, outcome))
         apply(state, event)
-    if not found:
+    if not made:
         raise LeagueError("the log has no rated match; expected at least one")
-    return found
+    return made
 
 
-def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
+def _scored(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
     """Return the figures of some forecasts, and the log-loss of each, shape [matches]."""
-    outcomes = [outcome for _, _, _, outcome in found]
+    outcomes = [outcome for _, _, _, outcome in made]
     observed = np.array([o.student_score for o in outcomes])
     tasks = np.array([float(o.counted) for o in outcomes])
-    predicted, variance = _belief(found, config)
+    predicted, variance = _belief(made, config)
     loss = _log_loss(predicted, observed)
     mean = float(np.average(observed, weights=tasks))
     noise = predicted * (1.0 - predicted) / tasks
@@ -266,23 +270,23 @@ def _scored(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibratio
     order = np.argsort(predicted, kind="stable")
     calibration = Calibration(
         tau=config.tau,
-        matches=len(found),
+        matches=len(made),
         log_loss=float(np.average(loss, weights=tasks)),
         base_log_loss=float(_log_loss(np.array(mean), np.array(mean))),
         rmse=float(((predicted - observed) ** 2).mean()) ** 0.5,
         coverage=float(inside.mean()),
         bins=tuple(
             (float(predicted[part].mean()), float(observed[part].mean()), len(part))
-            for part in np.array_split(order, min(5, len(found)))
+            for part in np.array_split(order, min(5, len(made)))
         ),
     )
     return calibration, loss
 
 
-def _belief(found: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
+def _belief(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
     """Return mean and variance of the believed solve rate, each of shape [matches]."""
-    teachers = Skills.of([teacher for _, teacher, _, _ in found])
-    students = Skills.of([student for _, _, student, _ in found])
+    teachers = Skills.of([teacher for _, teacher, _, _ in made])
+    students = Skills.of([student for _, _, student, _ in made])
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     spread = np.sqrt(teachers.sigma**2 + students.sigma**2 + 2.0 * config.tau**2)
     gaps = (students.mu - teachers.mu)[:, None] + spread[:, None] * nodes

@@ -171,7 +171,7 @@ def payoff_panel(payoff: Payoff) -> Panel:
     return Panel("Who solves whose tasks", hint, chart, wide=True)
 
 
-def calibration_panel(found: Calibration) -> Panel:
+def calibration_panel(result: Calibration) -> Panel:
     """Return the observed against the predicted share of the tasks, by fifths of the matches."""
     axis = alt.Axis(format="%", tickCount=5)
     unit = alt.Scale(domain=[0, 1])
@@ -180,7 +180,7 @@ def calibration_panel(found: Calibration) -> Panel:
     diagonal = _chart({"predicted": at, "observed": at} for at in (0, 1))
     dots = _chart(
         {"predicted": predicted, "observed": observed, "matches": matches}
-        for predicted, observed, matches in found.bins
+        for predicted, observed, matches in result.bins
     )
     layers = [
         diagonal.mark_line(strokeDash=[5, 4], color="gray").encode(x=x, y=y),

@@ -213,34 +213,34 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
     tau is how much the ratings let a skill change per match; it must match how fast members learn.
     """
     _check_league(directory)
-    found = calibrate(directory, taus or TAUS)
+    tuning = calibrate(directory, taus or TAUS)
     if as_json:
-        _print_json(asdict(found))
+        _print_json(asdict(tuning))
         return
     rows = [
         (
             *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.coverage),
-            "best" if i == found.best else f"{x.behind:+.5f} ± {x.error:.5f}",
-            "the league's" if i == found.own else "",
+            "best" if i == tuning.best else f"{x.behind:+.5f} ± {x.error:.5f}",
+            "the league's" if i == tuning.own else "",
         )
-        for i, x in enumerate(found.trials)
+        for i, x in enumerate(tuning.trials)
     ]
     header = ("tau", "log-loss", "RMSE", "coverage", "log-loss behind", "")
     click.echo(_table(header, rows, 4))
     click.echo(
         "\nEvery match was predicted from what was recorded before it. log-loss: nats per task; "
         "RMSE: of\nthe predicted share of the tasks; coverage: of 95 % predictive intervals.\n\n"
-        + _advice(found)
+        + _advice(tuning)
     )
 
 
-def _advice(found: Tuning) -> str:
-    best, own = found.trials[found.best], found.trials[found.own]
+def _advice(tuning: Tuning) -> str:
+    best, own = tuning.trials[tuning.best], tuning.trials[tuning.own]
     if own.matches < FEW_MATCHES:
         return f"Only {own.matches} rated matches: fewer than {FEW_MATCHES} settle nothing."
-    if not found.change:
+    if not tuning.change:
         return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
-    largest = found.best == len(found.trials) - 1
+    largest = tuning.best == len(tuning.trials) - 1
     return (
         "The settings of a league are fixed when it is created. For the next one, write\n"
         f"    LeagueConfig(tau={best.tau:.3g})"
@@ -258,12 +258,12 @@ def _counts(state: State) -> dict[str, int]:
 
 def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of all boards with their rank intervals, by role."""
-    found = {}
+    boards = {}
     for role in league.state.slots:
         board = league.leaderboard(role)
         ranks = rank_intervals(board, seed=league.config.seed)
-        found[role] = [asdict(row) | {"ranks": asdict(ranks[row.member])} for row in board]
-    return found
+        boards[role] = [asdict(row) | {"ranks": asdict(ranks[row.member])} for row in board]
+    return boards
 
 
 def _board(league: League) -> str:

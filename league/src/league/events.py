@@ -134,8 +134,8 @@ def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
 
 def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
     """Take in the outcomes of some pairs, by pair id; none of them may be recorded already."""
-    found = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
-    for number, group in groupby(found, key=lambda pair: pair.round):
+    ordered = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
+    for number, group in groupby(ordered, key=lambda pair: pair.round):
         pairs = list(group)
         if number > state.open_round:
             close_round(state)
@@ -164,7 +164,7 @@ def _affected(state: State, pairs: Sequence[Pair]) -> list[Pair]:
     Their members are put back to what they were before the round, to be rated again in the order of
     ids: so the order of arrival leaves no trace.
     """
-    found = {pair.id: pair for pair in pairs}
+    affected = {pair.id: pair for pair in pairs}
     waiting = [name for pair in pairs for name in (pair.teacher, pair.student)]
     seen = set()
     while waiting:
@@ -174,9 +174,9 @@ def _affected(state: State, pairs: Sequence[Pair]) -> list[Pair]:
         seen.add(name)
         state.members[name] = replace(state.members[name], rating=state.before[name])
         for pair_id in state.open_pairs[name]:
-            pair = found[pair_id] = state.pairs[pair_id]
+            pair = affected[pair_id] = state.pairs[pair_id]
             waiting += (pair.teacher, pair.student)
-    return [found[pair_id] for pair_id in sorted(found)]
+    return [affected[pair_id] for pair_id in sorted(affected)]
 
 
 def _rate(state: State, pairs: Sequence[Pair]) -> None:

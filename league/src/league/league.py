@@ -73,15 +73,15 @@ class League:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
         names = {TEACHER: teachers, STUDENT: students, MEMBER: members}
-        given = {role: named for role, named in names.items() if named is not None}
-        if not given and not (self.directory / SETTINGS).exists():
+        populations = {role: named for role, named in names.items() if named is not None}
+        if not populations and not (self.directory / SETTINGS).exists():
             raise LeagueError(
                 f"no league in {self.directory}; give teachers and students, or members, to create "
                 "one"
             )
-        if given and read_only:
+        if populations and read_only:
             raise LeagueError("a league cannot be created read-only")
-        founding = _founding(given) if given else None
+        founding = _founding(populations) if populations else None
         try:
             with contextlib.ExitStack() as opened:
                 if founding:
@@ -179,13 +179,13 @@ class League:
         with self._mutex:
             if round not in self.state.rounds:
                 self._store.commit(round_event(self.state, round, matches))
-            found = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
-            if matches is not None and matches != len(found):
+            pairs = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
+            if matches is not None and matches != len(pairs):
                 raise LeagueError(
-                    f"round {round} has been paired with {len(found)} matches, not {matches!r}; "
+                    f"round {round} has been paired with {len(pairs)} matches, not {matches!r}; "
                     "take another round's number, or leave matches out"
                 )
-            return found
+            return pairs
 
     def record(self, pair: Pair, outcome: Outcome) -> None:
         """Log the outcome of a pair and update both ratings.

@@ -239,12 +239,14 @@ _SIDES = np.array([[-1.0], [1.0]])
 
 def _at_once(skills: Skills, score: Floats, weight: Floats, model: RatingModel) -> Skills:
     """The update by integration, for skills that have wandered."""
-    own = skills.sigma**2
-    gap, total = skills.mu[1] - skills.mu[0], own[0] + own[1]
+    variances = skills.sigma**2
+    gap, total = skills.mu[1] - skills.mu[0], variances[0] + variances[1]
     won, lost = weight * score, weight * (1.0 - score)
     mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
     pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
-    return Skills(skills.mu + own * (_SIDES * pull), np.sqrt(own + own * own * shrink))
+    return Skills(
+        skills.mu + variances * (_SIDES * pull), np.sqrt(variances + variances * variances * shrink)
+    )
 
 
 def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
@@ -298,13 +300,15 @@ def _single_games(skills: Skills, result: Floats, _weight: Floats, model: Rating
     result: shape [n]; 1 where the student won, 0 where the teacher did. Each mean moves by its
     variance times `step`, and each variance falls by its own share of c² times w.
     """
-    own = skills.sigma**2
-    c2 = 2.0 * model.beta**2 + own[0] + own[1]
+    variances = skills.sigma**2
+    c2 = 2.0 * model.beta**2 + variances[0] + variances[1]
     c = np.sqrt(c2)
     sign = np.where(result >= 0.5, 1.0, -1.0)
     v, w = _win_moments(sign * (skills.mu[1] - skills.mu[0]) / c)
     step = sign * v / c
-    return Skills(skills.mu + own * (_SIDES * step), skills.sigma * np.sqrt(1.0 - own / c2 * w))
+    return Skills(
+        skills.mu + variances * (_SIDES * step), skills.sigma * np.sqrt(1.0 - variances / c2 * w)
+    )
 
 
 def _win_moments(x: Floats) -> tuple[Floats, Floats]:

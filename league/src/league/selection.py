@@ -98,8 +98,8 @@ def select(
 
 
 def _fitness(state: State, role: str) -> dict[str, float | None]:
-    own, model = FITNESS[state.config.fitness], state.config.model
-    return {member.name: own(member, model) for member in state.living(role)}
+    measure, model = FITNESS[state.config.fitness], state.config.model
+    return {member.name: measure(member, model) for member in state.living(role)}
 
 
 def _best_first(state: State, role: str, fitness: Mapping[str, float | None]) -> list[Member]:

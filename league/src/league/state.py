@@ -293,8 +293,8 @@ class State:
 
     def _played(self, pair_id: str) -> list[Any]:
         pair, outcome = self.pairs[pair_id], self.outcomes.get(pair_id)
-        found = [pair.id, pair.teacher, pair.student, pair.predicted]
-        return found if outcome is None else found + row(outcome)
+        values = [pair.id, pair.teacher, pair.student, pair.predicted]
+        return values if outcome is None else values + row(outcome)
 
     @classmethod
     def from_dict(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":

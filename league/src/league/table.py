@@ -67,11 +67,11 @@ def rate(
     ratings = {name: Rating(config.mu, config.sigma) for pair in names for name in pair}
     rate_series(ratings, names, share, weight, config.model)
     played = Counter(name for pair in names for name in pair)
-    found = [
+    standings = [
         RatedMember(name, r.mu, r.sigma, conservative(r, config.model), played[name])
         for name, r in ratings.items()
     ]
-    return sorted(found, key=lambda row: -row.conservative)
+    return sorted(standings, key=lambda row: -row.conservative)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

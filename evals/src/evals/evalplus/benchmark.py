@@ -208,8 +208,8 @@ def _stretch(text: str, entry_point: str) -> str | None:
 
 def _line(error: ProgramError, piece: str) -> int:
     """Lines before the one where the parser stumbled."""
-    found = re.search(r"\(line (\d+)\)", str(error))
-    return int(found[1]) - 1 if found else piece.count("\n")
+    match = re.search(r"\(line (\d+)\)", str(error))
+    return int(match[1]) - 1 if match else piece.count("\n")
 
 
 def _at_margin(lines: list[str], stop: int) -> bool:

@@ -42,19 +42,19 @@ def load(name: str, data: Data) -> Benchmark:
     """
     if data.file is not None and data.release is None:
         problems = read_problems(data.file)
-        found = content_hash(Path(data.file))
+        digest = content_hash(Path(data.file))
         notes: tuple[str, ...] = (remarks(name, len(problems)),)
     else:
         source = load_source(name, data.file, data.release)
-        problems, found, notes = read_problems(source.rows), source.content_hash, source.notes
+        problems, digest, notes = read_problems(source.rows), source.content_hash, source.notes
     chosen = window(problems, data.since, data.until)
     if len(chosen) < len(problems):
         dates = f"{data.since or 'start'} to {data.until or 'end'}"
         if not chosen:
             raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
-        found += f"; {dates}"
-    return Benchmark(name, DESCRIPTIONS[name], _questions(chosen), grade, CHAT, found, notes)
+        digest += f"; {dates}"
+    return Benchmark(name, DESCRIPTIONS[name], _questions(chosen), grade, CHAT, digest, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

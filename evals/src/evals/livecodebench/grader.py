@@ -137,8 +137,8 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
                     f"problem {problem.question_id}: an expected output is not JSON"
                 ) from None
             if not right:
-                found = value.text if value.text is not None else f"a {value.type_name}"
-                reason = f"returned {_shown(found)}; expected {_shown(test.output)}"
+                returned = value.text if value.text is not None else f"a {value.type_name}"
+                reason = f"returned {_shown(returned)}; expected {_shown(test.output)}"
                 return Outcome(FAIL, reason, number)
         if calls.ending == "done":
             return Outcome(PASS)

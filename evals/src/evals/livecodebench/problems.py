@@ -208,14 +208,14 @@ def shards(path: Path) -> list[Path]:
 
 def content_hash(path: Path) -> str:
     """Return the SHA-256 of a file, or of the names and SHA-256 of a folder's shards."""
-    found = {}
+    digests = {}
     for shard in shards(path):
         with shard.open("rb") as file:
-            found[shard.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            digests[shard.name] = hashlib.file_digest(file, "sha256").hexdigest()
     if not path.is_dir():
-        return f"sha256 of the file: {found[path.name]}"
-    lines = "".join(f"{digest}  {name}\n" for name, digest in found.items())
-    return f"sha256 of {len(found)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
+        return f"sha256 of the file: {digests[path.name]}"
+    lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    return f"sha256 of {len(digests)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def stored_rows(path: Path) -> Iterator[_Stored]:

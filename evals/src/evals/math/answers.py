@@ -78,8 +78,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         return Gold(choice[1], "choice")
     if words := _TEXT.fullmatch(text):
         return Gold(words[1], "text")
-    asked = question.rfind("?")
-    end = asked if asked >= 0 else len(question.rstrip(" ."))
+    mark_at = question.rfind("?")
+    end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
     units = set(_ASKS_UNIT.findall(sentence))
     if unit.strip():
@@ -162,8 +162,8 @@ def extract(response: str, template: Template | None = None) -> Extraction:
         inner = _box(inside) or _phrase(tail) or Extraction(_value_of(tail.strip()), "")
         return Extraction(inner.text, inner.rule if inner.text is None else "answer tag")
     tail = _plain(body[-TAIL:])
-    found = _box(body) or _hashes(tail) or _phrase(tail) or _line(tail, len(body))
-    return found or Extraction(None, "no answer")
+    extraction = _box(body) or _hashes(tail) or _phrase(tail) or _line(tail, len(body))
+    return extraction or Extraction(None, "no answer")
 
 
 def trim(text: str) -> str:

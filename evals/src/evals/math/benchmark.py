@@ -58,22 +58,24 @@ def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question
 def _question(name: str, row: Mapping[str, object], number: int) -> Question:
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
-    asked = str(row.get("problem") or row.get("question") or "")
-    own = str(next(ids, number - 1 if name in _NUMBERED else ""))
+    problem = str(row.get("problem") or row.get("question") or "")
+    name_of_row = str(next(ids, number - 1 if name in _NUMBERED else ""))
     column, answer = _answer(name, row)
-    needed = {"problem or question": asked, "id": own, columns: column}
+    needed = {"problem or question": problem, "id": name_of_row, columns: column}
     if missing := [key for key, there in needed.items() if not there]:
-        found = ", ".join(sorted(map(str, row))) or "none"
+        columns_of_row = ", ".join(sorted(map(str, row))) or "none"
         raise EvalsError(
-            f"{name}, row {number}: no {', '.join(missing)}; found the columns {found}"
+            f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns_of_row}"
         )
     if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer == "":
         raise EvalsError(f"{name}, row {number}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")
     gold = canonical_gold(
-        answer, asked, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
+        answer, problem, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
     )
-    return Question(own, {"question": asked}, gold, level if isinstance(level, int) else 0)
+    return Question(
+        name_of_row, {"question": problem}, gold, level if isinstance(level, int) else 0
+    )
 
 
 def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
@@ -83,8 +85,8 @@ def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
     column = next((key for key in columns if row.get(key) not in (None, "")), "")
     value = row.get(column)
     if column == "solution":
-        found = extract(str(value))
-        value = found.text if found.rule == "box" else None
+        extraction = extract(str(value))
+        value = extraction.text if extraction.rule == "box" else None
     elif name == "gsm8k":
         _, mark, text = str(value).rpartition("####")
         value = text.strip() if mark else None

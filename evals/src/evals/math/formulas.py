@@ -36,9 +36,9 @@ _DERIVED_BY = re.compile(r"\{?d[a-zA-Z]+(?:\^\{?\d\}?)?\}?")
 END = Token("end", "")
 
 
-def formula(found: list[Token]) -> tuple[Tree, list[Token]]:
+def formula(parts: list[Token]) -> tuple[Tree, list[Token]]:
     """The tree of a formula, and the tokens after it: a unit or words. Raises Unreadable."""
-    reader = _Reader(list(found))
+    reader = _Reader(list(parts))
     tree = reader.sum()
     return tree, reader.tokens[reader.place :]
 

@@ -59,11 +59,11 @@ class MathVerdict:
 
 def grade(gold: Gold, response: str, template: Template | None = None) -> MathVerdict:
     """Return the verdict on the marked answer of a response. template: what it answers."""
-    found = extract(response, template)
-    if found.text is None:
-        return MathVerdict(False, None, found.rule)
-    correct, reason = compare(gold, found.text)
-    return MathVerdict(correct, found.text[:SHOWN], reason)
+    extraction = extract(response, template)
+    if extraction.text is None:
+        return MathVerdict(False, None, extraction.rule)
+    correct, reason = compare(gold, extraction.text)
+    return MathVerdict(correct, extraction.text[:SHOWN], reason)
 
 
 def compare(gold: Gold, answer: str) -> tuple[bool, str]:
@@ -82,8 +82,8 @@ def compare(gold: Gold, answer: str) -> tuple[bool, str]:
 
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
-    found = tokens(text)
-    return shape(found), " ".join(token.text for token in found)
+    parts = tokens(text)
+    return shape(parts), " ".join(token.text for token in parts)
 
 
 class _Comparison:
@@ -235,18 +235,18 @@ class _Comparison:
         return len(ratios) > 1 and all(ratio and close(ratio, ratios[0]) for ratio in ratios)
 
     def same_quantity(self, gold: Quantity, answer: Quantity) -> bool:
-        asked, given = gold.unit or self.gold.unit, answer.unit
+        unit, answer_unit = gold.unit or self.gold.unit, answer.unit
         wanted, tree = gold.tree, answer.tree
         self.rule = "value"
-        if asked == "degree" and not given and has(tree, "pi"):
-            given = "radian"
-        if given == "percent":
-            tree, given = ("percent", tree), ""
-        if asked == "percent":
+        if unit == "degree" and not answer_unit and has(tree, "pi"):
+            answer_unit = "radian"
+        if answer_unit == "percent":
+            tree, answer_unit = ("percent", tree), ""
+        if unit == "percent":
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
-        elif units_differ(asked, given) and (asked, given) != ("celsius", "degree"):
+        elif units_differ(unit, answer_unit) and (unit, answer_unit) != ("celsius", "degree"):
             self.rule = "unit"
-            turned = converted(tree, given, asked)
+            turned = converted(tree, answer_unit, unit)
             return turned is not None and bool(self.evaluator.equal(wanted, turned))
         equal = self.evaluator.equal
         if wanted == tree or equal(wanted, tree):
@@ -265,12 +265,12 @@ class _Comparison:
             return False
         step = Fraction(10) ** (int(written[3] or 0) - len(written[2] or ""))
         try:
-            found = self.evaluator.value(answer, {})
+            value = self.evaluator.value(answer, {})
         except Undefined:
             return False
-        if not isinstance(found, Fraction) or step == 1 or len(written[1] + (written[2] or "")) < 2:
+        if not isinstance(value, Fraction) or step == 1 or len(written[1] + (written[2] or "")) < 2:
             return False
-        steps, wanted = found / step, Fraction(self.gold.text) / step
+        steps, wanted = value / step, Fraction(self.gold.text) / step
         return (
             steps.denominator > 1
             and -Fraction(1, 2) <= abs(steps) - abs(wanted) < Fraction(1, 2)
@@ -313,10 +313,10 @@ def _difference(relation: Relation) -> Tree | None:
 
 def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:
     """The answer with its free constants called as in the gold, in every order."""
-    asked, used = variables(gold), variables(answer)
-    wanted = sorted(name for name in asked if name[0] in "cC" and _CONSTANT.fullmatch(name))
-    others = asked - set(wanted)
-    given = sorted(name for name in used - others if _CONSTANT.fullmatch(name))
-    if others and 0 < len(wanted) == len(given) <= 4 and used - others == set(given):
+    names, used = variables(gold), variables(answer)
+    wanted = sorted(name for name in names if name[0] in "cC" and _CONSTANT.fullmatch(name))
+    others = names - set(wanted)
+    constants = sorted(name for name in used - others if _CONSTANT.fullmatch(name))
+    if others and 0 < len(wanted) == len(constants) <= 4 and used - others == set(constants):
         for order in permutations(wanted):
-            yield renamed(answer, dict(zip(given, order, strict=True)))
+            yield renamed(answer, dict(zip(constants, order, strict=True)))

@@ -99,11 +99,11 @@ def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
     return form
 
 
-def split(found: list[Token], marks: Collection[str]) -> tuple[list[list[Token]], list[str]]:
+def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Token]], list[str]]:
     """The parts between marks that stand outside all brackets, and those marks."""
     parts: list[list[Token]] = [[]]
     seen, depth = [], 0
-    for token in found:
+    for token in sequence:
         if token.text in OPENING or token.text == "begin":
             depth += 1
         elif token.text in CLOSING or token.text == "end":
@@ -116,46 +116,50 @@ def split(found: list[Token], marks: Collection[str]) -> tuple[list[list[Token]]
     return parts, seen
 
 
-def shape(found: list[Token]) -> Form:
+def shape(sequence: list[Token]) -> Form:
     """The form of tokens."""
-    found = _trimmed(split(found, ("=>",))[0][-1])
-    parts, marks = split(found, _AND)
+    sequence = _trimmed(split(sequence, ("=>",))[0][-1])
+    parts, marks = split(sequence, _AND)
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
         return _joined(tuple(map(shape, parts)), "or" in marks)
-    found = parts[0] if parts else found
-    parts, _ = split(found, ("∪",))
+    sequence = parts[0] if parts else sequence
+    parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
         return Several(tuple(map(shape, parts)))
-    parts, marks = split(found, _RELATIONS)
+    parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
-        parts, _ = split(_unapplied(found), _RELATIONS)
+        parts, _ = split(_unapplied(sequence), _RELATIONS)
         sides, names = tuple(map(shape, parts)), tuple(map(_name, parts))
         return _interval(sides, tuple(marks), names) or Relation(sides, tuple(marks), names)
-    parts, _ = split(found, ("∈",))
+    parts, _ = split(sequence, ("∈",))
     if len(parts) == 2:
         return shape(parts[1])
-    parts, _ = split(found, ("without",))
+    parts, _ = split(sequence, ("without",))
     if len(parts) == 2:
         return _without(shape(parts[0]), shape(parts[1]))
-    return _bracketed(found) or _value(found)
+    return _bracketed(sequence) or _value(sequence)
 
 
-def _trimmed(found: list[Token]) -> list[Token]:
+def _trimmed(sequence: list[Token]) -> list[Token]:
     """Without punctuation at both ends, a label before the answer, and words on its scope."""
-    for place, token in enumerate(found):
-        bracket = token.text == "(" and "∈" in (t.text for t in found[place : place + 4])
+    for place, token in enumerate(sequence):
+        bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
         scope = token.kind == "text" and _SCOPE.match(token.text)
         if place and (bracket or scope or token.text == "forall"):
-            found = found[:place]
+            sequence = sequence[:place]
             break
-    while found and found[-1].text in (*_AND, ".", ":", "("):
-        found = found[:-1]
-    while found and found[0].text in (*_AND, ".", "=", "~=", ":"):
-        found = found[1:]
-    if len(found) > 1 and found[0].kind == "text" and _is_label(found[0].text, found[1]):
-        return _trimmed(found[1:])
-    return found
+    while sequence and sequence[-1].text in (*_AND, ".", ":", "("):
+        sequence = sequence[:-1]
+    while sequence and sequence[0].text in (*_AND, ".", "=", "~=", ":"):
+        sequence = sequence[1:]
+    if (
+        len(sequence) > 1
+        and sequence[0].kind == "text"
+        and _is_label(sequence[0].text, sequence[1])
+    ):
+        return _trimmed(sequence[1:])
+    return sequence
 
 
 def _is_label(text: str, after: Token) -> bool:
@@ -235,38 +239,38 @@ def _name(side: list[Token]) -> str:
     return joined if is_name else ""
 
 
-def _unapplied(found: list[Token]) -> list[Token]:
+def _unapplied(sequence: list[Token]) -> list[Token]:
     """y' = r x(t) as y' = r x, where a letter is nothing but the argument of functions."""
-    texts = [token.text for token in found]
+    texts = [token.text for token in sequence]
     if not {"'", "d", "dot", "ddot"} & set(texts):
-        return found
-    for letter in sorted({token.text for token in found if token.kind == "letter"}):
+        return sequence
+    for letter in sorted({token.text for token in sequence if token.kind == "letter"}):
         uses = [
             place
             for place in range(2, len(texts) - 1)
             if texts[place] == letter
             and texts[place - 1] + texts[place + 1] == "()"
-            and (found[place - 2].kind in ("letter", "command") or texts[place - 2] in "'}")
+            and (sequence[place - 2].kind in ("letter", "command") or texts[place - 2] in "'}")
         ]
         others = [p for p, text in enumerate(texts) if text == letter and texts[p - 1] != "d"]
         if uses and uses == others:
             cut = {place + step for place in uses for step in (-1, 0, 1)}
-            return _unapplied([token for place, token in enumerate(found) if place not in cut])
-    return found
+            return _unapplied([token for place, token in enumerate(sequence) if place not in cut])
+    return sequence
 
 
-def _bracketed(found: list[Token]) -> Form | None:
+def _bracketed(sequence: list[Token]) -> Form | None:
     """What is in brackets or a matrix, perhaps after a factor; None for a formula."""
-    start, depth = len(found), 0
+    start, depth = len(sequence), 0
     while start:
         start -= 1
-        text = found[start].text
+        text = sequence[start].text
         depth += (text in CLOSING or text == "end") - (text in OPENING or text == "begin")
         if depth <= 0:
             break
-    if depth or start >= len(found) - 1:
+    if depth or start >= len(sequence) - 1:
         return None
-    left, right, inner = found[start].text, found[-1].text, found[start + 1 : -1]
+    left, right, inner = sequence[start].text, sequence[-1].text, sequence[start + 1 : -1]
     parts, _ = split(inner, (",", ";"))
     form: Form | None = None
     if left == "begin":
@@ -283,7 +287,7 @@ def _bracketed(found: list[Token]) -> Form | None:
     elif start == 0 and left in ("(", "["):
         form = shape(inner)
         form = None if isinstance(form, Quantity | Words) else form
-    return form if start == 0 or form is None else _scaled(found[:start], form)
+    return form if start == 0 or form is None else _scaled(sequence[:start], form)
 
 
 def _scaled(factor: list[Token], form: Form) -> Form | None:
@@ -297,17 +301,17 @@ def _scaled(factor: list[Token], form: Form) -> Form | None:
     return None if rest or variables(tree) else mapped(form, lambda part: ("multiply", tree, part))
 
 
-def _value(found: list[Token]) -> Form:
-    joined = "".join(token.text for token in found)
+def _value(sequence: list[Token]) -> Form:
+    joined = "".join(token.text for token in sequence)
     if based := _BASED.fullmatch(joined):
         base = str(spelled_number(based[2]) or based[2])
         if base == "10":
             return Quantity(number(int(based[1])))
         return Words(f"{based[1].lstrip('0') or '0'}_{base}")
-    if found and found[0].kind == "text" and (spelled := spelled_number(joined)) is not None:
+    if sequence and sequence[0].kind == "text" and (spelled := spelled_number(joined)) is not None:
         return Quantity(number(spelled))
     try:
-        tree, rest = formula(found)
+        tree, rest = formula(sequence)
     except Unreadable:
         return Words(joined)
     if rest and rest[0].kind == "text" and (large := rest[0].text.split(" ", 1)[0]) in LARGE:

@@ -88,9 +88,9 @@ def units_differ(one: str, other: str) -> bool:
     return one != other and all(name.partition("^")[0] in _SIZES for name in (one, other))
 
 
-def converted(tree: Tree, given: str, wanted: str) -> Tree | None:
+def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
     """A value in another unit; None where the two do not measure the same."""
-    (kind, size), (wanted_kind, wanted_size) = map(_measured, (given, wanted))
+    (kind, size), (wanted_kind, wanted_size) = map(_measured, (unit_name, wanted))
     if not kind or kind != wanted_kind:
         return None
     return ("divide", ("multiply", tree, size), wanted_size)
@@ -129,9 +129,9 @@ def spelled_number(text: str) -> int | None:
 
 def same_words(gold: str, answer: str) -> bool:
     """Whether an answer names the gold, perhaps in a sentence about it and nothing else."""
-    wanted, found = (
+    wanted, words = (
         [word for word in _WORDS.findall(_NO_WORDS.sub(" ", text.lower())) if word not in _FILLERS]
         for text in (gold, answer)
     )
-    does = found[len(wanted) : len(wanted) + 1]
-    return bool(wanted) and found[: len(wanted)] == wanted and set(does) <= _DOES
+    does = words[len(wanted) : len(wanted) + 1]
+    return bool(wanted) and words[: len(wanted)] == wanted and set(does) <= _DOES
