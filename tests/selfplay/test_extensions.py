@@ -22,7 +22,8 @@ from selfplay.directory import create, open_config
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.extensions import RunOptions
 from selfplay.progress import Progress
-from selfplay.rewards import TEACHER_REWARDS
+from selfplay.reward_state import load_state, state_of
+from selfplay.rewards import TEACHER_REWARDS, TeacherReward
 from selfplay.step import train_step
 from selfplay.training import new_run, open_run, resume, train
 from selfplay_command import command, train_until
@@ -174,6 +175,49 @@ def test_what_cannot_be_used_is_named_before_the_run_begins(
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
     monkeypatch.delitem(sys.modules, "of_mine", raising=False)
+
+
+def test_a_reward_that_compares_is_given_what_it_needs(runs, tmp_path):
+    def better(proposed):
+        return float(bool(proposed.base_judged))
+
+    reward = TeacherReward(better, needs=("base",))
+    config = runs.config(*TINY, "steps=1")
+    homes = [tmp_path / name for name in ("plain", "comparing")]
+    for home, given in zip(homes, (better, reward), strict=True):
+        train(config, home, teacher_reward=given)
+    plain, comparing = (runs.rows(home / "tasks.jsonl") for home in homes)
+    accepted = [row for row in comparing if row["status"] == "ok"]
+    assert accepted
+    assert all(row["base_solve_rate"] is not None and row["reward"] == 1.0 for row in accepted)
+    assert all(row["base_solve_rate"] is None for row in plain)
+    assert open_config(homes[1]).reward.teacher.startswith(":better#")
+    with open_run(homes[1], teacher_reward=reward) as run:
+        assert run.extensions.teacher_reward is reward
+    with (
+        pytest.raises(ConfigError, match="not the same"),
+        open_run(homes[1], teacher_reward=better),
+    ):
+        raise AssertionError
+
+
+def test_the_state_of_a_compared_reward_is_that_of_its_function():
+    class Count:
+        seen = 3
+
+        def __call__(self, proposed):
+            return 1.0
+
+        def state_dict(self):
+            return {"seen": self.seen}
+
+        def load_state_dict(self, state):
+            self.seen = state["seen"]
+
+    first, second = (TeacherReward(Count(), needs=("base",)) for _ in range(2))
+    first.function.seen = 5
+    load_state(second, state_of(first, "teacher_reward"), "teacher_reward")
+    assert second.function.seen == 5
 
 
 def test_regret_needs_two_students(runs, tmp_path):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selfplay.prompts.task_kind import TaskKind as TaskKind
     from selfplay.prompts.template import template_named as template_named
     from selfplay.rewards import TEACHER_REWARDS as TEACHER_REWARDS
-    from selfplay.rewards import needs as needs
+    from selfplay.rewards import TeacherReward as TeacherReward
     from selfplay.rewards import training_samples as training_samples
     from selfplay.rollout import Attempt as Attempt
     from selfplay.rollout import Proposed as Proposed
@@ -52,7 +52,7 @@ _LAZY = {
     "progress": ("Progress",),
     "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
-    "rewards": ("TEACHER_REWARDS", "needs", "training_samples"),
+    "rewards": ("TEACHER_REWARDS", "TeacherReward", "training_samples"),
     "rollout": ("Attempt", "Proposed"),
     "run_record": ("RunRecord", "read_run"),
     "run_report": ("report",),

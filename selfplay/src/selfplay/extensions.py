@@ -18,7 +18,7 @@ from selfplay.reward_state import KeptRewards, load_state, state_of
 from selfplay.rewards import (
     TEACHER_REWARDS,
     StudentReward,
-    TeacherReward,
+    TeacherFunction,
     needed_by,
     populora,
     verifier,
@@ -40,7 +40,7 @@ _KNOWN: Mapping[str, Mapping[str, Any]] = {
 class Extensions:
     """Rewards, operators and callbacks of a run."""
 
-    teacher_reward: TeacherReward = populora
+    teacher_reward: TeacherFunction = populora
     student_reward: StudentReward | None = None
     """None: `verifier`, with the values of the configuration."""
     operators: Sequence[Operator] = ()
@@ -50,7 +50,7 @@ class Extensions:
     first_states: Mapping[str, bytes] = field(default_factory=dict)
     """By role, what a reward that keeps a state began the run with."""
 
-    def rewards(self) -> Iterator[tuple[str, TeacherReward | StudentReward]]:
+    def rewards(self) -> Iterator[tuple[str, TeacherFunction | StudentReward]]:
         """Yield role and reward where the reward is not ours."""
         if self.teacher_reward not in TEACHER_REWARDS.values():
             yield "teacher", self.teacher_reward
@@ -61,7 +61,7 @@ class Extensions:
 class RunOptions(TypedDict, total=False):
     """What `train`, `resume`, `new_run` and `open_run` take by name."""
 
-    teacher_reward: TeacherReward | None
+    teacher_reward: TeacherFunction | None
     student_reward: StudentReward | None
     operators: Sequence[Operator]
     task_kinds: Sequence[TaskKind]

@@ -1,7 +1,8 @@
 """Rewards that keep a state: what a checkpoint holds of them, and what a resume loads again.
 
 A reward whose object has `state_dict` and `load_state_dict`, as modules of torch do, continues
-where a checkpoint was made. So do methods of such an object, and `functools.partial` of it.
+where a checkpoint was made. So do methods of such an object, `functools.partial` of it, and a
+`TeacherReward` with it.
 """
 
 import pickle
@@ -17,6 +18,7 @@ import torch
 
 from selfplay.errors import SelfplayError, first_line
 from selfplay.identity import called
+from selfplay.rewards import TeacherReward
 from selfplay.settings import without_hash
 from selfplay.source_hash import mark_of
 
@@ -119,8 +121,8 @@ def _unpacked(state: bytes) -> Any:
 
 def _keeper(reward: Any) -> Any:
     """Return the object whose state a reward has; None where it has none."""
-    while isinstance(reward, partial):
-        reward = reward.func
+    while isinstance(reward, partial | TeacherReward):
+        reward = reward.func if isinstance(reward, partial) else reward.function
     if isinstance(reward, MethodType):
         reward = reward.__self__
     if isinstance(reward, type):

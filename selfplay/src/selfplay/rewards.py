@@ -15,7 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from traceback import extract_tb
 from typing import Any, Literal, TypeAlias
 
@@ -32,29 +32,41 @@ ZERO_STD = 1e-8
 """Standard deviations of rewards at or below this count as none."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-TeacherReward: TypeAlias = Callable[[Proposed], float]
+TeacherFunction: TypeAlias = Callable[[Proposed], float]
 StudentReward: TypeAlias = Callable[[Attempt], float]
 Witness: TypeAlias = Literal["base", "rival"]
 
 
-def needs(*witnesses: Witness) -> Callable[[TeacherReward], TeacherReward]:
-    """Mark a teacher's reward that compares: every accepted task is attempted by these, too.
+@dataclass(frozen=True)
+class TeacherReward:
+    """A teacher's reward that compares: others attempt every accepted task, too.
 
-    `base`: the frozen base, in `base_attempts`. `rival`: another living student, in
-    `rival_attempts`. Each makes as many attempts as the matched student, and learns nothing.
+    Each makes as many attempts as the matched student, and learns nothing.
+
+    Example:
+
+        >>> TeacherReward(lambda p: p.solve_rate - p.base_solve_rate, needs=("base",)).needs
+        ('base',)
     """
 
-    def marked(reward: TeacherReward) -> TeacherReward:
-        reward.needs = witnesses  # type: ignore[attr-defined]
-        return reward
+    function: TeacherFunction
+    needs: tuple[Witness, ...] = ()
+    """`base`: the frozen base, in `base_attempts`; `rival`: another living student, in
+    `rival_attempts`."""
 
-    return marked
+    @property
+    def __name__(self) -> str:
+        """What the function is called."""
+        return called(self.function)
+
+    def __call__(self, p: Proposed) -> float:
+        """Return what a proposal is worth."""
+        return self.function(p)
 
 
-def needed_by(reward: TeacherReward) -> tuple[Witness, ...]:
-    """Return what `needs` says of a reward; nothing where it is not marked."""
-    found: tuple[Witness, ...] = getattr(reward, "needs", ())
-    return found
+def needed_by(reward: TeacherFunction) -> tuple[Witness, ...]:
+    """Return who else attempts the tasks; none for a plain function."""
+    return reward.needs if isinstance(reward, TeacherReward) else ()
 
 
 def populora(p: Proposed) -> float:
@@ -86,7 +98,6 @@ def learnability(p: Proposed) -> float:
     return -1.0 if p.task is None else 4.0 * p.solve_rate * (1.0 - p.solve_rate)
 
 
-@needs("rival")
 def regret(p: Proposed) -> float:
     """Return the solve rate of another living student minus the matched one's, at least 0.
 
@@ -95,7 +106,6 @@ def regret(p: Proposed) -> float:
     return -1.0 if p.task is None else max(0.0, p.rival_solve_rate - p.solve_rate)
 
 
-@needs("base")
 def progress(p: Proposed) -> float:
     """Return the matched student's solve rate minus the frozen base's, at least 0."""
     return -1.0 if p.task is None else max(0.0, p.solve_rate - p.base_solve_rate)
@@ -109,8 +119,13 @@ def novelty(p: Proposed) -> float:
     return -1.0 if p.task is None else populora(p) / (1 + p.seen)
 
 
-TEACHER_REWARDS: Mapping[str, TeacherReward] = {
-    reward.__name__: reward for reward in (populora, azr, learnability, regret, progress, novelty)
+TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
+    "populora": populora,
+    "azr": azr,
+    "learnability": learnability,
+    "regret": TeacherReward(regret, needs=("rival",)),
+    "progress": TeacherReward(progress, needs=("base",)),
+    "novelty": novelty,
 }
 """The names that `reward.teacher` knows."""
 
@@ -131,7 +146,7 @@ def training_samples(
     solved: Sequence[Proposed],
     config: Config,
     replayed: Sequence[Attempt] = (),
-    teacher_reward: TeacherReward = populora,
+    teacher_reward: TeacherFunction = populora,
     student_reward: StudentReward | None = None,
 ) -> list[TrainingSample]:
     """Reward every proposal and every attempt; None: attempts by their grade, `verifier`.
