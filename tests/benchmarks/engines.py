@@ -100,7 +100,7 @@ def main() -> None:
     base = load_base_model(given.base, choose_device("auto"), given.dtype)
     shapes = linear_shapes(base.model)
     learner = Learner(base.model, 0, MEMBERS, config.learner, seed=1, base_model=given.base)
-    hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512, merge_rows=64)
+    hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512)
     vllm = open_vllm(config, base, shapes, len(MEMBERS))
     try:
         compare(learner, hf, vllm, given)

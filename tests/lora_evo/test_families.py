@@ -32,10 +32,9 @@ def test_forward_and_gradients_equal_peft(tiny, made):
     tiny.check_against_peft(made.base, made.adapters, made.twin, members, ids, 3e-5, 1e-3)
 
 
-@pytest.mark.parametrize("merge_rows", [0, 1])
-def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made, merge_rows):
+def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):
     tokenizer = SimpleNamespace(eos_token_id=VOCABULARY)
-    engine = HFEngine(made.adapters, tokenizer, merge_rows=merge_rows)
+    engine = HFEngine(made.adapters, tokenizer)
     names = (None, *made.adapters.members)
     asked = [TokenRequest(n, p, LENGTH, 0.0) for n, p in zip(names, PROMPTS, strict=True)]
     texts = set()

@@ -18,17 +18,17 @@ CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
     "checkpointing": {"gradient_checkpointing": True},
-    "members": {"micro_batch_members": 1},
+    "by member": {"by_member": True},
     "offload": {"optimizer_offload": True},
     "all": {"logits_chunk_tokens": 5, "gradient_checkpointing": True, "optimizer_offload": True}
-    | {"micro_batch_members": 2, "micro_batch_tokens": 60},
+    | {"by_member": True, "micro_batch_tokens": 60},
 }
 REGULARISED = {"beta": 0.3, "entropy_coef": 0.2}
 
 
-def learner(tiny, model=None, **changes):
+def learner(tiny, model=None, by_member=False, **changes):
     config = dataclasses.replace(CONFIG, **changes)
-    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3)
+    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3, by_member=by_member)
     tiny.shake(found.adapters)
     return found
 

@@ -124,13 +124,12 @@ LOWER = {
     "dtype": "bfloat16",
     "base": "Qwen/Qwen2.5-0.5B",
     "rollout.max_rows": "2",
-    "rollout.merge_rows": "0",
     "vllm.gpu_memory_utilization": "0.3",
     "vllm.tensor_parallel_size": "2",
 }
 
 
-@pytest.mark.parametrize("more", [("engine=vllm",), ("engine=hf", "rollout.merge_rows=1")])
+@pytest.mark.parametrize("more", [("engine=vllm",), ("engine=hf",)])
 def test_every_setting_that_is_named_with_a_part_lowers_it(more):
     thick = ("dtype=float32", "learner.gradient_checkpointing=false")
     thick += ("learner.optimizer_offload=false", "learner.micro_batch_tokens=16384", *more)
@@ -189,7 +188,7 @@ def test_a_card_has_its_name_and_memory(monkeypatch, device):
 
 def test_changes_make_it_fit_and_the_cheapest_come_first():
     thick = ("learner.gradient_checkpointing=false", "engine=hf")
-    thick += ("rollout.merge_rows=0", "rollout.max_rows=8")
+    thick += ("rollout.max_rows=8",)
     config = load_preset("7b-4t4s", *thick)
     model, machine = read_architecture(config.base), Machine("tiny", 48 * GIB, is_gpu=True)
     assert not make_plan(config, model, machine).fits

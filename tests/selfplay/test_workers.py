@@ -251,7 +251,7 @@ def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_pat
     monkeypatch.setattr(training, "resume", lambda *_, **__: None)
     for setting, said in (("false", True), ("true", False)):
         home = tmp_path / setting
-        create(home, runs.config(f"rollout.by_member={setting}"))
+        create(home, runs.config(f"batch_by_member={setting}"))
         result = command("resume", home, "--workers", "2")
         assert ("started without --workers" in result.output) == said
 

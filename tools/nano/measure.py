@@ -177,7 +177,7 @@ def measure_model(name: str, samples: int, proposals: int, seed: int) -> dict[st
     adapters = stack_adapters(
         base.model, ["base"], r=1, lora_alpha=1.0, target_modules=("q_proj",), seed=0
     )
-    engine = HFEngine(adapters, base.tokenizer, max_rows=512, merge_rows=1)
+    engine = HFEngine(adapters, base.tokenizer, max_rows=512)
     tasks = {
         kind: [(held.level, held.task) for held in nano_tasks(f"nano_{kind}")] for kind in KINDS
     }

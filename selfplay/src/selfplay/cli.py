@@ -196,8 +196,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
         silence_transformers()
         config = open_config(run)
         workers = _workers(config, workers, ray)
-        by_member = config.learner.micro_batch_members == 1 and config.rollout.by_member
-        if not by_member and (ray is not None or (workers or 1) > 1):
+        if not config.batch_by_member and (ray is not None or (workers or 1) > 1):
             click.echo(
                 "this run was started without --workers: several members share its batches, and "
                 "on workers its numbers differ in the last bits from those of one process",
@@ -226,7 +225,7 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
     from selfplay.population import all_founders
 
     has_ray = find_spec("ray") is not None
-    if workers is None and ray is None and config.rollout.by_member:
+    if workers is None and ray is None and config.batch_by_member:
         small = config.base == "nano" and config.engine == "hf"
         cores = small and has_ray and choose_device(config.device).type == "cpu"
         workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1

@@ -68,12 +68,6 @@ class RolloutConfig:
     """Share of references drawn from the tasks that the run started from: they hold back drift."""
     max_rows: AtLeastOne = 128
     """Rows decoded together; changes speed and memory."""
-    merge_rows: Count = 0
-    """Rows from which on a member samples through merged weights; 0 for never. Faster for a small
-    model: members decode at the same time, each with weights and `max_rows` rows of its own."""
-    by_member: bool = False
-    """Keep members' rows in batches of their own, as runs with --workers do: slower with few rows a
-    member, and no bit of a sample depends on the others."""
 
     @property
     def prompt_seams(self) -> int:
@@ -240,8 +234,6 @@ class LearnerConfig:
     """Coefficient of the entropy bonus; 0: not computed."""
     micro_batch_tokens: AtLeastOne = 4096
     """Padded tokens per forward pass; changes speed and memory, not the result."""
-    micro_batch_members: Count = 0
-    """Most members that share a forward pass; 0: any number. Changes speed and memory only."""
     logits_chunk_tokens: Count = 0
     """Tokens that go through the output layer at a time; 0: as suits the vocabulary."""
     gradient_checkpointing: bool = False
@@ -318,6 +310,10 @@ class Config:
     keep_dead: bool = True
     """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
     that `lora-evo verify` needs for the members that live."""
+    batch_by_member: bool = False
+    """Sample and learn in batches that hold the rows of one member only, as runs with --workers do:
+    no bit depends on the other members, and any number of workers gives the same bytes. Slower
+    where members have few rows."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
@@ -433,12 +429,5 @@ def without_hashes(config: Config) -> Config:
 
 
 def cut_by_member(config: Config) -> Config:
-    """Return the configuration with which any number of workers gives the same bytes.
-
-    Each member's rows are sampled and learned from in batches of their own.
-    """
-    return replace(
-        config,
-        learner=replace(config.learner, micro_batch_members=1),
-        rollout=replace(config.rollout, by_member=True),
-    )
+    """Return the configuration with which any number of workers gives the same bytes."""
+    return replace(config, batch_by_member=True)

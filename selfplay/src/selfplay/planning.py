@@ -23,7 +23,6 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CHANGES = (
     "learner.gradient_checkpointing=true",
     *(f"learner.micro_batch_tokens={n}" for n in (4096, 2048, 1024)),
-    "rollout.merge_rows=0",
     *(f"rollout.max_rows={n}" for n in (64, 16, 4)),
     *(f"vllm.gpu_memory_utilization={share}" for share in (0.4, 0.3, 0.25)),
     "learner.optimizer_offload=true",
@@ -202,8 +201,7 @@ def sampler_parts(
 ) -> tuple[float, float, float]:
     """Return weights and cache of the sampler, and what of both stays during an update.
 
-    Weights are a second copy of the base (vLLM, spread over tensor_parallel_size cards), or what
-    members are merged into (hf).
+    Weights are a second copy of the base (vLLM, spread over tensor_parallel_size cards).
     """
     dtype = BYTES[config.dtype]
     if config.engine == "vllm":
@@ -216,25 +214,16 @@ def sampler_parts(
         cache = max(float(config.vllm.kv_cache_memory_bytes or free), longest)
         sleeps = machine.is_gpu and config.vllm.sleep
         return weights, cache, weights + (0.0 if sleeps else cache)
-    batches = [decoded_together(config, step, rows) for rows in step.parts]
-    targets = config.learner.target_modules
-    merged = sum(i * o for name, i, o in model.linears if name in targets) * dtype
-    positions = max(n * rows.longest for rows, (n, _) in zip(step.parts, batches, strict=True))
-    growing = _GROWING * model.cache * dtype * positions
-    return float(merged * max(copies for _, copies in batches)), growing, 0.0
+    positions = max(decoded_together(config, step, rows) * rows.longest for rows in step.parts)
+    return 0.0, _GROWING * model.cache * dtype * positions, 0.0
 
 
-def decoded_together(config: Config, step: Workload, rows: Rows) -> tuple[int, int]:
-    """Return how many rows the engine decodes together, and in how many merged copies of the base.
-
-    By hf, half of the members take part in a role; with many rows they, and the base, have a copy
-    and a batch each.
-    """
-    half, r = max(1, step.members // 2), config.rollout
-    mine = rows.count // half
-    if config.engine == "hf" and 0 < r.merge_rows <= mine:
-        return half * min(r.max_rows, mine), half + 1
-    return max(1, min(r.max_rows, rows.count)), 0
+def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
+    """Return how many rows the engine decodes together; half of the members are in a role."""
+    count = rows.count
+    if config.batch_by_member and config.engine == "hf":
+        count //= max(1, step.members // 2)
+    return max(1, min(config.rollout.max_rows, count))
 
 
 def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
@@ -251,7 +240,7 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
     }
     learner = replace(config.learner, optimizer_offload=offload)
     work = learner_parts(model, learner, dtype, step)
-    engine = "vLLM: weights and adapters" if config.engine == "vllm" else "merged members"
+    engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
     learning = sum(held.values()) + sum(work.values()) + kept
     sampling = sum(held.values()) + work["optimiser"] + weights + cache
     graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)
@@ -259,7 +248,7 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
     growing = cache * (config.engine == "hf")
     most = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
     checkpoint = 3.0 * adapter * step.members  # weights and two moments
-    memory = {**held, **work, engine: weights, "cache": cache}
+    memory = {**held, **work, **engine, "cache": cache}
     return Plan(
         model=model.name,
         machine=machine,
@@ -299,7 +288,6 @@ def lowered_by(config: Config, part: str) -> str:
         "activations": (*checkpointing, *batch),
         "output layer": ("learner.logits_chunk_tokens", *batch),
         "vLLM: weights and adapters": ("vllm.tensor_parallel_size",),
-        "merged members": ("rollout.merge_rows",),
         "cache": ("vllm.gpu_memory_utilization",) if vllm else rows,
     }
     return ", ".join(settings.get(part, ()))

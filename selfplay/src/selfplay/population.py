@@ -174,13 +174,13 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
         roles=[role_of(member) for member in members],
         temperature=rollout.temperature,
         max_completion_length=rollout.max_completion_length,
+        by_member=config.batch_by_member,
     )
     engine: Engine = HFEngine(
         learner.adapters,
         tokenizer,
         max_rows=rollout.max_rows,
-        merge_rows=rollout.merge_rows,
-        by_member=rollout.by_member,
+        by_member=config.batch_by_member,
     )
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(members))

@@ -44,6 +44,5 @@ def open_separate(config):
         stack,
         shared.tokenizer,
         max_rows=shared.max_rows,
-        merge_rows=shared.merge_rows,
         by_member=shared.by_member,
     )

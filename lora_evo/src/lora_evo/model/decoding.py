@@ -45,26 +45,9 @@ class KVCache:
         return int(self.keys[0].shape[2])
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self.keys[0])
-
-    def extended(self) -> int:
-        """Make room for one more position; return the length with it."""
-        length = self.length + 1
-        if length > self.capacity:
-            self.reserve(2 * length)
-        return length
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Put one position of a layer [rows, key-value heads, head dim] behind the others.
-
-        Returns the keys and values with it; the length stays until all layers have theirs.
-        """
-        at = self.length
-        self.keys[layer][:, :, at] = k
-        self.values[layer][:, :, at] = v
-        return self.keys[layer][:, :, : at + 1], self.values[layer][:, :, : at + 1]
+    def dtype(self) -> torch.dtype:
+        """Number type of keys and values."""
+        return self.keys[0].dtype
 
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` positions."""
@@ -167,7 +150,9 @@ class Decoder:
         ids and positions [rows]; mask [rows, capacity] is added to the attention scores (0 or
         -inf), or None where no row has padding.
         """
-        length = cache.extended()
+        length = cache.length + 1
+        if length > cache.capacity:
+            cache.reserve(2 * length)
         seen = None if mask is None else mask[:, None, None, :length]
         logits = self._forward(ids[:, None], positions[:, None], seen, cache)
         cache.length = length

@@ -3,13 +3,11 @@
 The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
 by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
 together; equal prompts of one adapter are read once, and so is a long text that all prompts of a
-batch begin with. Adapters with many rows decode in lockstep, each merged into weights of its own
-(`lockstep`); the others share batches.
+batch begin with.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +27,6 @@ from lora_evo.model.engine import (
     stop_width,
     stream,
 )
-from lora_evo.model.lockstep import Lockstep
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, import_adapter
 
 Cache: TypeAlias = KVCache | GeneralCache
@@ -151,20 +148,40 @@ class SampleTable:
 
 @dataclass(eq=False)
 class Batch:
-    """Rows that are decoded with one cache, and the requests that wait for one of them."""
+    """Rows that are decoded with one cache; some of them may be finished."""
 
-    waiting: list[int]
-    member: int
-    """Of the first request; where members decode in lockstep, of all."""
-    table: SampleTable = field(init=False)
-    tokens: Tensor = field(init=False)
+    table: SampleTable
+    tokens: Tensor
     """The last of every row."""
-    cache: Any = field(init=False)
-    mask: Tensor | None = field(init=False)
-    rows: int = 0
-    open_rows: int = 0
-    enough: int = 0
-    """With so many open rows or fewer, finished ones are dropped and others take their place."""
+    cache: Any
+    mask: Tensor | None
+    """What is added to attention scores; None without padding."""
+
+    @property
+    def open_rows(self) -> int:
+        """Number of rows that are not finished."""
+        return int(self.table.is_open.sum())
+
+    def drop_finished(self) -> None:
+        """Keep the open rows only."""
+        keep = _without_gaps(self.table.is_open)
+        self.cache.shrink(keep)
+        self.table, self.tokens = self.table.select(keep), self.tokens[keep]
+        self.mask = None if self.mask is None else self.mask[keep]
+
+    def join(self, other: "Batch") -> None:
+        """Append the rows of another batch."""
+        self.table = self.table.join(other.table)
+        room = self.table.room
+        real = self.cache.join(self._real(), other.cache, other._real(), min(room, _FIRST_ROOM))
+        self.tokens = torch.cat((self.tokens, other.tokens))
+        self.mask = _mask(real, room, self.cache.dtype)
+
+    def _real(self) -> Tensor:
+        """Where the cache holds no padding [rows, length]."""
+        if self.mask is None:
+            return self.tokens.new_ones(len(self.tokens), self.cache.length, dtype=torch.bool)
+        return self.mask[:, : self.cache.length] == 0
 
 
 def row_uniforms(seeds: Sequence[int], count: int) -> npt.NDArray[np.float64]:
@@ -217,9 +234,7 @@ class HFEngine(Engine):
     """Samples on a model with stacked adapters, which belongs to the caller.
 
     tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
-    merge_rows: rows of one adapter from which on it is merged to sample them, 0 for never; all that
-    are merged decode at once, `max_rows` each; by_member: rows of different adapters never share a
-    batch, so that company changes no bit.
+    by_member: rows of different adapters never share a batch, so that company changes no bit.
     """
 
     shares_parameters = True
@@ -230,17 +245,15 @@ class HFEngine(Engine):
         tokenizer: Any,
         *,
         max_rows: int = 128,
-        merge_rows: int = 0,
         by_member: bool = False,
     ):
         self.adapters = adapters
         self.tokenizer = tokenizer
         self.max_rows = max_rows
-        self.merge_rows = merge_rows
         self.by_member = by_member
         model: Any = adapters.model
         self._decoder: Any = decoder_of(model)
-        self._dtype: torch.dtype = model.get_input_embeddings().weight.dtype
+        self._refills = isinstance(self._decoder, Decoder)
         self._versions: dict[str, int] = {}
         self.context = getattr(model.config, "max_position_embeddings", None)
         self.end_tokens = end_tokens(model, tokenizer)
@@ -265,140 +278,82 @@ class HFEngine(Engine):
         raise LoraEvoError(f"{name!r} has a place in the stack, which can only be replaced")
 
     def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample) as rows finish, first where they are many."""
-        by_member: dict[int, list[int]] = defaultdict(list)
-        for i, request in enumerate(requests):
+        """Yield (number of the request, its sample) as rows finish."""
+        for request in requests:
             check_request(request)
-            by_member[self._place(request)].append(i)
-        together: list[list[int]] = []
-        alone: list[list[int]] = []
-        shared: list[int] = []
-        for member, mine in sorted(by_member.items()):
-            parts = [mine]
-            if self.by_member and member == BASE:  # in the batches that workers share out
-                order, size = self._in_order(requests, mine), self.base_rows
-                parts = [order[i : i + size] for i in range(0, len(order), size)]
-            for part in parts:
-                if isinstance(self._decoder, Decoder) and 0 < self.merge_rows <= len(part):
-                    together.append(part)
-                elif self.by_member:
-                    alone.append(part)
-                else:
-                    shared += part
-        for parts in (together, *([part] for part in (*alone, shared))):
-            if any(parts):
-                yield from self._sample(requests, parts, parts is together)
+        for part in self._parts(requests):
+            yield from self._sample(requests, part)
+
+    def _parts(self, requests: Sequence[TokenRequest]) -> list[list[int]]:
+        """Return the numbers of the requests that may share batches, in the order of reading."""
+        members = [self._place(request) for request in requests]
+        ordered = sorted(
+            range(len(requests)),
+            key=lambda i: (len(requests[i].prompt_ids), members[i], requests[i].prompt_ids),
+        )
+        if not self.by_member:
+            return [ordered] if ordered else []
+        parts: list[list[int]] = []
+        for member in sorted(set(members)):
+            rows = [i for i in ordered if members[i] == member]
+            # Rows of the base are in the pieces that workers share out.
+            size = self.base_rows if member == BASE else len(rows)
+            parts += [rows[i : i + size] for i in range(0, len(rows), size)]
+        return parts
 
     @torch.inference_mode()
     def _sample(
-        self, requests: Sequence[TokenRequest], parts: Sequence[Sequence[int]], merged: bool
+        self, requests: Sequence[TokenRequest], numbers: Sequence[int]
     ) -> Iterator[tuple[int, Rollout]]:
-        """Sample each part in a batch of its own; where rows finish, others take their place.
+        """Sample these requests in one batch; where rows finish, others take their place."""
+        waiting = list(numbers)
+        steps = max(requests[i].max_tokens for i in numbers)
+        while waiting:
+            batch = self._begin(requests, waiting, self.max_rows, steps)
+            while True:
+                self._decode(batch, self._enough(batch, waiting))
+                yield from batch.table.finished()
+                if not batch.open_rows:
+                    break
+                batch.drop_finished()
+                room = self.max_rows - len(batch.tokens)
+                if waiting and room and self._refills:
+                    batch.join(self._begin(requests, waiting, room, steps))
 
-        merged: each part has one member, and they decode in lockstep; else there is one part.
-        """
-        ordered = [self._in_order(requests, part) for part in parts]
-        running = [Batch(order, self._place(requests[order[0]])) for order in ordered]
-        steps = max(requests[i].max_tokens for part in parts for i in part)
-        lockstep = Lockstep(self._decoder, [b.member for b in running]) if merged else None
-        while running:
-            for batch in running:
-                if batch.open_rows <= batch.enough:
-                    yield from batch.table.finished() if batch.rows else ()
-                    self._refill(requests, batch, steps)
-            running = [batch for batch in running if batch.rows]
-            shared = [] if lockstep else [r for batch in running for _, r in batch.table.requests]
-            with self.adapters.route([self._place(request) for request in shared]):
-                while running and all(batch.open_rows > batch.enough for batch in running):
-                    self._step(running, lockstep)
+    def _enough(self, batch: Batch, waiting: Sequence[int]) -> int:
+        """Return with how many open rows it is time to drop the finished ones."""
+        if waiting and self._refills:
+            return self.max_rows - max(1, self.max_rows // _REFILLS)
+        return int(_COMPACT_BELOW * len(batch.tokens))
 
-    def _step(self, batches: Sequence[Batch], lockstep: Lockstep | None) -> None:
-        """Decode one more token of every row."""
-        places = [batch.table.prompt_lengths + batch.table.drawn - 1 for batch in batches]
-        if lockstep is None:
-            (batch,), (at,) = batches, places
-            logits = self._decoder.step(batch.tokens, at, batch.mask, batch.cache)
-        else:
-            logits = lockstep.step(
-                torch.cat([batch.tokens for batch in batches]),
-                torch.cat(places),
-                [(batch.member, batch.cache, batch.mask) for batch in batches],
-            )
-        found = self._draw([batch.table for batch in batches], logits)
-        for batch, tokens in zip(batches, found, strict=True):
-            batch.tokens = tokens
-            batch.open_rows = int(batch.table.is_open.sum())
-
-    def _refill(self, requests: Sequence[TokenRequest], batch: Batch, steps: int) -> None:
-        """Drop finished rows, and give their room to requests that wait."""
-        refills = isinstance(self._decoder, Decoder)
-        if batch.open_rows:
-            keep = _without_gaps(batch.table.is_open)
-            batch.cache.shrink(keep)
-            batch.table, batch.tokens = batch.table.select(keep), batch.tokens[keep]
-            batch.mask = None if batch.mask is None else batch.mask[keep]
-            room = self.max_rows - len(keep)
-            if batch.waiting and refills and room:
-                self._join(batch, *self._begin(requests, batch.waiting, room, steps))
-        elif batch.waiting:
-            begun = self._begin(requests, batch.waiting, self.max_rows, steps)
-            batch.table, batch.tokens, batch.cache, batch.mask = begun
-        else:
-            batch.rows = 0
-            return
-        batch.rows = len(batch.table.requests)
-        batch.open_rows = int(batch.table.is_open.sum())
-        batch.enough = int(_COMPACT_BELOW * batch.rows)
-        if batch.waiting and refills:
-            batch.enough = self.max_rows - max(1, self.max_rows // _REFILLS)
-
-    def _join(
-        self, batch: Batch, new: SampleTable, tokens: Tensor, other: Any, mask: Tensor | None
-    ) -> None:
-        """Append rows that have begun to a batch."""
-        real = batch.table.tokens.new_ones(batch.open_rows, batch.cache.length, dtype=torch.bool)
-        real = real if batch.mask is None else batch.mask[:, : batch.cache.length] == 0
-        also = real.new_ones(len(tokens), other.length)
-        also = also if mask is None else mask[:, : other.length] == 0
-        batch.table, batch.tokens = batch.table.join(new), torch.cat((batch.tokens, tokens))
-        ahead = min(batch.table.room, _FIRST_ROOM)
-        joined = batch.cache.join(real, other, also, ahead)
-        batch.mask = _mask(joined, batch.table.room, self._dtype)
-
-    def _in_order(self, requests: Sequence[TokenRequest], chosen: Sequence[int]) -> list[int]:
-        """Put those of similar prompt length together."""
-        return sorted(
-            chosen,
-            key=lambda i: (len((r := requests[i]).prompt_ids), self._place(r), r.prompt_ids),
-        )
+    def _decode(self, batch: Batch, enough: int) -> None:
+        """Decode more tokens of every row until this many rows are open, or fewer."""
+        with self.adapters.route([self._place(request) for _, request in batch.table.requests]):
+            while batch.open_rows > enough:
+                places = batch.table.prompt_lengths + batch.table.drawn - 1
+                logits = self._decoder.step(batch.tokens, places, batch.mask, batch.cache)
+                batch.tokens = self._draw(batch.table, logits)
 
     def _begin(
         self, requests: Sequence[TokenRequest], waiting: list[int], most: int, steps: int
-    ) -> tuple[SampleTable, Tensor, Any, Tensor | None]:
+    ) -> Batch:
         """Take requests from those that wait, read their prompts and draw their first tokens."""
         chunk = sorted(waiting[:most], key=lambda i: self._place(requests[i]))
         del waiting[:most]
         logits, cache, real = self._prefill([requests[i] for i in chunk])
         table = SampleTable.of([(i, requests[i]) for i in chunk], steps, logits.device)
         mask = _mask(real, table.room, logits.dtype)
-        (tokens,) = self._draw([table], logits)
-        return table, tokens, cache, mask
+        return Batch(table, self._draw(table, logits), cache, mask)
 
-    def _draw(self, tables: Sequence[SampleTable], logits: Tensor) -> tuple[Tensor, ...]:
-        """Draw the next token of every row from logits [rows, vocabulary]; return them by table."""
-        dice = [torch.cat(column) for column in zip(*(t.dice() for t in tables), strict=True)]
-        uniforms, temperatures, top_p, top_k = dice
-        if any(r.top_k or r.top_p < 1 for table in tables for _, r in table.requests):
+    def _draw(self, table: SampleTable, logits: Tensor) -> Tensor:
+        """Draw the next token of every row from logits [rows, vocabulary]; return them."""
+        uniforms, temperatures, top_p, top_k = table.dice()
+        if any(request.top_k or request.top_p < 1 for _, request in table.requests):
             logits = keep_likely(logits, temperatures, top_p, top_k)
-        counts = [len(table.requests) for table in tables]
-        drawn, logprobs = (
-            torch.split(column, counts) for column in choose(logits, uniforms, temperatures)
-        )
-        ends = torch.tensor(self.end_tokens, device=logits.device)
-        for table, tokens, found in zip(tables, drawn, logprobs, strict=True):
-            table.record(tokens, found, ends)
-            self._apply_stops(table)
-        return drawn
+        tokens, logprobs = choose(logits, uniforms, temperatures)
+        table.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
+        self._apply_stops(table)
+        return tokens
 
     def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor]:
         """Read each different (member, prompt) once and spread the result over the requests.
@@ -408,7 +363,7 @@ class HFEngine(Engine):
         keys = [(self._place(r), r.prompt_ids) for r in requests]
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
-        shared = _shared_length(members, prompts) if isinstance(self._decoder, Decoder) else 0
+        shared = _shared_length(members, prompts) if self._refills else 0
         device = self.adapters.device
         ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []

@@ -32,12 +32,6 @@ _BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _PROBE_TOKENS = 8
 """Prompt and completion by which an adapter is distinguished from the base."""
-_MERGE_ROWS = 16
-"""Rows of one adapter from which on it is merged to sample them, in float32; merging rounds the
-weights of other number types."""
-_MERGE_PARAMETERS = 10_000_000
-"""Models above this read their weights from memory at every token: one batch of all adapters is
-faster than one of each (measured: 1.27 times at 135 M, while nano gains by merging)."""
 
 
 def find_adapters(specs: Sequence[str]) -> tuple[dict[str, Path], str | None]:
@@ -198,10 +192,8 @@ def _open_on(
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:
-        small = sum(p.numel() for p in base.model.parameters()) <= _MERGE_PARAMETERS
-        merge_rows = _MERGE_ROWS if small and base.dtype == "float32" else 0
         stack = stack_saved(base.model, saved)
-        engine = HFEngine(stack, base.tokenizer, max_rows=max_rows, merge_rows=merge_rows)
+        engine = HFEngine(stack, base.tokenizer, max_rows=max_rows)
     engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
     engine.about = {
         "engine": kind,

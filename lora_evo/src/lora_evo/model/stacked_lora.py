@@ -108,8 +108,9 @@ class StackedLoRALinear(nn.Module):
             raise LoraEvoError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
         if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
             down, up = self._by_row(route, x)
-            y = F.linear(x, base.weight, base.bias)
-            return torch.baddbmm(y, torch.bmm(x, down), up)
+            y, g = F.linear(x, base.weight, base.bias), len(down)
+            z = torch.bmm(x.reshape(g, -1, x.shape[2]), down)
+            return torch.baddbmm(y.view(g, -1, y.shape[2]), z, up).view(y.shape)
         runs, rows = route.runs, x.shape[0]
         if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
             runs = route.by_row  # one batched product of all rows, in place of one for each run
@@ -134,31 +135,27 @@ class StackedLoRALinear(nn.Module):
             self.kept = stacks
         return *stacks, [having.index(member) for member in members]
 
-    def merged(self, member: int) -> Tensor:
-        """Return W + scale * B A of one member; in half precision, rounded."""
-        weight = self.base.weight
-        if member == BASE:
-            return weight
-        down, up = self._pair(member, weight)
-        return torch.addmm(weight, up, down)
-
     def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
         up = self.lora_B[member] * self.scales[member]
         return self.lora_A[member].to(x.dtype), up.to(x.dtype)
 
     def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A^T [rows, in, r] and scale * B^T [rows, r, out], zeros for the base; kept by route."""
+        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; kept by route.
+
+        g is the number of rows, or 1 where all of them have one member.
+        """
         if self.gathered is not None and self.gathered[0] is route:
             return self.gathered[1], self.gathered[2]
-        members = sorted(set(route.rows) - {BASE})
+        rows = route.rows if len(set(route.rows)) > 1 else route.rows[:1]
+        members = sorted(set(rows) - {BASE})
         pairs = [self._pair(member, x) for member in members]
         place = {member: i for i, member in enumerate(members)}
-        if BASE in route.rows:
+        if BASE in rows:
             down, up = self.lora_A[0], self.lora_B[0]
             pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
             place[BASE] = len(members)
-        index = torch.tensor([place[member] for member in route.rows], device=x.device)
+        index = torch.tensor([place[member] for member in rows], device=x.device)
         down, up = (
             torch.stack(side).transpose(1, 2).index_select(0, index).contiguous()
             for side in zip(*pairs, strict=True)

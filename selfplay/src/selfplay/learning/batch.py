@@ -123,20 +123,19 @@ def token_weights(
     return weights
 
 
-def micro_batches(rows: Sequence[Row], tokens: int, members: int = 0) -> Iterator[list[Row]]:
+def micro_batches(rows: Sequence[Row], tokens: int, by_member: bool = False) -> Iterator[list[Row]]:
     """Cut rows so that rows times longest stays within the token budget; a longer one is alone.
 
-    members: most of them in a batch, 0 for any number.
+    by_member: a batch has rows of one member only.
     """
-    places = sorted({row.member for row in rows})
-    width = members or max(1, len(places))
-    for start in range(0, len(places), width):
-        share = set(places[start : start + width])
+    members = sorted({row.member for row in rows})
+    for share in [{member} for member in members] if by_member else [set(members)]:
         batch: list[Row] = []
-        mine = (row for row in rows if row.member in share)
-        for row in sorted(mine, key=lambda r: (-r.length, r.member)):
+        chosen = (row for row in rows if row.member in share)
+        for row in sorted(chosen, key=lambda r: (-r.length, r.member)):
             if batch and (len(batch) + 1) * batch[0].length > tokens:
                 yield sorted(batch, key=lambda r: r.member)
                 batch = []
             batch.append(row)
-        yield sorted(batch, key=lambda r: r.member)
+        if batch:
+            yield sorted(batch, key=lambda r: r.member)

@@ -82,12 +82,14 @@ class Learner:
         roles: Sequence[str] | None = None,
         temperature: float = 1.0,
         max_completion_length: int = 256,
+        by_member: bool = False,
     ):
         """Put fresh adapters for `members` on the model, in place.
 
         tokenizer_pad_id fills rows on the right (any valid id: no loss ever sees it); base_model is
         the name written into exported adapters; roles[m] chooses the learning rate of place m;
-        temperature is that of the samples; max_completion_length, in tokens, divides dr_grpo.
+        temperature is that of the samples; max_completion_length, in tokens, divides dr_grpo;
+        by_member: a micro-batch has rows of one member only.
         """
         self.model = model
         self.config = config
@@ -107,6 +109,7 @@ class Learner:
         )
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id, temperature)
         self.max_completion_length = max_completion_length
+        self.by_member = by_member
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
         self._batch: list[Row] = []
@@ -192,7 +195,7 @@ class Learner:
 
     def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
-        for batch in micro_batches(rows, self.micro_batch_tokens, self.config.micro_batch_members):
+        for batch in micro_batches(rows, self.micro_batch_tokens, self.by_member):
             self._batch = batch
             self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
             self._rows = self._rows[0] + len(batch), self._rows[1]
