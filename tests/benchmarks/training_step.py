@@ -6,7 +6,7 @@ Every population takes the steps in a fresh process with one thread; the first s
 warm-up. The single agent does the work of one teacher and one student. The floor is what the matrix
 products alone would take at the rate that this machine reaches in between: 2 FLOP a parameter and
 token read or sampled, 4 more for each token that is learned from. Equal prompts of a member are
-read once, in an update too, and samples without advantage are not learned from.
+read once to sample; samples without advantage are not learned from.
 """
 
 import json

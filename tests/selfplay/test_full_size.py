@@ -101,7 +101,6 @@ def learning(config, shape, names):
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), MemoryMeter() as meter:
         patch.setattr(StackedAdapters, "initialise", lambda *_: None)  # there are no values
         learner = Learner(without_values(model), 0, names, config.learner, seed=0)
-        learner.forward_pass._reader = None  # as on a GPU, where rows do not share their prompts
         yield learner, meter
 
 

@@ -158,27 +158,6 @@ class Decoder:
         cache.length = length
         return logits
 
-    def read(self, ids: Tensor, first: Tensor, table: Tensor) -> Tensor:
-        """Return the last hidden states [tokens, hidden size] of rows, every token read once.
-
-        ids [rows, T] are padded on the right. first [tokens]: the flattened places of the tokens to
-        read; table [rows, T]: which of them is at each place, any on padding. Rows that begin alike
-        share those tokens, and nothing but attention sees padding. The route in force has a member
-        for each token. Gradients reach the adapters.
-        """
-        rows, T = ids.shape
-
-        def attend(i: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-            q, k, v = (
-                x.index_select(0, table.flatten()).view(rows, T, -1, x.shape[-1]).transpose(1, 2)
-                for x in (q, k, v)
-            )
-            y = self._attend(q, k, v, scale, is_causal=True)
-            return y.reshape(rows * T, -1).index_select(0, first)[:, None]
-
-        tokens = ids.flatten().index_select(0, first)
-        return self._layers(tokens[:, None], first[:, None] % T, attend)[:, 0]
-
     def _forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache
     ) -> Tensor:

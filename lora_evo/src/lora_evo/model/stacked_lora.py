@@ -19,7 +19,6 @@ from torch.autograd.function import once_differentiable
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import Decoder
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 from lora_evo.model.lean_layers import lighten
 
@@ -183,10 +182,6 @@ class StackedAdapters:
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.model.parameters()).device
-
-    def decoder(self) -> Decoder | None:
-        """Return what runs the layers in few words, where it knows the model's family."""
-        return Decoder(self.model) if Decoder.knows(self.model) else None
 
     def index(self, member: str | None) -> int:
         """Return the member's index; None is the base."""

@@ -152,19 +152,10 @@ def _recomputed(forward: Callable[..., Any], adapters: StackedAdapters) -> Calla
 
 @dataclass(frozen=True, slots=True)
 class PaddedRows:
-    """Rows as tensors, padded on the right, and where their completions are.
-
-    Rows of one owner with equal prompts share the tokens of the prompt.
-    """
+    """Rows as tensors, padded on the right, and where their completions are."""
 
     ids: Tensor
     """[rows, T], prompt and completion but for the last token."""
-    first: Tensor
-    """[different tokens]: where each is in the flattened [rows * T], in its first row."""
-    table: Tensor
-    """[rows, T]: which of the different tokens is at each place; 0 on padding."""
-    owners: list[int]
-    """The first row of each different token."""
     places: Tensor
     """[tokens] of the flattened [rows * T] whose next token belongs to a completion."""
     targets: Tensor
@@ -173,38 +164,19 @@ class PaddedRows:
     """Completion tokens of each row."""
 
     @classmethod
-    def of(
-        cls,
-        rows: Sequence[TrainingSample],
-        owners: Sequence[int],
-        pad: int,
-        device: torch.device,
-    ) -> "PaddedRows":
+    def of(cls, rows: Sequence[TrainingSample], pad: int, device: torch.device) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
         T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
-        ids, table = torch.full((len(rows), T), pad), torch.zeros(len(rows), T, dtype=torch.long)
-        first: list[int] = []
-        begun: dict[tuple[int, tuple[int, ...]], int] = {}
+        ids = torch.full((len(rows), T), pad)
         places: list[int] = []
         targets: list[int] = []
         for i, row in enumerate(rows):
-            prompt, whole = len(row.prompt_ids), row.prompt_ids + row.completion_ids[:-1]
-            new = len(first)
-            start = begun.setdefault((owners[i], row.prompt_ids), new)
-            own = range(i * T, i * T + len(whole))
-            first += own if start == new else own[prompt:]
-            ids[i, : len(whole)] = torch.tensor(whole)
-            table[i, :prompt] = torch.arange(start, start + prompt)
-            table[i, prompt : len(whole)] = torch.arange(
-                len(first) + prompt - len(whole), len(first)
-            )
-            places += own[prompt - 1 :]
+            tokens = row.prompt_ids + row.completion_ids[:-1]
+            ids[i, : len(tokens)] = torch.tensor(tokens)
+            places += range(i * T + len(row.prompt_ids) - 1, i * T + len(tokens))
             targets += row.completion_ids
         return cls(
             ids.to(device),
-            torch.tensor(first, device=device),
-            table.to(device),
-            [place // T for place in first],
             torch.tensor(places, device=device),
             torch.tensor(targets, device=device),
             [len(row.completion_ids) for row in rows],
@@ -236,24 +208,20 @@ class ForwardPass:
         self.recomputed_from = 0 if config.gradient_checkpointing else math.inf
         """Tokens of a row from which on its layers are checkpointed whatever the configuration."""
         self._pad = pad
-        # On a GPU, sums over the rows that share a token would have no order of their own.
-        shares = model.device.type == "cpu" and not config.gradient_checkpointing
-        self._reader = adapters.decoder() if shares else None
         if config.gradient_checkpointing and model.device.type == "cpu":
             hand_large_blocks_back()
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
         device = next(self.model.parameters()).device
-        owners = [row.member for row in batch]
-        padded = PaddedRows.of([row.sample for row in batch], owners, self._pad, device)
+        padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
         rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
         reference = None
         if self.config.beta > 0.0:
             with torch.no_grad():
                 hidden = self._hidden(padded, [BASE] * len(batch))
                 (reference,) = self.output.scores(hidden, padded.targets)
-        hidden = self._hidden(padded, owners)
+        hidden = self._hidden(padded, [row.member for row in batch])
         logprobs, *entropy = self.output.scores(
             hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
         )
@@ -279,16 +247,11 @@ class ForwardPass:
             sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
         return weighted.sum()
 
-    def _hidden(self, padded: PaddedRows, owners: Sequence[int]) -> Tensor:
+    def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
-        saves = padded.ids.shape[1] >= self.recomputed_from
-        if self._reader is not None and not saves:
-            with self.adapters.route([owners[row] for row in padded.owners]):
-                hidden = self._reader.read(padded.ids, padded.first, padded.table)
-            return hidden.index_select(0, padded.table.flatten()[padded.places])
         decoder = self.model.get_decoder()
-        layers = decoder.layers if saves else []
-        with self.adapters.route(owners), checkpointed(layers, self.adapters):
-            found: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
-        return found.reshape(-1, found.shape[-1])[padded.places]
+        layers = decoder.layers if padded.ids.shape[1] >= self.recomputed_from else []
+        with self.adapters.route(members), checkpointed(layers, self.adapters):
+            hidden: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
+        return hidden.reshape(-1, hidden.shape[-1])[padded.places]
