@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from benchmarking import Row, alone, best_of, memory, parser, show
@@ -29,7 +28,6 @@ from safetensors.torch import load_file, save_file
 from lora_evo import OPERATORS, cross_directory, load_adapter, mutate_directory
 
 WEIGHTS = "adapter_model.safetensors"
-FITNESS = {"xes", "factor_xes"}
 
 
 def main() -> None:
@@ -98,9 +96,8 @@ def contestant(folder: Path, name: str) -> Callable[[], object]:
     operator, _, other = name.partition("/")
     if other == "-":
         return lambda: mutate_directory(operator, first, out, seed=1, overwrite=True)
-    extra: dict[str, Any] = {"fitness": [0.7, 0.4]} if operator in FITNESS else {}
     pair = [first, folder / other]
-    return lambda: cross_directory(operator, pair, out, seed=1, overwrite=True, **extra)
+    return lambda: cross_directory(operator, pair, out, seed=1, overwrite=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import torch
 from benchmarking import Row, show
 from lora_peers import REDUCED, adapter, cut, dense, peft_updates, relative, relative_error
 
-from lora_evo import Adapter, cross, merge
+from lora_evo import Adapter, merge
 
 Updates: TypeAlias = dict[str, torch.Tensor]
 DENSITY, WEIGHTS = 0.5, [0.5, 0.5]
@@ -65,9 +65,6 @@ def makers(parents: list[Adapter], method: str) -> dict[str, Callable[[], Update
     share = [1.0, 1.0] if method == "ties" else WEIGHTS
     found: dict[str, Callable[[], Updates | None]] = {
         "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, **given)),
-        "factors averaged": lambda: (
-            dense(cross(parents, "factor_average", 1)) if method == "sum" else None
-        ),
     }
     if find_spec("peft"):
         found["PEFT factors"] = lambda: peft_updates(parents, factors, share, DENSITY)

@@ -88,13 +88,11 @@ POPULORA = {
     "M2 layer_selective_gaussian": "mutation_layer_selective_gaussian",
     "M3 component_masking": "mutation_component_masking",
     "M4 full_gaussian": "mutation_full_gaussian",
-    "M5 neftune": "mutation_neftune_style",
     "average": "crossover_average",
     "X1 dare": "crossover_dare",
     "X2 layer_wise": "crossover_layer_wise",
     "X3 svd_subspace": "crossover_svd_subspace",
     "X4 extrapolative": "crossover_extrapolative",
-    "X5 xes": "crossover_xes",
 }
 
 
@@ -127,8 +125,7 @@ def populora_call(name: str, members: Any) -> Callable[[], None]:
     places = torch.tensor([child])
     if name.startswith("M"):
         return lambda: function(members, places)
-    # xes takes good parents, and finds as many bad ones in the population itself.
-    parents = torch.tensor([[0]] if name.startswith("X5") else [[0, 1]])
+    parents = torch.tensor([[0, 1]])
     fitness = torch.tensor([1.0, 0.5, 0.0])
     return lambda: function(members, parents, places, fitnesses=fitness)
 

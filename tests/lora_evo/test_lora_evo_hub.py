@@ -54,7 +54,7 @@ def test_whatever_writes_an_adapter_writes_its_card(home):
 
 def test_a_card_changes_no_hash_and_is_the_same_for_equal_children(home):
     for name in ("c", "same"):
-        mutate_directory("neftune", "p1", name, seed=1)
+        mutate_directory("full_gaussian", "p1", name, seed=1)
     before = content_hash("c")
     assert (home / "c/README.md").read_bytes() == (home / "same/README.md").read_bytes()
     (home / "c/README.md").unlink()
@@ -63,7 +63,7 @@ def test_a_card_changes_no_hash_and_is_the_same_for_equal_children(home):
 
 
 def test_saving_again_keeps_the_parents_and_takes_results(home, make_adapter):
-    record = mutate_directory("neftune", "p1", "c", seed=1)
+    record = mutate_directory("full_gaussian", "p1", "c", seed=1)
     save_adapter(make_adapter(5), "c", overwrite=True, results={"solved": 0.25})
     _, text = card(home / "c")
     assert record.parents[0] in text
@@ -130,7 +130,7 @@ PUSH = "from lora_evo import push_to_hub; print(push_to_hub('c', 'me/mine', priv
 
 def test_a_push_uploads_the_adapter_its_record_and_its_card(home, hub):
     pytest.importorskip("huggingface_hub")
-    mutate_directory("neftune", "p1", "c", seed=1)
+    mutate_directory("full_gaussian", "p1", "c", seed=1)
     (home / "c/notes.txt").write_text("mine")
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     environment = {

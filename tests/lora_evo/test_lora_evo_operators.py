@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from by_hand import breed, child_of, fitness_for, same
+from by_hand import breed, child_of, same
 from programs import python
 
 from lora_evo import (
@@ -35,17 +35,17 @@ def test_directories_give_the_child_of_memory_and_verify(home, make_adapter, nam
     parents.append(make_adapter(2, layers=3, dtype=dtype, **unequal))
     for number, parent in enumerate(parents, start=1):
         save_adapter(parent, f"p{number}", overwrite=True)
-    breed(name, ["p1", "p2"], "c", **fitness_for(name))
+    breed(name, ["p1", "p2"], "c")
     assert verify("c").identical
-    assert same(load_adapter("c"), child_of(name, parents, **fitness_for(name)))
+    assert same(load_adapter("c"), child_of(name, parents))
 
 
 REFUSED = [
     *((name, {"strength": -0.1}, "at least 0") for name in MUTATIONS),
     *((name, {"strength": 1.0}, "below 1") for name in MUTATIONS),
-    ("neftune", {"strength": math.nan}, "strength is nan"),
-    ("neftune", {"epsilon": 0.1}, "no parameter 'epsilon'"),
-    ("neftune", {"seed": -1}, "seed"),
+    ("full_gaussian", {"strength": math.nan}, "strength is nan"),
+    ("full_gaussian", {"epsilon": 0.1}, "no parameter 'epsilon'"),
+    ("full_gaussian", {"seed": -1}, "seed"),
     ("svd_structured", {"rotation": "much"}, "rotation"),
     ("component_masking", {"tail": -1}, "tail is -1; expected a number from 0 to 10"),
     ("component_masking", {"tail": True}, "tail is True"),
@@ -53,11 +53,10 @@ REFUSED = [
     ("layer_selective_gaussian", {"share": 1.5}, "share is 1.5"),
     ("layer_selective_gaussian", {"shaer": 1}, "did you mean 'share'"),
     ("layer_selective_gaussian", {"level": "tensor"}, "one of module, block, layer"),
-    ("xes", {}, "how fit the parents are"),
-    ("xes", {"fitness": "high"}, "expected a list of 2 finite numbers"),
-    ("xes", {"fitness": [1]}, "expected a list of 2 finite"),
-    ("xes", {"fitness": [1, math.nan]}, "finite"),
-    ("xes", {"fitness": [1, 2], "eta": -1}, "eta is -1"),
+    ("extrapolate", {"fitness": "high"}, "expected a list of 2 finite numbers"),
+    ("extrapolate", {"fitness": [1]}, "expected a list of 2 finite"),
+    ("extrapolate", {"fitness": [1, math.nan]}, "finite"),
+    ("extrapolate", {"fitness": [1, 2], "eta": -1}, "eta is -1"),
     ("extrapolate", {"eta": "far"}, "eta is 'far'"),
     ("extrapolate", {"eta_low": 1.5, "eta_high": 1.2}, "eta_high is 1.2"),
     ("extrapolate", {"weights": [1, 2]}, "takes no weights"),
@@ -83,7 +82,7 @@ def test_parents_and_operators_that_do_not_fit_are_refused(make_adapter):
         ([one, make_adapter(2, r=8)], "slot_swap", "rank 4 in parent 1 and 8 in parent 2"),
         ([one] * 3, "extrapolate", "got 3 parents"),
         ([broken, one], "average", "NaN or infinite"),
-        ([one, one], "neftune", "mutation, not a crossover"),
+        ([one, one], "full_gaussian", "mutation, not a crossover"),
     ):
         with pytest.raises(LoraEvoError, match=words):
             cross(parents, operator, 1)
@@ -125,8 +124,8 @@ def test_an_operator_object_is_run_recorded_and_verified(home, make_adapter):
 
 
 def test_one_of_ours_may_be_given_as_object_or_by_its_function(make_adapter):
-    parent, ours = make_adapter(1), OPERATORS["neftune"]
-    named = mutate(parent, "neftune", 1)
+    parent, ours = make_adapter(1), OPERATORS["full_gaussian"]
+    named = mutate(parent, "full_gaussian", 1)
     twin = replace(ours, name="twin")
     for operator in (ours, twin, replace(twin, prepare=twin.recipe)):
         assert same(mutate(parent, operator, 1), named)
@@ -162,8 +161,8 @@ def test_a_child_of_another_shape_is_refused(make_adapter):
 
 
 def test_the_name_of_one_of_ours_is_taken(make_adapter):
-    with pytest.raises(LoraEvoError, match="called 'neftune' like a built-in one"):
-        mutate(make_adapter(1), halved(name="neftune"), 1)
+    with pytest.raises(LoraEvoError, match="called 'full_gaussian' like a built-in one"):
+        mutate(make_adapter(1), halved(name="full_gaussian"), 1)
 
 
 def test_the_example_makes_a_child_of_the_strength(home):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from by_hand import breed, dense, fitness_for, same
+from by_hand import breed, dense, same
 from lora_evo_command import call
 
 from lora_evo import OPERATORS, Adapter, LoraEvoError, content_hash, load_adapter, save_adapter
@@ -91,7 +91,7 @@ def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved
     parent = forward_in_peft(home / "p1", x)
     given = {"mutation": {"strength": 0.3}, "merge": {"rank": 3}}
     for name, operator in OPERATORS.items():
-        more = given.get(operator.kind, fitness_for(name))
+        more = given.get(operator.kind, {})
         breed(name, [home / "p1", home / "p2"], home / name, **more)
         found = forward_in_peft(home / name, x)
         assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
@@ -128,7 +128,7 @@ def test_a_start_is_refused_where_peft_takes_it_out_of_the_base(tmp_path, start)
         with pytest.raises(LoraEvoError, match="plain LoRA"):
             Adapter.from_peft(tuned)
         for words in (
-            ("mutate", "neftune", tmp_path / "p", "--seed", 1),
+            ("mutate", "full_gaussian", tmp_path / "p", "--seed", 1),
             ("cross", "average", tmp_path / "p", tmp_path / "q", "--seed", 1),
             ("merge", tmp_path / "p", tmp_path / "q"),
         ):

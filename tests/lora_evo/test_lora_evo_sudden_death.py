@@ -29,9 +29,9 @@ COMMANDS = {
     "cross": lambda home: cross_directory(
         "slot_swap", [home / "p", home / "q"], home / "c", seed=1
     ),
-    "deep": lambda home: mutate_directory("neftune", home / "p", home / "deep" / "c", seed=1),
+    "deep": lambda home: mutate_directory("full_gaussian", home / "p", home / "deep" / "c", seed=1),
     "overwrite": lambda home: mutate_directory(
-        "neftune", home / "q", home / "old", seed=1, overwrite=True
+        "full_gaussian", home / "q", home / "old", seed=1, overwrite=True
     ),
     "save": lambda home: save_adapter(load_adapter(home / "p"), home / "old", overwrite=True),
     "text": lambda home: write_text(home / "page.html", "a page" * 5000),
@@ -105,7 +105,7 @@ def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
     def prepare(request):
         def recipe(path, slots):
             if path == request.paths[-1]:
-                mutate_directory("neftune", tmp_path / "p", tmp_path / "c", seed=2)
+                mutate_directory("full_gaussian", tmp_path / "p", tmp_path / "c", seed=2)
                 drafts.extend(tmp_path.glob(".c.*.tmp"))
             return measured(path, slots[0], slots[0])
 

@@ -150,8 +150,8 @@ def test_every_alias_leads_to_a_key_or_an_option_that_there_is():
         ("rollout.kinds=code_o,code_i", ("code_o", "code_i")),
         ("learner.target_modules=q_proj", ("q_proj",)),
         ("eval.held_out=a.jsonl", ("a.jsonl",)),
-        ("evolution.mutation=neftune", "neftune"),
-        ("evolution.mutation=neftune,full_gaussian", ("neftune", "full_gaussian")),
+        ("evolution.mutation=svd_structured", "svd_structured"),
+        ("evolution.mutation=svd_structured,full_gaussian", ("svd_structured", "full_gaussian")),
     ],
 )
 def test_a_single_value_is_a_list_of_one(assignment, value):

@@ -108,8 +108,3 @@ def breed(name, parents, out, seed=5, **given):
             parents, out, name.removeprefix("merge_"), seed=seed, **given
         )
     return lora_evo.cross_directory(name, parents, out, seed=seed, **given)
-
-
-def fitness_for(name):
-    """What an operator has to know of two parents."""
-    return {"fitness": [0.2, 0.9]} if name.endswith("xes") else {}

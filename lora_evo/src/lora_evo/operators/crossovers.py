@@ -1,6 +1,6 @@
 """Crossovers: sums of the parents' updates, whole slots of theirs, and sums of bare factors.
 
-`average`, `dare`, `extrapolate`, `svd_subspace` and `xes` act on updates, whose sums are held
+`average`, `dare`, `extrapolate` and `svd_subspace` act on updates, whose sums are held
 exactly in one small matrix. Parents k = 1..n have the updates D_k = s_k B_k A_k, of any ranks r_k.
 With their factors side by side and one thin factorisation of each side,
 
@@ -202,21 +202,6 @@ def _spread(
     return Span(sides, ()).spread(torch.cat(parts))
 
 
-def xes(request: Request) -> Recipe:
-    """Take an evolution-strategy step: the mean of the parents, moved towards the fit ones.
-
-        D = sum_k w_k D_k + eta * sum_k (z_k / n) D_k,      z = (f - mean f) / std f,
-
-    on the updates s*B*A, truncated to the first parent's rank. f are the fitnesses
-    (`fitness=[...]`) and w the weights of the mean, equal if not given; with weights and no
-    fitness, the weights are the fitnesses too. Equal fitnesses give the mean. With two parents
-    z = (1, -1): eta = 1 on equal weights is a copy of the better one, eta = 0.5 (the default) three
-    quarters of it. The direction is that of evolution strategies (Salimans et al., arXiv
-    1703.03864).
-    """
-    return blend(stepped(request))
-
-
 def beyond(request: Request) -> tuple[float, float]:
     """Return the coefficients of both parents, (eta, 1 - eta) in the order of better and worse."""
     if len(request.configs) != 2:
@@ -237,24 +222,6 @@ def beyond(request: Request) -> tuple[float, float]:
     else:
         eta = request.number("eta", 0.0, _FARTHEST)
     return (eta, 1 - eta) if fitness[0] >= fitness[1] else (1 - eta, eta)
-
-
-def stepped(request: Request) -> tuple[float, ...]:
-    """Return the coefficients of the parents, w_k + eta z_k / n; they add up to 1."""
-    fitness = request.fitness() or request.weights
-    if fitness is None:
-        raise LoraEvoError(
-            "xes needs to know how fit the parents are: give --set 'fitness=[0.7, 0.4]', one "
-            "number for each parent, or weights"
-        )
-    eta = request.number("eta", 0.0, 4.0)
-    count = len(fitness)
-    middle = math.fsum(fitness) / count
-    spread = math.sqrt(math.fsum((value - middle) ** 2 for value in fitness) / count)
-    if spread <= 1e-12 * max(abs(value) for value in fitness):
-        return request.shares()
-    pairs = zip(request.shares(), fitness, strict=True)
-    return tuple(share + eta * (value - middle) / spread / count for share, value in pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,15 +395,6 @@ def _draw(weights: Sequence[float], point: float) -> int:
     return bisect_right(bounds, point * bounds[-1], hi=len(bounds) - 1)
 
 
-def factor_average(request: Request) -> Recipe:
-    """Average the factors: A = sum_k w_k A_k, and B alike. A baseline; prefer `average`.
-
-    "Linear" merging loses about half the norm of two independent parents to cross terms, and a
-    parent with its sign flipped in both factors, the same adapter, can cancel the other.
-    """
-    return _sum(request, "average", request.shares())
-
-
 def factor_dare(request: Request) -> Recipe:
     """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B alike.
 
@@ -462,15 +420,6 @@ def factor_extrapolate(request: Request) -> Recipe:
     both at eta = 1.5, and the lower fifth of the range is a copy of the better parent.
     """
     return _sum(request, "extrapolate", beyond(request))
-
-
-def factor_xes(request: Request) -> Recipe:
-    """Move the mean of the factors: A = sum_k (w_k + eta z_k / n) A_k, and B alike.
-
-    A baseline; prefer `xes`. z are the z-scored fitnesses; with two parents, equal weights and
-    eta = 1, the default as in public code, the child is the better parent, whatever the other is.
-    """
-    return _sum(request, "xes", stepped(request))
 
 
 def _sum(

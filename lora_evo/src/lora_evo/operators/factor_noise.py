@@ -14,7 +14,6 @@ does not. A module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -61,24 +60,6 @@ def layer_selective_gaussian(request: Request) -> Recipe:
     )
 
 
-def neftune(request: Request) -> Recipe:
-    """Add uniform noise to A alone.
-
-        A' = A + e rms(A) E,    E ~ U(-1, 1) per entry,    B' = B,
-
-    after the embedding noise of NEFTune (Jain et al. 2023, arXiv 2310.05914), moved from embeddings
-    to the factor that reads the input; e is solved for so that |D' - D| = strength * |D|. B and
-    with it the column space of D stay. Factorization: as `full_gaussian`; a D of 0 stays.
-    """
-    strength = request.change()
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        drawn = request.noise(path, "A").random(slots[0].A.shape, dtype=np.float32)
-        return with_noise(slots[0], strength, torch.from_numpy(drawn).mul_(2).sub_(1), None)
-
-    return recipe
-
-
 def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float) -> SlotChild:
     """Return the module with noise on both factors; a copy at strength 0."""
     toward_a, toward_b = (
@@ -89,10 +70,9 @@ def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float
 
 
 def with_noise(
-    slot: Slot, target: float, toward_a: torch.Tensor, toward_b: torch.Tensor | None
+    slot: Slot, target: float, toward_a: torch.Tensor, toward_b: torch.Tensor
 ) -> SlotChild:
-    """Return the module after a step along `toward_a` [r, in] and `toward_b` [out, r] (None: B
-    stays).
+    """Return the module after a step along `toward_a` [r, in] and `toward_b` [out, r].
 
     Both are of unit size per entry; `target` is the relative change of the update; 0 is a copy.
     """
@@ -106,20 +86,15 @@ def with_noise(
     extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
     precision = torch.float64 if fine or extreme else torch.float32
     a, b = a.to(precision), b.to(precision)
-    e = toward_a.to(precision) * size_a
-    squared = [float(((b.T @ b).double() * (e @ e.T).double()).sum()), 0.0, 0.0]
-    f = None
-    if toward_b is not None:
-        f = toward_b.to(precision) * size_b
-        squared = _polynomial(a, b, e, f)
+    e, f = toward_a.to(precision) * size_a, toward_b.to(precision) * size_b
+    squared = _polynomial(a, b, e, f)
 
     def change(step: float) -> float:
         total = squared[0] + step * (squared[1] + step * squared[2])
         return step * abs(slot.scale) * math.sqrt(max(total, 0.0)) / norm
 
     step = solve_step(change, target)
-    b = slot.B if f is None else torch.add(b, f, alpha=step)
-    grown = Slot(torch.add(a, e, alpha=step), b, slot.scale)
+    grown = Slot(torch.add(a, e, alpha=step), torch.add(b, f, alpha=step), slot.scale)
     return SlotChild(grown, singular_values(grown), change(step), norm)
 
 

@@ -235,12 +235,6 @@ OPERATORS: Mapping[str, Operator] = {
             strength=0.15, share=1 / 3, level="module",
         ),
         _built_in(
-            "mutation", "neftune", "factor_noise",
-            "add uniform noise, in proportion to its size, to A alone",
-            "B, column space of every update, rank; depends on the factorization",
-            strength=0.1,
-        ),
-        _built_in(
             "crossover", "slot_swap", "crossovers",
             "take the factors of every module (or layer) whole from one of the parents",
             "every slot, rank, optimiser moments (they move with the slot)",
@@ -269,17 +263,6 @@ OPERATORS: Mapping[str, Operator] = {
             "what the parents agree on, rank",
         ),
         _built_in(
-            "crossover", "xes", "crossovers",
-            "the mean of the parents' updates, moved along the direction of fitness",
-            "what the parents agree on, rank",
-            fitness=None, eta=0.5,
-        ),
-        _built_in(
-            "crossover", "factor_average", "crossovers",
-            "baseline: A and B averaged apart (cross terms); prefer average",
-            "rank, equal factors",
-        ),
-        _built_in(
             "crossover", "factor_dare", "crossovers",
             "baseline: entries of A and B dropped and rescaled apart; prefer dare",
             "rank",
@@ -290,12 +273,6 @@ OPERATORS: Mapping[str, Operator] = {
             "baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
             "rank, equal factors",
             fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
-        ),
-        _built_in(
-            "crossover", "factor_xes", "crossovers",
-            "baseline: mean and fitness direction of A and of B apart; prefer xes",
-            "rank, equal factors",
-            fitness=None, eta=1.0,
         ),
         _built_in(
             "merge", "merge_sum", "merges",
