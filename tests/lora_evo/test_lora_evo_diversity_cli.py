@@ -43,7 +43,7 @@ def test_distance_by_module_and_as_json(home, make_adapter):
     both = diversity([one, two])
     assert found["cosine"] == pytest.approx(both.cosines[0][1], abs=1e-9)
     assert found["norm_ratio"] == pytest.approx(both.norms[1] / both.norms[0])
-    assert found["column_overlap"] == retention(one, two).whole.column_overlap
+    assert found["relative_change"] == retention(one, two).whole.relative_change
     lines = call("distance", "pop/m1", "pop/m2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["module", *found["modules"], "all"]
 
@@ -52,7 +52,7 @@ def test_distance_from_a_zero_update(home, make_adapter):
     save_adapter(make_adapter(1, r=2, zero=True), home / "zero")
     found = json.loads(call("distance", "zero", "pop/m1", "--json").stdout)
     assert found["distance"] == pytest.approx(2**0.5)
-    assert found["cosine"] is found["norm_ratio"] is found["row_overlap"] is None
+    assert found["cosine"] is found["norm_ratio"] is None
     assert "from zero" in call("distance", "zero", "pop/m1").stdout
     assert json.loads(call("distance", "zero", "zero", "--json").stdout)["distance"] == 0
 

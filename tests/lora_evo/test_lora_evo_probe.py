@@ -86,7 +86,7 @@ def distributions(model, row, skip=4):
         part = slice(len(prompt) - 1, len(prompt) + len(answer) - 1)
     else:
         part = slice(min(skip, len(prompt)) - 1, None)
-    return logits[part].log_softmax(-1), answer
+    return logits[part].log_softmax(-1)
 
 
 def kl(p, q):
@@ -95,24 +95,16 @@ def kl(p, q):
 
 def expected(models, rows):
     base, parent, child = ([distributions(m, row) for row in rows] for m in models)
-    kls = torch.cat([kl(p[0], c[0]) for p, c in zip(parent, child, strict=True)])
-    scales = torch.cat([kl(b[0], p[0]) for b, p in zip(base, parent, strict=True)])
-    losses = [
-        torch.cat([-d.gather(1, torch.tensor(a)[:, None])[:, 0] for d, a in side])
-        for side in (base, parent, child)
-        if side[0][1]
-    ]
-    return kls, scales, losses
+    kls = torch.cat([kl(p, c) for p, c in zip(parent, child, strict=True)])
+    scales = torch.cat([kl(b, p) for b, p in zip(base, parent, strict=True)])
+    return kls, scales
 
 
-def check(found, kls, scales, losses):
+def check(found, kls, scales):
     assert found.tokens == len(kls)
     assert found.kl == pytest.approx(float(kls.mean()), rel=1e-4)
     assert found.kl_scale == pytest.approx(float(scales.mean()), rel=1e-4)
     assert found.kl_ratio == pytest.approx(float(kls.mean() / scales.mean()), rel=1e-4)
-    if losses:
-        means = [float(loss.mean()) for loss in losses]
-        assert (found.nll_base, found.nll_parent, found.nll_child) == pytest.approx(means, rel=1e-4)
 
 
 def merged_by_hand(home, name):
@@ -130,14 +122,12 @@ def test_every_parent_is_compared_as_by_merged_weights(home, ask, rows, tokens):
         models = [load(home), merged_by_hand(home, name), merged_by_hand(home, "c")]
         check(both[name], *expected(models, rows))
         assert both[name].tokens == tokens
-        assert (both[name].nll_base is None) == (rows is PLAIN)
     assert both["q"].kl > both["p"].kl > 1e-3
 
 
 def test_an_equal_child_has_no_divergence_at_all(home, ask):
     found = ask(ROWS, child="p")["p"]
     assert (found.kl, found.kl_ratio) == (0, 0)
-    assert found.nll_parent == found.nll_child
     assert found.kl_scale > 1e-3
     unmoved = mutate(load_adapter(home / "p"), "svd_structured", seed=1, strength=0.0)
     save_adapter(unmoved, home / "same")
@@ -237,7 +227,6 @@ def test_the_command_probes_and_judges(home, monkeypatch):
     ratio = found["kl_ratio"]
     result = call(*words)
     assert f"ratio {ratio:.4g} (2 prompts, 7 tokens)" in result.stdout
-    assert "loss on completions" in result.stdout
     assert result.stderr == ""
     result = call(*words[:-3], "p", *words[-2:], code=2)
     assert "p has no config.json" in result.stderr

@@ -1,9 +1,4 @@
-"""Updates s B A without forming them: singular values, norms, distances, overlaps of spaces.
-
-The column space of D = s*B*A is what it can write, the row space what it reads. The principal
-angles between two such spaces depend neither on the factorization nor on norms (Bjorck & Golub
-1973); their mean squared cosine is the overlap.
-"""
+"""Updates s B A without forming them: singular values, norms, inner products, distances."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -166,19 +161,6 @@ def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tenso
     return float(((b1.T @ b2) * (a1 @ a2.T)).sum())
 
 
-def spaces(slot: Slot) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return orthonormal bases of the column and row space, and the singular values in between.
-
-    Returns [out, k], [k] (largest first) and [in, k] in float64; k is the numerical rank, 0 for
-    D = 0. B = Q_B R_B and A^T = Q_A R_A; U S V^T = s R_B R_A^T gives Q_B U and Q_A V.
-    """
-    left = torch.linalg.qr(prepared(slot.B).double())
-    right = torch.linalg.qr(prepared(slot.A).double().T)
-    u, values, vh = torch.linalg.svd(slot.scale * left.R @ right.R.T, full_matrices=False)
-    count = numerical_rank(values)
-    return left.Q @ u[:, :count], values[:count], right.Q @ vh[:count].T
-
-
 def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return inner products <D_i, D_j> and squared distances of all pairs: [n, n] each (float64).
 
@@ -205,13 +187,3 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
             products[i, j] = products[j, i] = (both - gap) / 2
             gaps[i, j] = gaps[j, i] = gap
     return products, gaps
-
-
-def overlap(first: torch.Tensor, second: torch.Tensor) -> float | None:
-    """Return the mean cos^2 of the angles between the spans of orthonormal bases [width, k].
-
-    It is |Q_1^T Q_2|^2 / min(k_1, k_2); None where a span is empty.
-    """
-    least = min(first.shape[1], second.shape[1])
-    squares = float((first.T @ second).square().sum())
-    return min(1.0, squares / least) if least else None

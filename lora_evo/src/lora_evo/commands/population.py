@@ -63,27 +63,23 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
 
     `distance` is symmetric: 0 is the same update, 1.41 nothing in common, 2 opposite updates.
     `cosine` is that of the angle between both updates, and `norm ratio` the norm of SECOND over
-    that of FIRST. `overlap` is the mean squared cosine of the principal angles between the spaces
-    that both write to (columns) and read from (rows). `change` is the norm of the difference over
-    the norm of FIRST.
+    that of FIRST. `change` is the norm of the difference over the norm of FIRST.
     """
     from lora_evo.retained.weights import retention
 
     found = retention(first, second, any_base=True)
     if as_json:
-        print_json({**found.whole.to_dict(), "modules": found.to_dict()["modules"]})
+        numbers = found.to_dict()
+        print_json({**numbers["whole"], "modules": numbers["modules"]})
         return
     rows = [
         (
             path, number(part.distance, digits=6), number(part.cosine), number(part.norm_ratio),
-            number(part.column_overlap), number(part.row_overlap),
             number(part.relative_change, "from zero", 6),
         )
         for path, part in (*found.modules.items(), ("all", found.whole))
     ]  # fmt: skip
-    header = (
-        "module", "distance", "cosine", "norm ratio", "columns overlap", "rows overlap", "change",
-    )  # fmt: skip
+    header = ("module", "distance", "cosine", "norm ratio", "change")
     click.echo(text_table(header, rows))
 
 

@@ -15,12 +15,7 @@ from lora_evo.lineage import parents_on_disk, read_lineage
 if TYPE_CHECKING:  # they bring torch
     from lora_evo.retained.behaviour import Behaviour
     from lora_evo.retained.recovery import Recovery
-    from lora_evo.retained.weights import Comparison, Retention
-
-_HEADER = (
-    "module", "change", "cosine", "norm", "spectrum", "columns", "rows", "rank", "eff.rank", "dead",
-    "|A|", "|B|",
-)  # fmt: skip
+    from lora_evo.updates import Gap
 
 
 @click.command()
@@ -71,7 +66,7 @@ def retention(
 
     Parents are those named with --parent, else the adapters next to CHILD that its lineage names.
     They are compared from their weights alone, in seconds; with --model and --probes also by
-    KL(parent||child) per token, its ratio to KL(base||parent), and the loss on the completions.
+    KL(parent||child) per token and its ratio to KL(base||parent).
 
     With --train the child is trained on worked examples in five orders, and so are two controls,
     the first parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the
@@ -111,7 +106,9 @@ def retention(
         )
     else:
         for name, found in weights.items():
-            click.echo("\n".join(_parent_lines(f"{child} against {name}", found, behaviour, name)))
+            click.echo(_of_weights(f"{child} against {name}", found.whole))
+            if name in behaviour:
+                click.echo(_of_behaviour(behaviour[name]))
         click.echo(f"optimiser moments: {_moments(valid, since)}")
         if trained is not None:
             click.echo("\n".join(_training_lines(str(child), trained)))
@@ -151,39 +148,17 @@ def _run(
         return behaviour, recovery(base, parents, young, examples, progress=progress, **training)
 
 
-def _parent_lines(
-    title: str, weights: "Retention", behaviour: "Mapping[str, Behaviour]", name: str
-) -> Iterator[str]:
-    """Yield the child against one parent: sentences, then a table of the modules."""
-    yield title
-    if name in behaviour:
-        seen = behaviour[name]
-        yield (
-            f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
-            f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
-        )
-        if seen.completion_tokens:
-            yield (
-                f"  loss on completions {number(seen.nll_parent)} to {number(seen.nll_child)} "
-                f"nats/token (base {number(seen.nll_base)}; {seen.completion_tokens} tokens)"
-            )
-    parts = (*weights.modules.items(), ("all", weights.whole))
-    yield text_table(_HEADER, [(path, *_cells(part)) for path, part in parts])
-
-
-def _cells(part: "Comparison") -> tuple[str, ...]:
-    numbers = (
-        part.relative_change, part.cosine, part.norm_ratio, part.spectrum_distance,
-        part.column_overlap, part.row_overlap,
-    )  # fmt: skip
-    before, after = part.parent, part.child
+def _of_weights(title: str, gap: "Gap") -> str:
     return (
-        *map(number, numbers),
-        f"{before.numerical_rank}>{after.numerical_rank}",
-        f"{before.effective_rank:.2f}>{after.effective_rank:.2f}",
-        f"{before.dead}>{after.dead}",
-        f"{before.norm_a:.3g}>{after.norm_a:.3g}",
-        f"{before.norm_b:.3g}>{after.norm_b:.3g}",
+        f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
+        f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
+    )
+
+
+def _of_behaviour(seen: "Behaviour") -> str:
+    return (
+        f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
+        f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
     )
 
 

@@ -127,11 +127,6 @@ class Behaviour:
     """KL(base||parent)."""
     kl_ratio: float | None
     """Their quotient; None where the parent does as the base does and the child not."""
-    completion_tokens: int
-    nll_base: float | None
-    nll_parent: float | None
-    nll_child: float | None
-    """Negative log-likelihood of the completions' tokens; None without completions."""
 
 
 @contextmanager
@@ -169,15 +164,15 @@ def probe(
     pairs = [(row.line, encode_row(row, base.tokenizer, base.context)) for row in rows]
     # Rows of like length together, the longest first: so too much memory shows at once.
     pairs.sort(key=lambda numbered: -numbered[1].length)
-    sums: dict[str, list[tuple[float, ...]]] = {name: [] for name in parents}
+    sums: dict[str, list[tuple[int, float, float]]] = {name: [] for name in parents}
     with stacked(base, parents, child) as stack:
         for start in range(0, len(pairs), BATCH_SIZE):
             lines, batch = zip(*pairs[start : start + BATCH_SIZE], strict=True)
             plain, after = (_logits(stack, member, batch) for member in (BASE, _CHILD))
             for place, name in enumerate(parents, start=1):
                 before = _logits(stack, place, batch)
-                for line, pair, *sides in zip(lines, batch, plain, before, after, strict=True):
-                    sums[name].append(_row_sums(line, pair, *sides))
+                for line, *sides in zip(lines, plain, before, after, strict=True):
+                    sums[name].append(_row_sums(line, *sides))
             if progress is not None:
                 progress(start + len(batch), len(pairs))
     return {name: _behaviour(found) for name, found in sums.items()}
@@ -198,20 +193,15 @@ def _logits(stack: StackedAdapters, member: int, batch: Sequence[TokenPair]) -> 
     return found
 
 
-def _row_sums(
-    line: int, pair: TokenPair, base: Tensor, parent: Tensor, child: Tensor
-) -> tuple[float, ...]:
-    """Positions, both divergences, and completion tokens with each side's loss on them."""
+def _row_sums(line: int, base: Tensor, parent: Tensor, child: Tensor) -> tuple[int, float, float]:
+    """Positions, and both divergences summed over them."""
     kl, scale = _divergence(parent, child), _divergence(base, parent)
     if not (math.isfinite(kl) and math.isfinite(scale)):
         raise LoraEvoError(
             f"line {line}: the distributions are not finite; load the model as float32, "
             "or look for values that overflow in the adapters"
         )
-    answered = len(pair.completion_ids)
-    wanted = torch.tensor(pair.completion_ids, dtype=torch.long, device=base.device)[:, None]
-    losses = (_loss(side[:answered], wanted) for side in (base, parent, child))
-    return len(parent), kl, scale, answered, *losses
+    return len(parent), kl, scale
 
 
 def _divergence(first: Tensor, second: Tensor) -> float:
@@ -225,23 +215,7 @@ def _divergence(first: Tensor, second: Tensor) -> float:
     return total
 
 
-def _loss(logits: Tensor, wanted: Tensor) -> float:
-    """Sum of the negative log-likelihood of the tokens `wanted` [positions, 1], in nats."""
-    parts = zip(*(torch.split(side, _AT_ONCE) for side in (logits, wanted)), strict=True)
-    return -sum(float(p.double().log_softmax(-1).gather(1, at).sum()) for p, at in parts)
-
-
-def _behaviour(rows: list[tuple[float, ...]]) -> Behaviour:
-    tokens, kl, scale, answered, *losses = map(math.fsum, zip(*rows, strict=True))
-    base, parent, child = (loss / answered if answered else None for loss in losses)
-    return Behaviour(
-        prompts=len(rows),
-        tokens=int(tokens),
-        kl=kl / tokens,
-        kl_scale=scale / tokens,
-        kl_ratio=kl / scale if scale else (None if kl else 0.0),
-        completion_tokens=int(answered),
-        nll_base=base,
-        nll_parent=parent,
-        nll_child=child,
-    )
+def _behaviour(rows: list[tuple[int, float, float]]) -> Behaviour:
+    tokens, kl, scale = map(math.fsum, zip(*rows, strict=True))
+    ratio = kl / scale if scale else (None if kl else 0.0)
+    return Behaviour(len(rows), int(tokens), kl / tokens, scale / tokens, ratio)
