@@ -10,6 +10,7 @@ import yaml
 from msgspec import Meta
 
 from league import LeagueConfig
+from lora_evo.model import TARGET_MODULES
 from selfplay.aliases import ALIASES
 from selfplay.errors import ConfigError
 from selfplay.prompts.task_kind import BUILT_IN, require_known
@@ -180,7 +181,6 @@ class RewardConfig:
     (Absolute Zero)."""
 
 
-TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 

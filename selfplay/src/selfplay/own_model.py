@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lora_evo.model import TARGET_MODULES
 from selfplay.architecture import Architecture, model_config, read_architecture
-from selfplay.config import TARGET_MODULES, Config, load_preset, read_config
+from selfplay.config import Config, load_preset, read_config
 from selfplay.errors import ConfigError
 from selfplay.prompts.template import template_named
 from selfplay.settings import merged, override, read_preset

@@ -7,8 +7,9 @@ import pytest
 import torch
 from small_models import small_model
 
+from lora_evo.model import TARGET_MODULES
 from lora_evo.model.engine import stream
-from lora_evo.model.stacked_lora import BASE, TARGET_MODULES, stack_adapters
+from lora_evo.model.stacked_lora import BASE, stack_adapters
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0

@@ -15,6 +15,8 @@ _OWN = (
     "base_model_name_or_path",
 )  # fmt: skip
 # Fields about the writing of the file, not about what the adapter computes.
+TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The linear layers of a Llama-like block, by the last parts of their names."""
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
 _WAY_OUT = "fold it into the base model, or train a plain LoRA (linear A and B factors only)"

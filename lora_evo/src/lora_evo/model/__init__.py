@@ -6,6 +6,7 @@ torch and transformers load with the first name that needs them, vllm with the f
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lora_evo.files.config import TARGET_MODULES
 from lora_evo.model.engine import (
     Completion,
     Engine,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from lora_evo.model.opening import find_adapters, open_engine, sharing
     from lora_evo.model.stacked_lora import (
         BASE,
-        TARGET_MODULES,
         StackedAdapters,
         export_adapter,
         import_adapter,

@@ -19,12 +19,12 @@ from torch.autograd.function import once_differentiable
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
+from lora_evo.files.config import TARGET_MODULES
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 from lora_evo.model.lean_layers import lighten
 
 BASE = -1
 """Member index of rows that use no adapter."""
-TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _GROUP_FROM_TOKENS = 16
 """From this many tokens a row on, products by member are faster than A and B gathered by row."""
 
