@@ -11,7 +11,7 @@ TRUNCATED = [False, True, False, True, False]
 
 
 def weights(**options):
-    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LearnerConfig(**options))
+    return token_weights(MEMBERS, LENGTHS, TRUNCATED, LearnerConfig(**options), 256)
 
 
 def test_masked_completions_weigh_nothing():
@@ -23,7 +23,7 @@ def test_masked_completions_weigh_nothing():
 
 def test_all_masked_or_empty_is_no_division_by_zero():
     options = LearnerConfig(mask_truncated_completions=True)
-    assert token_weights([0, 0], [3, 0], [True, False], options) == [0.0, 0.0]
+    assert token_weights([0, 0], [3, 0], [True, False], options, 256) == [0.0, 0.0]
 
 
 def losses(now, old, rollout, advantages, **options):

@@ -22,7 +22,7 @@ EVALS = "eval.jsonl"
 """Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"
 """Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
-ROW_FILES = (METRICS, TASKS, RESOURCES, EVALS)
+ROW_FILES = (SEEDS, METRICS, TASKS, RESOURCES, EVALS)
 FOLDERS = ("league", "members", "ancestors", "checkpoints")
 COPY = "restore it from a copy, or start another run"
 
@@ -70,7 +70,7 @@ def lock(directory: Path) -> IO[str]:
 
 def clear(directory: Path) -> None:
     """Remove what a run wrote that died before its first checkpoint; nothing else is touched."""
-    for name in (SEEDS, *ROW_FILES, *FOLDERS):
+    for name in (*ROW_FILES, *FOLDERS):
         path = directory / name
         if path.is_dir():
             shutil.rmtree(path)
