@@ -300,8 +300,8 @@ def _check_league(directory: Path) -> None:
         problem = f"{directory} is no league: " + (
             f"it holds no {SETTINGS}" if directory.is_dir() else "it is a file"
         )
-    beside = (path.parent for path in directory.parent.glob(f"*/{SETTINGS}"))
-    near = suggestion(directory.name, (path.name for path in beside))
+    leagues = (path.parent for path in directory.parent.glob(f"*/{SETTINGS}"))
+    near = suggestion(directory.name, (path.name for path in leagues))
     raise LeagueError(
         f"{problem}; expected the folder of a league, such as RUN/league of a training run{near}"
     )

@@ -188,12 +188,12 @@ class Progress:
         recent = self._recent
         own = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
         gains = {"held-out": self._gain, "the run's own tasks": mean_and_error(own)}
-        told = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
+        measured = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
         left = self.seconds_left()
         return (
             f"step {self.done}"
             + (f" of {self._config.steps}" if self._config else "")
-            + (f": points above the base: {', '.join(told)}; " if told else ": ")
+            + (f": points above the base: {', '.join(measured)}; " if measured else ": ")
             + f"valid {_percent(mean(r.valid_share for r in recent))}, "
             f"solved {_percent(mean(r.solve_rate for r in recent))}, "
             f"structures {recent[-1].coverage.structures}"
