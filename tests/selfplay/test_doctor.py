@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from selfplay import population
+from selfplay import opening as run_opening
 from selfplay.devices import GIB
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
@@ -135,13 +135,13 @@ def opening(kind):
 
 
 def test_weights_that_do_not_arrive_are_found(here, monkeypatch):
-    monkeypatch.setattr(population, "open_learner", opening(Forgetful))
+    monkeypatch.setattr(run_opening, "open_learner", opening(Forgetful))
     said = failed(doctor(more=["evolution.evolve_every=0"]))
     assert "FAILED  weight_sync: t0 in the engine is not the learner's" in said
 
 
 def test_a_sampler_that_drifts_is_found(here, monkeypatch):
-    monkeypatch.setattr(population, "open_learner", opening(Drifting))
+    monkeypatch.setattr(run_opening, "open_learner", opening(Drifting))
     said = failed(doctor())
     assert "FAILED  probabilities: sampler and learner differ" in said
     assert "--set " in said

@@ -11,8 +11,8 @@ from code_verifier import Task
 from selfplay.config import NANO, load_preset
 from selfplay.errors import ConfigError
 from selfplay.evaluation import solving_row, teaching_rows
+from selfplay.reports.run_report import summary
 from selfplay.rollout import Attempt
-from selfplay.run_report import summary
 from selfplay.settings import preset_names
 from selfplay.tasks import TaskBuffer, held_out_tasks
 from selfplay.training import new_run

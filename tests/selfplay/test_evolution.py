@@ -12,7 +12,7 @@ from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, ver
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step
 from selfplay.errors import ConfigError
-from selfplay.run_record import conclusion, read_run
+from selfplay.records.run_record import conclusion, read_run
 from selfplay_command import worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selfplay import experiment
-from selfplay.directory import create
 from selfplay.errors import ConfigError, RunDirectoryError
-from selfplay.experiment import (
+from selfplay.experiments import experiment
+from selfplay.experiments.experiment import (
     open_home,
     open_plan,
     plan_names,
@@ -25,9 +24,10 @@ from selfplay.experiment import (
     read_plan,
     resolved,
 )
+from selfplay.records.directory import create
 from selfplay_command import command, worked
 
-PLANS = Path(experiment.__file__).parent / "plans"
+PLANS = Path(experiment.__file__).parents[1] / "plans"
 SMALL = {
     "name": "small",
     "seeds": [1, 2],
@@ -233,7 +233,7 @@ def processes_in(home):
                     line = file.read()
             except OSError:
                 continue
-            if b"selfplay.experiment" in line and str(home).encode() in line:
+            if b"selfplay.experiments.experiment" in line and str(home).encode() in line:
                 found.append(int(entry))
     return found
 

@@ -8,7 +8,7 @@ from full_disk import on_full_disk
 
 from code_verifier import Grade, Status, Task, Verdict
 from league import League
-from selfplay.recording import metrics_row
+from selfplay.records.recording import metrics_row
 from selfplay.rewards import training_samples
 from selfplay.rollout import Attempt, Proposed, graded
 from selfplay.step import match, propose, record_outcomes, solve, verify
@@ -108,7 +108,7 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
 def test_a_full_disk_takes_no_part_of_a_row(tmp_path):
     program = r"""
 from msgspec import Struct
-from selfplay.rows import append_rows, read_rows
+from selfplay.records.rows import append_rows, read_rows
 
 class Row(Struct):
     n: int

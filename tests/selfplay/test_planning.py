@@ -16,13 +16,13 @@ from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.devices import GIB, Machine, gpu, this_machine
 from selfplay.errors import ConfigError
+from selfplay.opening import open_learner
 from selfplay.planning import (
     make_plan,
     refuse_what_cannot_fit,
     smaller,
     workload,
 )
-from selfplay.population import open_learner
 from selfplay_command import command, refused, worked
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from selfplay.progress import PATIENCE_S, Progress
-from selfplay.rows import BirthRow, EvalRow, RateRow, SolvingRow, StepRow
+from selfplay.records.progress import PATIENCE_S, Progress
+from selfplay.records.rows import BirthRow, EvalRow, RateRow, SolvingRow, StepRow
 from selfplay.step import train_step
 from selfplay.terminal import wrapped
 from selfplay.training import new_run, resume, train

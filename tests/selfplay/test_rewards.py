@@ -16,7 +16,7 @@ from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
-from selfplay.recording import frac_reward_zero_std, task_rows
+from selfplay.records.recording import frac_reward_zero_std, task_rows
 from selfplay.rewards import (
     TEACHER_REWARDS,
     needed_by,

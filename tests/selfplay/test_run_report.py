@@ -11,10 +11,17 @@ from pages import Page
 from programs import python
 
 from selfplay.errors import RunDirectoryError
-from selfplay.pages import duration, figure
-from selfplay.run_charts import skill
-from selfplay.run_record import conclusion, falls, held_out_gain, read_run, smooth, trend
-from selfplay.run_report import DRIFT_LIMIT, PLUS_MINUS, choose, report, report_charts, summary
+from selfplay.records.run_record import conclusion, falls, held_out_gain, read_run, smooth, trend
+from selfplay.reports.pages import duration, figure
+from selfplay.reports.run_charts import skill
+from selfplay.reports.run_report import (
+    DRIFT_LIMIT,
+    PLUS_MINUS,
+    choose,
+    report,
+    report_charts,
+    summary,
+)
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
 

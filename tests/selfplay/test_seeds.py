@@ -6,9 +6,9 @@ import pytest
 from json_lines import write_rows
 
 from selfplay.config import load_preset
-from selfplay.directory import SEEDS
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.prompts.template import template_of
+from selfplay.records.directory import SEEDS
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import given_seeds
 from selfplay.settings import preset_names

@@ -11,11 +11,11 @@ from mortal import changes_until_death
 from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
-from selfplay.findings import Group, over_start, read_trial
-from selfplay.population import open_learner, warm_start
+from selfplay.experiments.measures import Group, over_start, read_trial
+from selfplay.opening import open_learner, warm_start
 from selfplay.prompts.template import AZR, template_named
-from selfplay.run_record import conclusion, read_run
-from selfplay.run_report import summary
+from selfplay.records.run_record import conclusion, read_run
+from selfplay.reports.run_report import summary
 from selfplay.settings import read_preset
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay_command import command, refused, worked

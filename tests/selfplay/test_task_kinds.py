@@ -12,9 +12,9 @@ from selfplay.errors import ConfigError
 from selfplay.identity import name_of
 from selfplay.prompts.task_kind import CodeO
 from selfplay.prompts.template import template_named
+from selfplay.records.run_record import read_run
+from selfplay.reports.run_report import report
 from selfplay.rollout import Proposed, open_sandbox, validated
-from selfplay.run_record import read_run
-from selfplay.run_report import report
 from selfplay.step import remember
 from selfplay.training import new_run, resume, train
 from selfplay_command import train_until

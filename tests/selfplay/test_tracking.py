@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from selfplay import tracking
-from selfplay.rows import EvalRow, StepRow, read_rows
-from selfplay.tracking import measured_metrics, step_metrics
+from selfplay.records import tracking
+from selfplay.records.rows import EvalRow, StepRow, read_rows
+from selfplay.records.tracking import measured_metrics, step_metrics
 from selfplay.training import resume, train
 from selfplay_command import command, refused, train_until
 

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 from standing import start
 
-from selfplay import directory as run_directory
 from selfplay import step
-from selfplay.progress import Progress
-from selfplay.run_record import held_out_gain, read_run
+from selfplay.records import directory as run_directory
+from selfplay.records.progress import Progress
+from selfplay.records.run_record import held_out_gain, read_run
 from selfplay.terminal import program
 from selfplay.training import train
 from selfplay_command import command, refused

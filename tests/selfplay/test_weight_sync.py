@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from selfplay import population
+from selfplay import opening
 from selfplay.errors import SelfplayError
-from selfplay.population import all_founders
+from selfplay.members import all_founders
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt
 from selfplay.tasks import IDENTITY
@@ -26,7 +26,7 @@ def separate(monkeypatch):
         opened.append(open_separate(config))
         return opened[-1]
 
-    monkeypatch.setattr(population, "open_learner", remember)
+    monkeypatch.setattr(opening, "open_learner", remember)
     return opened
 
 

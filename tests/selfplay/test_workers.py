@@ -17,12 +17,12 @@ from lora_evo import EngineStopped
 from lora_evo.model import load_base_model, resolve
 from selfplay import cli, training
 from selfplay.config import cut_by_member
-from selfplay.directory import create
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
-from selfplay.population import all_founders
-from selfplay.progress import Progress
+from selfplay.members import all_founders
 from selfplay.prompts.template import template_of
+from selfplay.records.directory import create
+from selfplay.records.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session

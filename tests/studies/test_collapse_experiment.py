@@ -8,7 +8,7 @@ from programs import python
 from studies.collapse import niches, page
 
 from selfplay import read_run
-from selfplay.experiment import open_plan, planned_runs
+from selfplay.experiments.experiment import open_plan, planned_runs
 
 COLLAPSE = Path(niches.__file__).parent
 TOP = COLLAPSE.parents[1]

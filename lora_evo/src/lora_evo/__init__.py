@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lora_evo.atomic import appearing, append_text, check_output, remove_empty, sweep, write_text
 from lora_evo.errors import EngineStopped, LoraEvoError
-from lora_evo.files.config import AdapterConfig
-from lora_evo.files.directory import content_hash
 from lora_evo.hub import push_to_hub
 from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
+from lora_evo.peft_files.config import AdapterConfig
+from lora_evo.peft_files.directory import content_hash
 
 if TYPE_CHECKING:
     from lora_evo.children import (
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         mutate_directory,
         verify,
     )
-    from lora_evo.files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.operators.measured import measured
+    from lora_evo.peft_files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.population import diversity
     from lora_evo.retained.weights import retention
     from lora_evo.updates import distance
@@ -68,7 +68,8 @@ __all__ = [
 ]
 
 _WITH_TORCH = (
-    "files.adapter", "updates", "operators.measured", "population", "retained.weights", "children",
+    "peft_files.adapter", "updates", "operators.measured", "population", "retained.weights",
+    "children",
 )  # fmt: skip
 
 

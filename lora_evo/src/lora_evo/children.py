@@ -16,18 +16,6 @@ import torch
 
 from lora_evo.atomic import appearing_directory, refuse_existing
 from lora_evo.errors import LoraEvoError, checked_count
-from lora_evo.files.adapter import (
-    Adapter,
-    Slot,
-    SlotSource,
-    check_comparable,
-    check_finite,
-    open_adapter,
-    slot_digest,
-    write_adapter,
-)
-from lora_evo.files.config import AdapterConfig
-from lora_evo.files.directory import PathLike, combine, content_hash, shortest_unique_names
 from lora_evo.hub import CARD_FILE, model_card
 from lora_evo.lineage import (
     LINEAGE_FILE,
@@ -38,6 +26,18 @@ from lora_evo.lineage import (
     read_lineage,
 )
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
+from lora_evo.peft_files.adapter import (
+    Adapter,
+    Slot,
+    SlotSource,
+    check_comparable,
+    check_finite,
+    open_adapter,
+    slot_digest,
+    write_adapter,
+)
+from lora_evo.peft_files.config import AdapterConfig
+from lora_evo.peft_files.directory import PathLike, combine, content_hash, shortest_unique_names
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lora_evo.errors import LoraEvoError, pip_install
-from lora_evo.files.config import AdapterConfig
-from lora_evo.files.directory import CONFIG_FILE, PathLike, open_files
 from lora_evo.lineage import LINEAGE_FILE, Lineage
+from lora_evo.peft_files.config import AdapterConfig
+from lora_evo.peft_files.directory import CONFIG_FILE, PathLike, open_files
 
 CARD_FILE = "README.md"
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, SlotSource, check_comparable, opened
-from lora_evo.files.directory import PathLike, shortest_unique_names
+from lora_evo.peft_files.adapter import Adapter, SlotSource, check_comparable, opened
+from lora_evo.peft_files.directory import PathLike, shortest_unique_names
 from lora_evo.thin import one_thread
 from lora_evo.updates import effective_rank, inner_products
 

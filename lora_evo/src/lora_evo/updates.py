@@ -8,7 +8,7 @@ from itertools import combinations
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, Slot, check_comparable
+from lora_evo.peft_files.adapter import Adapter, Slot, check_comparable
 from lora_evo.thin import one_thread, prepared, thin
 
 # A singular value below this share of the largest one counts as none: masked, or never trained.

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 from selfplay.errors import ConfigError, SelfplayError
 
 if TYPE_CHECKING:
+    from selfplay.base_defaults import config_for as config_for
     from selfplay.config import Config as Config
     from selfplay.config import load_preset as load_preset
     from selfplay.evaluation import evaluate_members as evaluate_members
     from selfplay.export import export_member as export_member
     from selfplay.learning.batch import TrainingSample as TrainingSample
     from selfplay.learning.learner import Learner as Learner
-    from selfplay.own_model import config_for as config_for
-    from selfplay.population import Run as Run
-    from selfplay.progress import Progress as Progress
     from selfplay.prompts.task_kind import TaskKind as TaskKind
     from selfplay.prompts.template import template_named as template_named
+    from selfplay.records.progress import Progress as Progress
+    from selfplay.records.run_record import RunRecord as RunRecord
+    from selfplay.records.run_record import read_run as read_run
+    from selfplay.reports.run_report import report as report
     from selfplay.rewards import TEACHER_REWARDS as TEACHER_REWARDS
     from selfplay.rewards import TeacherReward as TeacherReward
     from selfplay.rewards import training_samples as training_samples
     from selfplay.rollout import Attempt as Attempt
     from selfplay.rollout import Proposed as Proposed
-    from selfplay.run_record import RunRecord as RunRecord
-    from selfplay.run_record import read_run as read_run
-    from selfplay.run_report import report as report
+    from selfplay.run import Run as Run
     from selfplay.step import evolve as evolve
     from selfplay.step import match as match
     from selfplay.step import propose as propose
@@ -47,15 +47,15 @@ _LAZY = {
     "export": ("export_member",),
     "learning.batch": ("TrainingSample",),
     "learning.learner": ("Learner",),
-    "own_model": ("config_for",),
-    "population": ("Run",),
-    "progress": ("Progress",),
+    "base_defaults": ("config_for",),
+    "run": ("Run",),
+    "records.progress": ("Progress",),
     "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
     "rewards": ("TEACHER_REWARDS", "TeacherReward", "training_samples"),
     "rollout": ("Attempt", "Proposed"),
-    "run_record": ("RunRecord", "read_run"),
-    "run_report": ("report",),
+    "records.run_record": ("RunRecord", "read_run"),
+    "reports.run_report": ("report",),
     "step": (
         "evolve", "match", "propose", "record_outcomes", "remember", "solve", "train_step",
         "verify",

@@ -110,7 +110,7 @@ def _configured(
 
     if base is None:
         return load_preset(preset or "nano", *assignments, **given)
-    from selfplay.own_model import config_for
+    from selfplay.base_defaults import config_for
 
     silence_transformers()
     config, chosen = config_for(base, *assignments, preset=preset, **given)
@@ -167,7 +167,7 @@ def train(
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.planning import refuse_what_cannot_fit
-        from selfplay.progress import Progress
+        from selfplay.records.progress import Progress
         from selfplay.training import train as run_train
 
         silence_transformers()
@@ -189,8 +189,8 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     have gone without the interruption.
     """
     with one_line_errors(run):
-        from selfplay.directory import open_config
-        from selfplay.progress import Progress
+        from selfplay.records.directory import open_config
+        from selfplay.records.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
@@ -208,7 +208,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
 def _say_done(home: Path) -> None:
     """End a transcript with the held-out tasks before and after, and how to see the rest."""
-    from selfplay.run_record import conclusion, read_run
+    from selfplay.records.run_record import conclusion, read_run
 
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
     say(f"done: {home}; see it with:")
@@ -222,7 +222,7 @@ def _workers(config: "Config", workers: int | None, ray: str | None) -> int | No
     by workers, where Ray is installed.
     """
     from lora_evo.model import choose_device
-    from selfplay.population import all_founders
+    from selfplay.members import all_founders
 
     has_ray = find_spec("ray") is not None
     if workers is None and ray is None and config.batch_by_member:
@@ -349,8 +349,8 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
     with the evaluation on held-out tasks, which no member was trained on. Several runs are shown
     by `selfplay compare`.
     """
-    from selfplay import run_report
-    from selfplay.run_record import read_run
+    from selfplay.records.run_record import read_run
+    from selfplay.reports import run_report
 
     if page is not None:
         run_report.report(run, page)
@@ -385,7 +385,7 @@ command again. `selfplay compare` sets the arms against each other.
 @SET
 def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
     """Make the runs of a plan that are not done."""
-    from selfplay.experiment import PLAN, open_plan, run_experiment
+    from selfplay.experiments.experiment import PLAN, open_plan, run_experiment
 
     again = f"resume with `{program()} experiment {quote(out / PLAN)} --out {quote(out)}`"
     try:
@@ -416,7 +416,7 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     95 % intervals, and which member of each run fell most between two evaluations.
     """
     from lora_evo import check_output
-    from selfplay import comparison
+    from selfplay.experiments import comparison
 
     if page is not None:
         check_output(page)

@@ -1,6 +1,8 @@
 """Devices and their memory."""
 
 import os
+import resource
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,3 +63,9 @@ def this_machine(device: str, threads: int) -> Machine:
         memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
     name = f"CPU, {cores} thread{'s' * (cores > 1)}"
     return Machine(name, memory, is_gpu=False)
+
+
+def memory_mb() -> float:
+    """Return the largest resident memory that this process has had, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

@@ -24,14 +24,13 @@ import torch
 from lora_evo import LoraEvoError
 from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config
-from selfplay.devices import GIB
-from selfplay.directory import METRICS, TASKS
+from selfplay.devices import GIB, memory_mb
 from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
 from selfplay.planning import Plan, plan_run, verdict
-from selfplay.population import memory_mb
-from selfplay.progress import Progress
-from selfplay.rows import StepRow, TaskRow, read_rows
-from selfplay.run_report import DRIFT_LIMIT
+from selfplay.records.directory import METRICS, TASKS
+from selfplay.records.progress import Progress
+from selfplay.records.rows import StepRow, TaskRow, read_rows
+from selfplay.reports.run_report import DRIFT_LIMIT
 from selfplay.step import train_step
 from selfplay.training import new_run
 

@@ -14,11 +14,12 @@ from msgspec import UNSET
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
-from selfplay.population import Run, role_of
+from selfplay.members import role_of
 from selfplay.prompts.task_kind import TaskKind
+from selfplay.records.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
 from selfplay.rewards import populora
 from selfplay.rollout import Attempt, Proposed, graded, validated
-from selfplay.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
+from selfplay.run import Run
 from selfplay.tasks import drawn_from
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

@@ -21,12 +21,12 @@ from lora_evo import (
     write_text,
 )
 from lora_evo.model import load_base_model, merge_adapter, resolve
-from selfplay.directory import EVALS, TASKS, open_config
 from selfplay.errors import SelfplayError
 from selfplay.prompts import azr
 from selfplay.prompts.task_kind import BUILT_IN, CALLS
 from selfplay.prompts.template import AZR
-from selfplay.rows import EvalRow, TaskRow, read_rows
+from selfplay.records.directory import EVALS, TASKS, open_config
+from selfplay.records.rows import EvalRow, TaskRow, read_rows
 
 
 def export_nano(out: Path) -> None:

@@ -14,6 +14,7 @@ from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.identity import called, name_of, resolved
 from selfplay.prompts.task_kind import TaskKind, named_kinds
+from selfplay.records.rows import StepRow
 from selfplay.reward_state import KeptRewards, load_state, state_of
 from selfplay.rewards import (
     TEACHER_REWARDS,
@@ -23,11 +24,10 @@ from selfplay.rewards import (
     populora,
     verifier,
 )
-from selfplay.rows import StepRow
 from selfplay.settings import without_hash
 
 if TYPE_CHECKING:
-    from selfplay.population import Run
+    from selfplay.run import Run
 
 Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 _KNOWN: Mapping[str, Mapping[str, Any]] = {

@@ -11,10 +11,10 @@ from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.population import Run
 from selfplay.prompts.task_kind import CALLS, TaskKind
 from selfplay.prompts.template import Template
 from selfplay.rollout import Prompts, Proposed, validated, without_comments
+from selfplay.run import Run
 from selfplay.tasks import IDENTITY, drawn_from, seed_tasks
 
 BATCH = 64

@@ -29,10 +29,10 @@ from lora_evo.model import (
     token_pair,
 )
 from selfplay.config import Config
-from selfplay.directory import lock
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
 from selfplay.prompts.template import template_of
+from selfplay.records.directory import lock
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import Say, Worked, read_tasks
 

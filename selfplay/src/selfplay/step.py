@@ -22,16 +22,18 @@ import msgspec
 from league import League, Outcome, Pair
 from lora_evo import cross_directory, load_adapter, mutate_directory, read_lineage, save_adapter
 from lora_evo.model import stream
-from selfplay.checkpoint import save_checkpoint, write_member
-from selfplay.directory import EVALS, METRICS, RESOURCES, TASKS
+from selfplay.devices import memory_mb
 from selfplay.evaluation import evaluate_members
-from selfplay.population import Run, founders, memory_mb, role_of
-from selfplay.progress import Progress
-from selfplay.recording import metrics_row, task_rows
+from selfplay.members import founders, role_of
+from selfplay.records.checkpoint import save_checkpoint, write_member
+from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
+from selfplay.records.progress import Progress
+from selfplay.records.recording import metrics_row, task_rows
+from selfplay.records.rows import BASE, BirthRow, ResourceRow, append_rows
+from selfplay.records.tracking import step_metrics
 from selfplay.rewards import needed_by, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
-from selfplay.rows import BASE, BirthRow, ResourceRow, append_rows
-from selfplay.tracking import step_metrics
+from selfplay.run import Run
 
 T = TypeVar("T")
 

@@ -12,15 +12,21 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_args, get_type_hints
 
 from league import League
-from selfplay.checkpoint import (
+from selfplay.config import Config, cut_by_member
+from selfplay.evaluation import evaluate_members
+from selfplay.extensions import Extensions, RunOptions, open_extensions, with_names
+from selfplay.members import founders
+from selfplay.opening import Population, open_population, warm_start
+from selfplay.prompts.task_kind import recorded_kinds
+from selfplay.prompts.template import Template, template_of
+from selfplay.records.checkpoint import (
     kept_rewards,
     newest_checkpoint,
     restore,
     save_checkpoint,
     write_founders,
 )
-from selfplay.config import Config, cut_by_member
-from selfplay.directory import (
+from selfplay.records.directory import (
     EVALS,
     METRICS,
     SEEDS,
@@ -30,18 +36,14 @@ from selfplay.directory import (
     open_config,
     removed_unless_checkpointed,
 )
-from selfplay.evaluation import evaluate_members
-from selfplay.extensions import Extensions, RunOptions, open_extensions, with_names
-from selfplay.population import Population, Run, founders, open_population, warm_start
-from selfplay.progress import Progress
-from selfplay.prompts.task_kind import recorded_kinds
-from selfplay.prompts.template import Template, template_of
+from selfplay.records.progress import Progress
+from selfplay.records.rows import EvalRow, StepRow, append_rows, read_rows
+from selfplay.records.tracking import measured_metrics, require_trackers
 from selfplay.rollout import open_sandbox
-from selfplay.rows import EvalRow, StepRow, append_rows, read_rows
+from selfplay.run import Run
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
 from selfplay.step import train_step
 from selfplay.tasks import held_out_tasks, require_room
-from selfplay.tracking import measured_metrics, require_trackers
 
 if TYPE_CHECKING:  # Ray is optional
     from selfplay.workers.pool import RemotePopulation

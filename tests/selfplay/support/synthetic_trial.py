@@ -7,7 +7,7 @@ import numpy as np
 from json_lines import write_rows
 
 from selfplay.config import config_text
-from selfplay.experiment import planned_runs
+from selfplay.experiments.experiment import planned_runs
 from selfplay.tasks import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

@@ -10,8 +10,8 @@ import click
 
 from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, text_table
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.directory import adapter_folders, readable
 from lora_evo.lineage import family, tree
+from lora_evo.peft_files.directory import adapter_folders, readable
 
 if TYPE_CHECKING:
     from lora_evo.population import Diversity
@@ -96,7 +96,7 @@ def diversity(directories: tuple[Path, ...], as_json: bool) -> None:
     `lora-evo distance`. What cannot be read, or sits on other modules or another base than the
     first, is named and left out; the exit code is then 1.
     """
-    from lora_evo.files.adapter import Adapter, check_comparable, load_adapter
+    from lora_evo.peft_files.adapter import Adapter, check_comparable, load_adapter
     from lora_evo.population import diversity as compare_all
 
     folders = [folder for directory in directories for folder in adapter_folders([directory])]

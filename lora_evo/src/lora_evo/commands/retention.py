@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lora_evo.commands.terminal import FOLDER, counter, json_option, number, print_json, text_table
-from lora_evo.files.directory import content_hash, shortest_unique_names
 from lora_evo.lineage import parents_on_disk, read_lineage
+from lora_evo.peft_files.directory import content_hash, shortest_unique_names
 
 if TYPE_CHECKING:  # they bring torch
     from lora_evo.retained.behaviour import Behaviour
@@ -129,8 +129,8 @@ def _run(
     training: Mapping[str, Any],
 ) -> "tuple[dict[str, Behaviour], Recovery | None]":
     """Probe and train a child and its parents on the base model, as far as there are rows."""
-    from lora_evo.files.adapter import load_adapter
     from lora_evo.model.base_model import choose_device, load_base_model
+    from lora_evo.peft_files.adapter import load_adapter
     from lora_evo.retained.behaviour import probe, read_rows
     from lora_evo.retained.recovery import recovery
 

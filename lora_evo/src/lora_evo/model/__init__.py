@@ -6,7 +6,6 @@ torch and transformers load with the first name that needs them, vllm with the f
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lora_evo.files.config import TARGET_MODULES
 from lora_evo.model.engine import (
     Completion,
     Engine,
@@ -16,6 +15,7 @@ from lora_evo.model.engine import (
     derive_seed,
     stream,
 )
+from lora_evo.peft_files.config import TARGET_MODULES
 
 if TYPE_CHECKING:
     from lora_evo.model.base_model import (

@@ -19,9 +19,9 @@ from torch.autograd.function import once_differentiable
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.config import TARGET_MODULES
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 from lora_evo.model.lean_layers import lighten
+from lora_evo.peft_files.config import TARGET_MODULES
 
 BASE = -1
 """Member index of rows that use no adapter."""

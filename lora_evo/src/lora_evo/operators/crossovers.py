@@ -33,9 +33,9 @@ import torch
 from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Request
+from lora_evo.peft_files.adapter import Slot
 from lora_evo.thin import Span, Thin, prepared, span, thin, triangle
 from lora_evo.updates import Gap, slot_gap
 

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import Recipe, Request
+from lora_evo.peft_files.adapter import Slot
 from lora_evo.thin import prepared
 from lora_evo.updates import singular_values
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
+from lora_evo.peft_files.adapter import Slot
 from lora_evo.updates import singular_values, slot_gap
 
 _TOLERANCE = 1e-7

@@ -20,10 +20,10 @@ import torch
 from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.crossovers import join, row_length
 from lora_evo.operators.measured import SlotChild, measured
 from lora_evo.operators.operator import Recipe, Request, stream
+from lora_evo.peft_files.adapter import Slot
 from lora_evo.thin import prepared
 
 _LEAST_DENSITY = 0.001

@@ -11,9 +11,9 @@ import torch
 from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Slot
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import Recipe, Request
+from lora_evo.peft_files.adapter import Slot
 from lora_evo.thin import Thin, prepared, thin
 from lora_evo.updates import NEGLIGIBLE
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files.adapter import Adapter, check_comparable
-from lora_evo.files.directory import PathLike
 from lora_evo.model.base_model import BaseModel, check_fits
 from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
 from lora_evo.model.supervised import TokenPair, token_pair
+from lora_evo.peft_files.adapter import Adapter, check_comparable
+from lora_evo.peft_files.directory import PathLike
 
 HELD_OUT = 0.2
 """Share of the different prompts of a file that is only measured."""

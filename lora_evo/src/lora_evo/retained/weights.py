@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from lora_evo.files.adapter import Adapter, check_comparable, open_adapter, opened, slot_digest
-from lora_evo.files.directory import PathLike, combine
+from lora_evo.peft_files.adapter import Adapter, check_comparable, open_adapter, opened, slot_digest
+from lora_evo.peft_files.directory import PathLike, combine
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,

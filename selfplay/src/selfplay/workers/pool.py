@@ -23,10 +23,10 @@ from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import MemberState, NamedState, joined, parted
 from selfplay.learning.statistics import UpdateStats
-from selfplay.population import Advance
+from selfplay.members import Advance
 from selfplay.prompts.template import Template
+from selfplay.records.rows import WorkerRow
 from selfplay.rollout import Attempt, Prompts, Proposed
-from selfplay.rows import WorkerRow
 from selfplay.workers.worker import About, Done, Worker, pack_state, read_state, versions
 
 W = TypeVar("W", Proposed, Attempt)

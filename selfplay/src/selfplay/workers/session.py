@@ -10,7 +10,7 @@ from typing import Any
 from lora_evo import EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, pip_install
-from selfplay.population import all_founders
+from selfplay.members import all_founders
 from selfplay.prompts.template import Template
 from selfplay.workers.pool import RemotePopulation, WorkerPool
 

@@ -18,11 +18,12 @@ from torch import nn
 from lora_evo import Adapter
 from selfplay import __version__
 from selfplay.config import Config
+from selfplay.devices import memory_mb
 from selfplay.errors import silence_transformers
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import MemberState
 from selfplay.learning.statistics import UpdateStats
-from selfplay.population import Population, memory_mb, open_learner
+from selfplay.opening import Population, open_learner
 from selfplay.prompts.template import Template
 
 _PROBE = 64

@@ -1,0 +1,75 @@
+"""Matches rated per second against the `trueskill` package, in one run.
+
+    python benchmarks/league_ratings.py [--seconds 0.5] [--tasks 16]
+
+One match rates both of its members. A match of --tasks tasks is that many games to `trueskill`.
+--seconds are for each figure.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import trueskill
+from benchmarking import parser, show
+
+from league.ratings import RatingModel, Skills, rate_columns
+
+
+def per_second(work: Callable[[], object], matches: int, seconds: float) -> float:
+    """Return matches per second: the best of three runs."""
+    best = 0.0
+    for _ in range(3):
+        done, start = 0, time.perf_counter()
+        while (spent := time.perf_counter() - start) < seconds / 3 or not done:
+            work()
+            done += matches
+        best = max(best, done / spent)
+    return best
+
+
+def before(matches: int) -> Skills:
+    """Return the skills of both sides, shape [2, matches]."""
+    rng = np.random.default_rng(matches)
+    return Skills(rng.normal(25, 5, (2, matches)), rng.uniform(1, 8, (2, matches)))
+
+
+def ours(matches: int, tasks: int) -> Callable[[], object]:
+    skills = before(matches)
+    score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
+    weight = np.full(matches, float(tasks))
+    model = RatingModel()
+    return lambda: rate_columns(skills, score, weight, model)
+
+
+def theirs(matches: int, tasks: int) -> Callable[[], object]:
+    environment = trueskill.TrueSkill(draw_probability=0.0)
+    skills = before(matches)
+    pairs = [
+        [environment.create_rating(float(m), float(s)) for m, s in zip(mu, sigma, strict=True)]
+        for mu, sigma in zip(skills.mu.T, skills.sigma.T, strict=True)
+    ]
+
+    def work() -> None:
+        for pair in pairs:
+            for game in range(tasks):
+                trueskill.rate_1vs1(*pair[:: 1 if game % 2 else -1], env=environment)
+
+    return work
+
+
+def main() -> None:
+    given = parser(__doc__, seconds=0.5, tasks=16).parse_args()
+    rows = []
+    for tasks in (1, given.tasks):
+        speeds = {"trueskill": per_second(theirs(8, tasks), 8, given.seconds)}
+        for n in (1, 4, 64, 5000):
+            speeds[str(n)] = per_second(ours(n, tasks), n, given.seconds)
+        for name, speed in speeds.items():
+            row = {"tasks": tasks, "at once": name, "matches/s": speed}
+            rows.append(row | {"times": speed / speeds["trueskill"]})
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What a population costs on a large base: sampling, learning and swapping, in seconds and memory.
+
+    python benchmarks/population_cost.py BASE --members 8 [--engine vllm] [--rows 32]
+
+Opens learner and engine as the preset 7b-4t4s does. Sampled and learnt from are `--rows` rows in
+all, of one member and of all of them (equal tokens), and as many rows for each member. Every row
+has `--prompt` random tokens and exactly `--completion` more: end tokens are not asked for. Seconds
+are of the wall; memory is that of the whole device, and the peak of torch in the learner's process.
+A population's step is to be compared with that of a process with `--members 1`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from benchmarking import Row, parser, show
+
+from lora_evo.model import TokenRequest, stream
+from selfplay import TrainingSample, load_preset
+from selfplay.learning.weight_sync import WeightSync
+from selfplay.opening import open_learner
+
+GB = 1e9
+
+
+def note(rows: list[Row], what: str, tokens: int, work: Callable[[], Any]) -> Any:
+    """Do the work; write down seconds, tokens a second and memory."""
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    found = work()
+    if gpu:
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    row = {"what": what, "seconds": seconds, "tokens/s": tokens / seconds}
+    if gpu:
+        free, total = torch.cuda.mem_get_info()
+        row |= {"device GB": (total - free) / GB}
+        row |= {"learner's peak GB": torch.cuda.max_memory_allocated() / GB}
+    rows.append(row)
+    return found
+
+
+def main() -> None:
+    options = parser(__doc__, members=8, rows=32, prompt=512, completion=1024, share=0.45)
+    options.add_argument("base")
+    options.add_argument("--engine", choices=("vllm", "hf"), default="vllm")
+    options.add_argument("--set", action="append", default=[])
+    a = options.parse_args()
+    half = max(1, a.members // 2)
+    config = load_preset(
+        "7b-4t4s",
+        f"base={a.base}",
+        f"engine={a.engine}",
+        *(("mode=azr",) if a.members == 1 else (f"teachers={half}", f"students={half}")),
+        f"rollout.max_rows={a.rows * a.members}",
+        f"vllm.max_model_len={a.prompt + a.completion}",
+        f"vllm.gpu_memory_utilization={a.share}",
+        *a.set,
+    )
+    rows: list[Row] = []
+    learner, engine = note(rows, "open", 0, lambda: open_learner(config))
+    engine.end_tokens = ()  # every row is as long as it may be
+    weight_sync = WeightSync(learner, engine, config.dtype)
+    note(rows, "sync all members", 0, lambda: weight_sync(0))
+
+    def ids(seed: int, count: int) -> tuple[int, ...]:
+        return tuple(stream(seed).integers(10, learner.model.config.vocab_size, count).tolist())
+
+    def sample(names: Sequence[str | None], count: int) -> list[Any]:
+        return engine.rollouts(
+            [
+                TokenRequest(names[i % len(names)], ids(i, a.prompt), a.completion, 1.0, i)
+                for i in range(count)
+            ]
+        )
+
+    def update(count: int) -> None:
+        learner.update(
+            [
+                TrainingSample(
+                    learner.members[i % len(learner.members)],
+                    ids(i, a.prompt),
+                    ids(9999 + i, a.completion),
+                    (-10.0,) * a.completion,
+                    1.0 if i % 2 else -1.0,
+                )
+                for i in range(count)
+            ]
+        )
+
+    members, each = learner.members, a.members * a.rows
+    sample(members[:1], 2)  # compiles
+    cases: dict[str, tuple[Sequence[str | None], int]] = {
+        "sample: base": ((None,), a.rows),
+        "sample: one member": (members[:1], a.rows),
+        "sample: all members": (members, a.rows),
+        "sample: all, rows each": (members, each),
+    }
+    for what, case in cases.items():
+        found = note(rows, what, case[1] * a.completion, lambda case=case: sample(*case))
+        assert all(len(rollout.completion_ids) == a.completion for rollout in found)
+    note(rows, "release", 0, engine.release)
+    update(len(members))  # warms up
+    for what, count in {"update: all members": a.rows, "update: all, rows each": each}.items():
+        read = count * (a.prompt + a.completion)
+        note(rows, what, read, lambda count=count: update(count))
+    note(rows, "restore", 0, engine.restore)
+    note(rows, "sync what changed", 0, lambda: weight_sync(1))
+    engine.close()
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,422 @@
+"""A real small model learns within minutes: `make real-learning`.
+
+    python benchmarks/small_model/learning.py OUT [--seeds 3] [--jobs 2] [--teacher] [--entropy 0.5]
+
+Makes, in OUT, the small model (`small_model.py`) and for each seed: a start, which is a LoRA after
+a few supervised steps on one-line programs (`easy_tasks.py`), enough to be well formed often;
+`learning` from it, updates by policy gradient on other such tasks, twelve tasks times eight
+attempts each, by a run's own engine, sandbox, rewards, advantages and learner; and, of the first
+seed, `control`, the same at rate 0. With --teacher the tasks are a teacher's instead, which first
+takes supervised steps until half of its proposals are valid, and is then rewarded as in a run.
+With --entropy the share of the entropy in the loss (`entropy_coef`) is raised after every update
+below it, and lowered after every other.
+Measured is the share of right answers to the 96 held-out tasks `easy_code_o`, two samples each,
+anew every time; differences are paired by task. Stopped at any moment, the same command continues.
+Results, as far as they are known: OUT/results.json.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count, islice, product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from easy_tasks import EACH, FAMILIES, draw, held_out
+
+from code_verifier import Task
+from league import Pair
+from lora_evo import appearing, load_adapter, save_adapter, write_text
+from lora_evo.model import SupervisedLearner, TokenPair, derive_seed, drawn, token_pair
+from selfplay import (
+    Config,
+    Run,
+    TrainingSample,
+    load_preset,
+    propose,
+    solve,
+    template_named,
+    training_samples,
+    verify,
+)
+from selfplay.opening import open_population
+from selfplay.prompts.template import template_of
+from selfplay.rollout import Attempt, Proposed, graded, open_sandbox
+from selfplay.tasks import EASY, TaskBuffer, held_out_tasks
+
+TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
+TASKS, ATTEMPTS, SAMPLES = 12, 8, 2
+"""Tasks of an update, attempts at each, and samples of a held-out task."""
+START_STEPS, START_EXAMPLES, START_RATE, RATE = 14, 6, 3e-4, 2e-4
+ENTROPY_STEP = 0.05
+"""By how much entropy_coef changes after an update, for each nat a token off what is wanted."""
+ARMS = ("learning", "control", "teacher")
+MEANS = ("well_formed", "entropy", "minutes")
+LESSONS = 84
+"""Tasks of the supervised start, as many of each family."""
+MOST_STEPS = 70
+"""Supervised steps of a teacher at most."""
+
+
+def main() -> None:
+    """Make the model, then every part of every seed; print the table."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--base", type=Path, help="the small model, if it is made already")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--updates", type=int, default=12)
+    parser.add_argument("--every", type=int, default=8, help="updates between two measurements")
+    parser.add_argument("--threads", type=int, default=1, help="of one process")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
+    parser.add_argument("--teacher", action="store_true", help="a teacher writes the tasks")
+    parser.add_argument("--entropy", type=float, help="nats a token that the student is held at")
+    parser.add_argument("--part", help=argparse.SUPPRESS)  # what a process of ours is to do
+    a = parser.parse_args()
+    a.base = a.base or a.out / "smollm2-135m-instruct"
+    if a.part:
+        seed, _, name = a.part.partition("/")
+        do_part(a, int(seed), name)
+        return
+    subprocess.run([sys.executable, Path(__file__).parent / "small_model.py", a.base], check=True)
+    seeds = range(1, a.seeds + 1)
+    arms = [(seed, "teacher" if a.teacher else "learning") for seed in seeds]
+    if not a.teacher:
+        arms.insert(1, (1, "control"))
+    began = time.monotonic()
+    try:
+        with ThreadPoolExecutor(a.jobs) as pool:
+            for parts in ([(seed, "start") for seed in seeds], arms):
+                list(pool.map(partial(in_process, a), parts))
+    finally:
+        found = [read(a.out, seed, name) for name, seed in product(("start", *ARMS), seeds)]
+        results = summary([part for part in found if part is not None])
+        write_text(a.out / "results.json", json.dumps(results, indent=1))
+        print(table(results))
+        print(f"{(time.monotonic() - began) / 60:.0f} minutes since this command began")
+
+
+def in_process(a: argparse.Namespace, part: tuple[int, str]) -> None:
+    """Do a part in a process of its own; its failure is ours."""
+    words = [sys.executable, __file__, *sys.argv[1:], "--part", f"{part[0]}/{part[1]}"]
+    environment = os.environ | {"OMP_NUM_THREADS": str(a.threads)}
+    subprocess.run(words, check=True, env=environment)
+
+
+def settings(a: argparse.Namespace, seed: int) -> Config:
+    """Return the configuration of a seed."""
+    chosen = {
+        "base": a.base,
+        "template": "azr",
+        "threads": a.threads,
+        "seed": seed,
+        "teachers": 1,
+        "students": 1,
+        "learner.learning_rate": RATE,
+        "rollout.kinds": "[code_o]",
+        "rollout.proposals": TASKS,
+        "rollout.num_generations": ATTEMPTS,
+        "rollout.max_proposal_length": 60,
+        "rollout.max_completion_length": 34,
+        "rollout.max_rows": 96,
+        "eval.same_tasks": 0,
+    }
+    return load_preset("smol", *(f"{key}={value}" for key, value in chosen.items()))
+
+
+@contextmanager
+def opened(a: argparse.Namespace, seed: int, home: Path) -> Iterator[Run]:
+    """Open a teacher and a student, and the tasks that references are drawn from."""
+    config = settings(a, seed)
+    with (
+        open_sandbox(config) as sandbox,
+        open_population(config, template_of(config)) as population,
+    ):
+        proposals = [
+            draw(i % len(FAMILIES), derive_seed(seed, "lesson", i), held_out())
+            for i in range(LESSONS)
+        ]
+        verdicts = sandbox.validate_many(proposals)
+        lessons = [v.task for v in verdicts if v.task is not None]
+        yield Run(
+            config=config,
+            directory=home,
+            population=population,
+            sandbox=sandbox,
+            seeds=lessons,
+            held_out=(),
+            buffer=TaskBuffer(config.rollout.buffer_tasks, lessons),
+            born={},
+        )
+
+
+def do_part(a: argparse.Namespace, seed: int, name: str) -> None:
+    """Do what is left of a part of a seed."""
+    home = a.out / f"seed-{seed}"
+    home.mkdir(parents=True, exist_ok=True)
+    found = read(a.out, seed, name) or fresh(seed, name)
+    if name == "start" and not found["measured"]:
+        with opened(a, seed, home) as run:
+            start(run, home, found)
+    if name != "start" and len(found["updates"]) < a.updates:
+        with opened(a, seed, home) as run:
+            learn(run, home, found, a.updates, a.every, a.entropy)
+
+
+def fresh(seed: int, part: str) -> dict[str, Any]:
+    """Return what is found of a part before it begins."""
+    return {"seed": seed, "part": part, "minutes": 0.0, "updates": [], "tasks": [], "measured": []}
+
+
+def start(run: Run, home: Path, found: dict[str, Any]) -> None:
+    """Measure the untouched model; take the student's supervised steps, measure and save it."""
+    clock = time.monotonic()
+    if run.config.seed == 1:
+        found["measured"].append(measure(run, None, 0))  # the same for every seed
+    config, tokenizer = run.config, run.population.engine.tokenizer
+    template = template_named(config.template, config.base)
+    lessons = [
+        token_pair(
+            tokenizer, template.solve_prompt(t), template.answer_text(t) + tokenizer.eos_token
+        )
+        for t in run.seeds
+    ]
+    for _ in islice(supervised_steps(run, STUDENT, lessons, 0.4), START_STEPS):
+        pass
+    save_adapter(run.population.export(STUDENT), home / "adapter", overwrite=True)
+    found["measured"].append(measure(run, STUDENT, 0))
+    found["minutes"] = (time.monotonic() - clock) / 60
+    found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
+    write(home, found)
+
+
+def supervised_steps(
+    run: Run, member: str, lessons: Sequence[TokenPair], last_rate: float
+) -> Iterator[int]:
+    """Let a member take steps on the lessons; yield the number of each, from 1.
+
+    last_rate: share of the rate that is left after START_STEPS, by equal steps.
+    """
+    learner = SupervisedLearner(
+        run.population.learner.adapters,
+        learning_rate=START_RATE,
+        max_grad_norm=1.0,
+        micro_batch_tokens=run.config.learner.micro_batch_tokens,
+    )
+    place = run.population.members.index(member)
+    for step in count(1):
+        chosen = drawn(len(lessons), START_EXAMPLES, step, run.seed("start", member))
+        done = min(1.0, (step - 1) / (START_STEPS - 1))
+        loss = learner.step(place, [lessons[i] for i in chosen], 1.0 - (1.0 - last_rate) * done)
+        say(run, f"{member}, supervised step {step}: loss {loss:.3f}")
+        yield step
+
+
+def start_teacher(run: Run, found: dict[str, Any]) -> None:
+    """Let the teacher take supervised steps until half of its proposals are valid."""
+    config, tokenizer = run.config, run.population.engine.tokenizer
+    template = template_named(config.template, config.base)
+    lessons = []
+    for i, task in enumerate(run.seeds):
+        (reference,) = run.buffer.draw(1, run.seed("lesson", i, "reference"))
+        prompt = template.propose_prompt(KIND, [reference])
+        lessons.append(
+            token_pair(tokenizer, prompt, template.proposal_text(task) + tokenizer.eos_token)
+        )
+    for step in supervised_steps(run, TEACHER, lessons, 1.0):
+        if step % START_STEPS == 0:
+            written = verify(
+                run, propose(run, [Pair("", -step, TEACHER, STUDENT, math.nan)], -step)
+            )
+            valid = fmean(p.task is not None for p in written)
+            say(run, f"{TEACHER}: {valid:.2f} of its proposals are valid")
+            found["teacher_start"] = {"steps": step, "valid": valid}
+            if valid >= 0.5 or step >= MOST_STEPS:
+                return
+
+
+def learn(
+    run: Run,
+    home: Path,
+    found: dict[str, Any],
+    updates: int,
+    every: int,
+    entropy: float | None,
+) -> None:
+    """Take the updates that are left, each kept as soon as it is done."""
+    kept = home / f"{found['part']}.pt"
+    population, learner = run.population, run.population.learner
+    if kept.exists():
+        state = torch.load(kept, weights_only=True)
+        found |= state["found"]
+        learner.load_state_dict(state["tensors"], state["values"])
+        for row in found["tasks"]:
+            run.buffer.add(Task.from_row(row, complete=True))
+    clock = time.monotonic() - 60 * found["minutes"]
+    if not kept.exists():
+        population.replace(STUDENT, load_adapter(home / "adapter"), STUDENT)
+        if found["part"] == "teacher":
+            start_teacher(run, found)
+            population.replace(TEACHER, population.export(TEACHER), TEACHER)
+    factor = 0.0 if found["part"] == "control" else 1.0
+    for update in range(len(found["updates"]) + 1, updates + 1):
+        began = time.monotonic()
+        if found["part"] == "teacher":
+            pair = Pair("", update, TEACHER, STUDENT, math.nan)
+            proposed = verify(run, propose(run, [pair], update))
+        else:
+            proposed = given_tasks(run, update)
+        solved, _ = solve(run, proposed, update)
+        samples = training_samples(solved, run.config)
+        if found["part"] != "teacher":
+            samples = [s for s in samples if s.role == "solve"]
+        share = entropy_share(found["updates"], entropy)
+        learner.config = replace(learner.config, entropy_coef=share)
+        learner.forward_pass.config = learner.config
+        stats = population.update(samples, factor)
+        row = {"update": update, **described(solved, samples)}
+        row["entropy"] = {member: s.entropy for member, s in stats.items()}
+        row["entropy_coef"] = share
+        row["grad_norm"] = {member: s.grad_norm for member, s in stats.items()}
+        row["seconds"] = time.monotonic() - began
+        found["updates"].append(row)
+        if found["part"] == "teacher":
+            accepted = [p.task for p in solved if p.task is not None]
+            found["tasks"] += [task.to_row() for task in accepted if run.buffer.add(task)]
+        if update % every == 0 or update == updates:
+            found["measured"].append(measure(run, STUDENT, update))
+        found["minutes"] = (time.monotonic() - clock) / 60
+        found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
+        tensors, values = learner.state_dict()
+        with appearing(kept) as draft:
+            torch.save({"found": found, "tensors": tensors, "values": values}, draft)
+        write(home, found)
+        say(run, json.dumps(row))
+
+
+def entropy_share(updates: Sequence[dict[str, Any]], wanted: float | None) -> float:
+    """Return the next update's entropy_coef; 0 where no entropy is wanted."""
+    if wanted is None or not updates:
+        return 0.0
+    last = updates[-1]
+    change = ENTROPY_STEP * (wanted - last["entropy"][STUDENT])
+    return max(0.0, float(last["entropy_coef"]) + change)
+
+
+def given_tasks(run: Run, update: int) -> list[Proposed]:
+    """Return one task of each family, none of them held out, as if a teacher had written them."""
+    apart = held_out()
+    proposals = [draw(i, run.seed(update, "task", i), apart) for i in range(len(FAMILIES))]
+    return [
+        Proposed(i, f"{update}-{i}", TEACHER, STUDENT, KIND, (), 0, task=verdict.task)
+        for i, verdict in enumerate(run.sandbox.validate_many(proposals))
+    ]
+
+
+def described(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> dict[str, Any]:
+    """Return what an update's proposals and attempts were like."""
+    attempts = [a for p in solved for a in p.judged]
+    taught = [s.reward for s in samples if s.role == "propose"]
+    return {
+        "valid": fmean(p.task is not None for p in solved),
+        "right": fmean([a.score >= 1.0 for a in attempts] or [0.0]),
+        "well_formed": fmean([a.answer is not None for a in attempts] or [0.0]),
+        "teacher_reward": fmean(taught) if taught else None,
+    }
+
+
+def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
+    """Let a member (None: the frozen base) attempt every held-out task."""
+    tasks = [h.task for h in held_out_tasks((EASY,), len(FAMILIES) * EACH)]
+    asked = [(task, i) for task in tasks for i in range(SAMPLES)]
+    attempts = [
+        Attempt(number, member, task, run.seed("held-out", update, task.id, i), 1.0)
+        for number, (task, i) in enumerate(asked)
+    ]
+    done = graded(run.population.solve(attempts), run.sandbox, run.population.prompts)
+    logprobs = [p for a in done for p in a.rollout.logprobs]
+    right = [a.score >= 1.0 for a in done]
+    row = {
+        "update": update,
+        "member": member,
+        "right": fmean(right),
+        "well_formed": fmean(a.answer is not None for a in done),
+        "entropy": -fmean(logprobs),
+        "rates": [fmean(right[i : i + SAMPLES]) for i in range(0, len(right), SAMPLES)],
+    }
+    say(run, ", ".join(f"{key} {value}" for key, value in row.items() if key != "rates"))
+    return row
+
+
+def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each arm and measured update: means over seeds, and the gain by task.
+
+    standard_error: of the gain, over tasks. families: the share of right answers in each.
+    """
+    starts = {p["seed"]: p["measured"][-1]["rates"] for p in parts if p["part"] == "start"}
+    rows: dict[tuple[str, int], list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+    for part in parts:
+        for row in part["measured"]:
+            name = part["part"] if row["member"] else "untouched"
+            rows[name, row["update"]].append((part["seed"], row))
+    found = []
+    for (name, update), measured in rows.items():
+        by_seed = [np.subtract(row["rates"], starts[seed]) for seed, row in measured]
+        gains = np.mean(by_seed, axis=0)
+        row = {"arm": name, "updates": update, "seeds": [seed for seed, _ in measured]}
+        row |= {"right": [own["right"] for _, own in measured], "gain": float(gains.mean())}
+        row["standard_error"] = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+        row |= {key: fmean(own[key] for _, own in measured) for key in MEANS}
+        of_family = np.mean([own["rates"] for _, own in measured], axis=0).reshape(-1, EACH)
+        names = [returned for _, returned in FAMILIES]
+        row["families"] = dict(zip(names, of_family.mean(axis=1).tolist(), strict=True))
+        found.append(row)
+    return found
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
+    head = ("arm", "updates", "right, by seed", "mean", "gain on the start", "well formed")
+    head = (*head, "entropy", "minutes")
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for r in results:
+        each = " ".join(f"{right:.3f}" for right in r["right"])
+        gain = f"{r['gain']:+.3f} ± {r['standard_error']:.3f}" if r["updates"] else ""
+        lines.append(
+            f"| {r['arm']} | {r['updates']} | {each} | {fmean(r['right']):.3f} | {gain} | "
+            f"{r['well_formed']:.2f} | {r['entropy']:.2f} | {r['minutes']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def read(out: Path, seed: int, part: str) -> dict[str, Any] | None:
+    """Return what is kept of a part; None before its first measurement."""
+    path = out / f"seed-{seed}" / f"{part}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def write(home: Path, found: dict[str, Any]) -> None:
+    """Keep what is found of a part."""
+    write_text(home / f"{found['part']}.json", json.dumps(found, indent=1))
+
+
+def say(run: Run, text: str) -> None:
+    """Print a line about a seed."""
+    print(f"{run.directory.name}: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""Adapters in memory: a configuration and one pair of factors per module; loaded and saved."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import torch
+
+from lora_evo.atomic import appearing_directory
+from lora_evo.errors import LoraEvoError
+from lora_evo.hub import CARD_FILE, model_card
+from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
+from lora_evo.peft_files.config import AdapterConfig, check_pair
+from lora_evo.peft_files.directory import (
+    CONFIG_FILE,
+    NUMBER_TYPES,
+    WEIGHTS_FILE,
+    AdapterFiles,
+    PathLike,
+    TensorInfo,
+    combine,
+    naming,
+    open_files,
+    tensor_names,
+    write_tensors,
+)
+
+_DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Slot:
+    """The factors of one linear layer; its update is `scale * B @ A` [out, in].
+
+    - A: [r, in].
+    - B: [out, r].
+    """
+
+    A: torch.Tensor
+    B: torch.Tensor
+    scale: float
+
+    @property
+    def rank(self) -> int:
+        """Number of rank-one pairs, dead or alive."""
+        return int(self.A.shape[0])
+
+    def __repr__(self) -> str:
+        shape = f"{self.B.shape[0]} x {self.A.shape[1]}"
+        return f"Slot({shape}, rank {self.rank}, scale {self.scale:g}, {self.A.dtype})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adapter:
+    """A PEFT configuration with its slots.
+
+    Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
+    where they are read or used (`check_finite`), not here.
+
+    - slots: by module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`.
+    """
+
+    config: AdapterConfig
+    slots: Mapping[str, Slot]
+
+    def __repr__(self) -> str:
+        base = self.config.rest.get("base_model_name_or_path")
+        return f"Adapter(rank {self._ranks()}, {len(self.slots)} modules, base {base!r})"
+
+    def _repr_html_(self) -> str:
+        kinds: dict[tuple[str, int, int, int], int] = {}
+        for path, slot in self.slots.items():
+            of = (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
+            kinds[of] = kinds.get(of, 0) + 1
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (*of, count))}</tr>"
+            for of, count in sorted(kinds.items())
+        )
+        head = "<tr><th>module</th><th>rank</th><th>in</th><th>out</th><th>times</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{rows}</table>"
+
+    def _ranks(self) -> str:
+        ranks = sorted({slot.rank for slot in self.slots.values()})
+        return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+
+    def __post_init__(self) -> None:
+        if not self.slots:
+            raise LoraEvoError("the adapter has no slots: it would change no module")
+        if self.config.start_problem:
+            raise LoraEvoError(self.config.start_problem)
+        for path, slot in self.slots.items():
+            _check_slot(self.config, path, slot)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Module paths in sorted order."""
+        return tuple(sorted(self.slots))
+
+    def slot(self, path: str) -> Slot:
+        """Return the slot at `path`, after a check for NaN and infinity."""
+        check_finite(path, self.slots[path])
+        return self.slots[path]
+
+    @classmethod
+    def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
+        """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
+
+        Needs peft. Raises `LoraEvoError` where there is no such adapter, or it cannot be used.
+        """
+        known = _peft_names(model)
+        if name not in known:
+            raise LoraEvoError(
+                f"the model has no PEFT adapter {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+        with TemporaryDirectory() as folder:
+            model.save_pretrained(folder, selected_adapters=[name], save_embedding_layers=False)
+            return load_adapter(Path(folder, "" if name == "default" else name))
+
+    def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
+        """Return a `peft.PeftModel` that holds this adapter as `name`.
+
+        `model` is the base model, which becomes part of the result with this adapter active; or a
+        PeftModel, which gets one more. Needs peft. Raises `LoraEvoError` where the name is taken
+        or the model lacks a module of the adapter, which PEFT would leave out silently.
+        """
+        from peft import PeftModel
+
+        if name in _peft_names(model):
+            raise LoraEvoError(
+                f"the model has a PEFT adapter {name!r} already; choose another name, or call "
+                f"model.delete_adapter({name!r}) first"
+            )
+        wrapped = isinstance(model, PeftModel)
+        there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
+        lacking = sorted(set(self.slots) - there)
+        if lacking:
+            raise LoraEvoError(
+                f"the model has no module {lacking[0]} ({len(lacking)} of {len(self.slots)} are "
+                "missing); expected the adapter's own base model"
+            )
+        with TemporaryDirectory() as folder:
+            home = Path(folder, "adapter")
+            save_adapter(self, home)
+            if wrapped:
+                model.load_adapter(home, name, is_trainable=is_trainable)
+                return model
+            return PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
+
+
+def _peft_names(model: Any) -> list[str]:
+    """Return the names of a model's PEFT adapters."""
+    from peft import PeftModel
+
+    return list(model.peft_config) if isinstance(model, PeftModel) else []
+
+
+@dataclass(frozen=True)
+class AdapterReader(AdapterFiles):
+    """An opened adapter directory whose values are read slot by slot."""
+
+    def slot(self, path: str) -> Slot:
+        """Read, check and return the slot at `path`."""
+        factors = []
+        with naming(self.directory):
+            for name in tensor_names(path):
+                info = self.files[name].infos[name]
+                payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
+                self.files[name].read_into(name, payload.numpy().data)
+                factors.append(payload.view(_DTYPES[info.dtype]).reshape(info.shape))
+            slot = Slot(factors[0], factors[1], self.config.scale(path))
+            check_finite(path, slot)
+        return slot
+
+    def layout(self, config: AdapterConfig) -> dict[str, TensorInfo]:
+        """Return type and shape by name of the tensors of a child with the ranks of `config`."""
+        found: dict[str, TensorInfo] = {}
+        for path in self.paths:
+            rank = config.rank(path)
+            a, b = (self.files[name].infos[name] for name in tensor_names(path))
+            sized = replace(a, shape=(rank, a.shape[1])), replace(b, shape=(b.shape[0], rank))
+            found |= dict(zip(tensor_names(path), sized, strict=True))
+        return found
+
+
+SlotSource: TypeAlias = Adapter | AdapterReader
+"""What is read module by module: in memory, or on disk."""
+
+
+@contextmanager
+def open_adapter(directory: PathLike, *, any_start: bool = False) -> Iterator[AdapterReader]:
+    """Open a PEFT LoRA directory, its weights in one file or in shards.
+
+    Raises `LoraEvoError` for what cannot be used; any_start: only to be looked at, so that the
+    base may be without a part of it (PiSSA and the like).
+    """
+    with open_files(directory) as found:
+        if found.config.start_problem and not any_start:
+            raise LoraEvoError(f"{directory}: {found.config.start_problem}")
+        yield AdapterReader(found.directory, found.config, found.paths, found.files)
+
+
+def opened(adapter: Adapter | PathLike, stack: ExitStack) -> SlotSource:
+    """Return an adapter as it is, a directory as a reader that `stack` closes."""
+    if isinstance(adapter, Adapter):
+        return adapter
+    return stack.enter_context(open_adapter(adapter))
+
+
+def load_adapter(directory: PathLike) -> Adapter:
+    """Read a PEFT LoRA directory whole; raises `LoraEvoError` for one that cannot be used.
+
+    Example:
+
+        >>> load_adapter("members/t0").config.r
+        8
+    """
+    with open_adapter(directory) as reader:
+        return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
+
+
+def save_adapter(
+    adapter: Adapter,
+    directory: PathLike,
+    *,
+    overwrite: bool = False,
+    lineage: Lineage | None = None,
+    results: Mapping[str, float] | None = None,
+) -> None:
+    """Write a PEFT LoRA directory atomically, with a model card (README.md).
+
+    Refuses an existing one unless `overwrite`, which keeps its other files; so lineage.json stays,
+    unless another `lineage` is given. The card names the parents and these `results`.
+
+    Example:
+
+        >>> child = mutate(load_adapter("members/t0"), "svd_structured", seed=1)
+        >>> save_adapter(child, "members/t2")
+    """
+    for path, slot in adapter.slots.items():
+        check_finite(path, slot)
+    layout = {
+        name: TensorInfo(_NAMES[factor.dtype], tuple(factor.shape))
+        for path, slot in adapter.slots.items()
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    }
+    with appearing_directory(Path(directory), overwrite=overwrite) as draft:
+        write_adapter(draft, adapter.config, layout, adapter.slots.items())
+        if lineage is not None:
+            (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+        card = model_card(adapter.config, lineage or read_lineage(directory), results)
+        (draft / CARD_FILE).write_text(card, encoding="utf-8")
+
+
+def write_adapter(
+    folder: Path,
+    config: AdapterConfig,
+    layout: Mapping[str, TensorInfo],
+    slots: Iterable[tuple[str, Slot]],
+) -> None:
+    """Write configuration and weights into `folder`; slots come one by one, in any order."""
+    (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
+    payloads = (
+        (name, _bytes_of(factor))
+        for path, slot in slots
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    )
+    write_tensors(folder / WEIGHTS_FILE, layout, payloads)
+
+
+def adapter_hash(adapter: Adapter) -> str:
+    """Return the content hash of an adapter: the `content_hash` of its saved directory."""
+    return combine(adapter.config, {path: slot_digest(s) for path, s in adapter.slots.items()})
+
+
+def slot_digest(slot: Slot) -> str:
+    """Return the SHA-256 of both factors of a slot: dtype, shape and bytes."""
+    digest = hashlib.sha256()
+    for factor in (slot.A, slot.B):
+        digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
+        digest.update(_bytes_of(factor))
+    return digest.hexdigest()
+
+
+def check_finite(path: str, slot: Slot) -> None:
+    """Refuse NaN and infinity, naming the tensor."""
+    for name, factor in (("A", slot.A), ("B", slot.B)):
+        if not _all_finite(factor):
+            bad = int((~torch.isfinite(factor)).sum())
+            raise LoraEvoError(
+                f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
+                "go back to a checkpoint from before training diverged"
+            )
+
+
+def check_comparable(named: Mapping[str, SlotSource], *, any_base: bool = False) -> None:
+    """Refuse adapters, by what they are called, on other modules or base models than the first.
+
+    any_base: the names of their base models may differ.
+    """
+    for field in () if any_base else ("base_model_name_or_path", "revision"):
+        bases = [(who, one.config.to_dict().get(field)) for who, one in named.items()]
+        (first, wanted), *others = [pair for pair in bases if pair[1]] or [("", None)]
+        for who, base in others:
+            if base != wanted:
+                raise LoraEvoError(
+                    f"{first} has {field} {wanted!r}, {who} has {base!r}; an update means nothing "
+                    "on another base: choose adapters of one base, or, if both names mean the same "
+                    f"weights, make {field} in adapter_config.json equal"
+                )
+    (first, one), *rest = named.items()
+    for who, other in rest:
+        odd = sorted(set(one.paths) ^ set(other.paths))
+        if odd:
+            raise LoraEvoError(
+                f"{first} and {who} sit on different modules: {len(odd)} differ, for example "
+                f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
+                "target_modules"
+            )
+
+
+def _check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
+    check_pair(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
+    for name, factor in (("A", slot.A), ("B", slot.B)):
+        if factor.dtype not in _NAMES:
+            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *_NAMES))
+            raise LoraEvoError(
+                f"lora_{name} of {path} is {given}; expected one of {', '.join(known)}"
+            )
+    expected = config.scale(path)
+    if not math.isclose(slot.scale, expected, rel_tol=1e-6):
+        raise LoraEvoError(
+            f"the slot {path} has scale {slot.scale}, but its configuration says {expected} "
+            "(alpha/r, or alpha/sqrt(r) with use_rslora); build it with config.scale(path)"
+        )
+
+
+def _all_finite(factor: torch.Tensor) -> bool:
+    """Return whether no value is NaN or infinite.
+
+    One sum tells: NaN and infinity survive every addition. Only where it is not finite itself,
+    which an overflow of large values can cause too, every value is looked at.
+    """
+    values = factor.detach()
+    narrow = values.dtype == torch.float16
+    total = values.sum(dtype=torch.float32) if narrow else values.sum()
+    return math.isfinite(total) or bool(torch.isfinite(values).all())
+
+
+def _bytes_of(factor: torch.Tensor) -> memoryview:
+    flat = factor.detach().cpu().contiguous().reshape(-1)
+    payload: memoryview = flat.view(torch.uint8).numpy().data
+    return payload

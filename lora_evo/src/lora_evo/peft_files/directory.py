@@ -1,0 +1,329 @@
+"""PEFT adapter directories: opened and checked, read and written one tensor at a time; no torch.
+
+Weights may lie in several safetensors files (shards): `adapter_model-00001-of-00003.safetensors`,
+..., with an index whose `weight_map` says in which file each tensor lies. Directories are also
+hashed by content, and found in folders.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError, safe_open
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.peft_files.config import AdapterConfig, check_pair
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+INDEX_FILE = "adapter_model.safetensors.index.json"
+NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""The stored types that can be read and written, by their names in safetensors and in torch."""
+_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_PICKLE_ADVICE = (
+    "pickles can run code when opened: load it with PEFT where you trust it and call "
+    "save_pretrained, which writes adapter_model.safetensors"
+)
+CONFIG_FILE = "adapter_config.json"
+_T = TypeVar("_T")
+PathLike = str | os.PathLike[str]
+_PREFIX = "base_model.model."
+_KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
+_OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
+_REASONS = {
+    "lora_embedding_": "it adapts an embedding; only linear layers can be read",
+    "lora_magnitude_vector": "it belongs to DoRA; fold the adapter into the base model",
+    "modules_to_save": "it is a whole trained module; train without modules_to_save",
+    "token_adapter": "it holds trained embedding rows; train without trainable_token_indices",
+    "base_layer": _OF_BASE,
+    "embed_tokens.weight": _OF_BASE,
+    "lm_head.weight": _OF_BASE,
+    ".bias": "it is a bias; train with bias='none'",
+}
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Type, shape and place of a tensor in its file."""
+
+    dtype: str
+    """As safetensors names it: F32, BF16, ..."""
+    shape: tuple[int, ...]
+    start: int = 0
+    """In bytes, from the file's beginning."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * _SIZES[self.dtype]
+
+
+class TensorFile:
+    """An open safetensors file. Raises `LoraEvoError` when it is not a whole one."""
+
+    def __init__(self, path: Path) -> None:
+        _check_container(path)
+        self._file = path.open("rb")
+        length = int.from_bytes(self._file.read(8), "little")
+        header = json.loads(self._file.read(length))
+        self.infos: Mapping[str, TensorInfo] = {
+            name: TensorInfo(
+                entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+            )
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
+
+    def read_into(self, name: str, buffer: memoryview) -> None:
+        """Read the bytes of a tensor into `buffer`, which has its size."""
+        info = self.infos[name]
+        self._file.seek(info.start)
+        got = self._file.readinto(buffer)
+        if got != info.size:
+            raise LoraEvoError(
+                f"{name} ends after {got} of {info.size} bytes: the file is truncated"
+            )
+
+    def close(self) -> None:
+        """Close the file; nothing can be read any more."""
+        self._file.close()
+
+
+def write_tensors(
+    path: Path, layout: Mapping[str, TensorInfo], payloads: Iterable[tuple[str, memoryview]]
+) -> None:
+    """Write a safetensors file of this layout; the tensors' bytes may come in any order."""
+    # Wide types first, then by name: every tensor is aligned to its own element size.
+    ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1].dtype], item[0]))
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, info in ordered:
+        places = [offset, offset + info.size]
+        header[name] = {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": places}
+        offset += info.size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, payload in payloads:
+            file.seek(8 + len(text) + header[name]["data_offsets"][0])
+            file.write(payload)
+
+
+def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
+    """Return the open file of every tensor of an adapter directory; `stack` closes them.
+
+    One file of weights comes first, as in PEFT, then shards. Raises `LoraEvoError` when there are
+    none, or only a pickle.
+    """
+    if (folder / WEIGHTS_FILE).is_file():
+        file = stack.enter_context(closing(TensorFile(folder / WEIGHTS_FILE)))
+        return dict.fromkeys(file.infos, file)
+    if (folder / INDEX_FILE).is_file():
+        return _open_shards(folder, stack)
+    if (folder / "adapter_model.bin").is_file():
+        raise LoraEvoError(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
+    if any(folder.glob("adapter_model-*-of-*.safetensors")):
+        raise LoraEvoError(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
+    raise LoraEvoError(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
+
+
+def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
+    try:
+        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise LoraEvoError(f"{INDEX_FILE} is not JSON: {error}") from error
+    places = raw.get("weight_map") if isinstance(raw, dict) else None
+    if not isinstance(places, dict) or not places:
+        raise LoraEvoError(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
+    files: dict[str, TensorFile] = {}
+    for name, shard in places.items():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise LoraEvoError(
+                f"{INDEX_FILE} puts {name} into {shard!r}; expected the name of a file next to it"
+            )
+    for shard in sorted(set(places.values())):
+        if not (folder / shard).is_file():
+            raise LoraEvoError(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
+        file = files[shard] = stack.enter_context(closing(TensorFile(folder / shard)))
+        listed = {name for name, place in places.items() if place == shard}
+        odd = sorted(listed ^ file.infos.keys())
+        if odd:
+            raise LoraEvoError(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
+    return {name: files[shard] for name, shard in places.items()}
+
+
+def _check_container(path: Path) -> None:
+    """Refuse what is not a whole safetensors file, saying what it seems to be instead."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head[:4] == b"PK\x03\x04" or head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04"):
+        raise LoraEvoError(f"{path.name} is a pickle under another name; {_PICKLE_ADVICE}")
+    if head.startswith(b"version https://"):
+        raise LoraEvoError(
+            f"{path.name} is a Git LFS pointer; run `git lfs pull` to get the weights"
+        )
+    try:
+        with safe_open(path, framework="np"):
+            pass
+    except (SafetensorError, OSError, ValueError) as error:
+        raise LoraEvoError(
+            f"{path.name} is not a whole safetensors file ({error}); it is truncated or corrupt: "
+            "copy or save it again"
+        ) from error
+
+
+@dataclass(frozen=True)
+class AdapterFiles:
+    """An opened adapter directory: names, shapes and types are checked, values are not read."""
+
+    directory: Path
+    config: AdapterConfig
+    paths: tuple[str, ...]
+    """Module paths in sorted order."""
+    files: Mapping[str, TensorFile]
+    """The open file of every tensor."""
+
+
+@contextmanager
+def open_files(directory: PathLike) -> Iterator[AdapterFiles]:
+    """Open a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
+    folder = Path(directory)
+    if not (folder / CONFIG_FILE).is_file():
+        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
+        raise LoraEvoError(f"{folder} {what}; expected a PEFT adapter directory")
+    with ExitStack() as stack:
+        with naming(folder):
+            try:
+                text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
+            config = AdapterConfig.from_json(text)
+            files = open_weights(folder, stack)
+            paths = _checked_paths(config, files)
+        yield AdapterFiles(folder, config, paths, files)
+
+
+@contextmanager
+def naming(folder: Path) -> Iterator[None]:
+    """Put the adapter's folder in front of the errors raised inside."""
+    try:
+        yield
+    except LoraEvoError as error:
+        raise LoraEvoError(f"{folder}: {error}") from error
+
+
+def tensor_names(path: str) -> tuple[str, str]:
+    """Return the names that PEFT gives to A and B of the module at `path`."""
+    return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
+
+
+def content_hash(directory: PathLike) -> str:
+    """Return the hash of an adapter directory's configuration and weights (not of its lineage).
+
+    It does not depend on the order of tensors in the file and of target modules.
+    """
+    digests = {}
+    with open_files(directory) as adapter:
+        for path in adapter.paths:
+            digest = hashlib.sha256()
+            for name in tensor_names(path):
+                file = adapter.files[name]
+                info, payload = file.infos[name], bytearray(file.infos[name].size)
+                with naming(adapter.directory):
+                    file.read_into(name, memoryview(payload))
+                # The words are torch's, so that a slot in memory has the same digest.
+                digest.update(f"torch.{NUMBER_TYPES[info.dtype]}{list(info.shape)}".encode())
+                digest.update(payload)
+            digests[path] = digest.hexdigest()
+        return combine(adapter.config, digests)
+
+
+def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
+    """Return the content hash of an adapter from its configuration and its slots' digests."""
+    digest = hashlib.sha256(config.fingerprint())
+    for path in sorted(digests):
+        digest.update(f"\n{path} {digests[path]}".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def adapter_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return every adapter directory at or below the roots, sorted, without hidden ones."""
+    found: dict[Path, Path] = {}
+    for root in roots:
+        if not root.is_dir():
+            raise LoraEvoError(f"{root} is not a folder; expected an adapter or a folder of them")
+        for file in sorted(root.rglob(CONFIG_FILE)):
+            folder = file.parent
+            if not any(part.startswith(".") for part in folder.relative_to(root).parts):
+                found.setdefault(folder.resolve(), folder)
+    return sorted(found.values())
+
+
+def readable(
+    folders: Iterable[Path], read: Callable[[Path], _T], unreadable: Callable[[str], None] | None
+) -> Iterator[tuple[Path, _T]]:
+    """Read folders one by one; `unreadable` gets the reason of one that cannot be (None: raise)."""
+    for folder in folders:
+        try:
+            value = read(folder)
+        except (LoraEvoError, OSError) as error:
+            if unreadable is None:
+                raise
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"{error.filename or folder}: {error.strerror or error}"
+            unreadable(reason)
+        else:
+            yield folder, value
+
+
+def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
+    """Return the last parts of the paths, as many as it takes to tell all of them apart.
+
+    Raises `LoraEvoError` when one folder is given twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for place, path in enumerate(parts):
+        if path in parts[:place]:
+            raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
+    candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
+    return next(names for names in candidates if len(set(names)) == len(names))
+
+
+def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tuple[str, ...]:
+    """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
+    halves: dict[str, str] = {}
+    for name, file in files.items():
+        match = _KEY.fullmatch(name)
+        if match is None:
+            reason = next((why for part, why in _REASONS.items() if part in name), None)
+            raise LoraEvoError(
+                f"unexpected tensor {name}: {reason}"
+                if reason
+                else f"unknown tensor {name}: expected only names like "
+                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
+            )
+        stored = file.infos[name].dtype
+        if stored not in NUMBER_TYPES:
+            raise LoraEvoError(
+                f"{name} is stored as {stored}; expected one of {', '.join(NUMBER_TYPES)}: "
+                "save the adapter unquantised"
+            )
+        halves[match["path"]] = halves.get(match["path"], "") + match["half"]
+    if not halves:
+        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors")
+    for path, present in halves.items():
+        if len(present) == 1:
+            other = "B" if present == "A" else "A"
+            raise LoraEvoError(f"half a pair: {path} has lora_{present} but no lora_{other}")
+        a, b = tensor_names(path)
+        check_pair(config, path, files[a].infos[a].shape, files[b].infos[b].shape)
+    return tuple(sorted(halves))

@@ -1,0 +1,129 @@
+"""The runs of a comparison and the arms that they belong to, by a plan or by what users name."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from os import PathLike
+from pathlib import Path
+
+from selfplay.config import Config, set_by_mode
+from selfplay.errors import RunDirectoryError
+from selfplay.experiments.experiment import PLAN, Plan, open_plan, planned_runs
+from selfplay.experiments.measures import Group, Trial, read_trial
+from selfplay.records.run_record import flat
+
+_SEED = re.compile(r"[-_./]*seed[-_=]?\d+$")
+
+
+def open_trials(places: Sequence[str | PathLike[str]]) -> tuple[Plan, list[Trial]]:
+    """Return the plan and the runs of an experiment's directory, or of any runs as in `compare`."""
+    named = [_name_and_folder(os.fspath(place)) for place in places]
+    homes = [folder for _, folder in named if (folder / PLAN).is_file()]
+    if homes and (len(places) > 1 or named[0][0]):
+        raise RunDirectoryError(
+            f"{homes[0]} is a whole experiment; compare it alone, or name run directories only"
+        )
+    if not homes:
+        return _read_apart(named)
+    plan = open_plan(str(homes[0] / PLAN))
+    trials = [
+        read_trial(directory, Group(run.arm, run.control), run.seed)
+        for run in planned_runs(plan)
+        if ((directory := homes[0] / run.folder) / "metrics.jsonl").is_file()
+    ]
+    if not trials:
+        raise RunDirectoryError(f"{homes[0]} has no run with a finished step yet")
+    return plan, trials
+
+
+def _name_and_folder(place: str) -> tuple[str, Path]:
+    """Return the name, or nothing, and the folder of `[NAME=]FOLDER`; a path may have a `=`."""
+    if Path(place).is_dir():
+        return "", Path(place)
+    name, equals, folder = place.partition("=")
+    if equals and name.strip() and folder and Path(folder).is_dir():
+        return name.strip(), Path(folder)
+    here = (
+        f"{folder!r} for the name {name!r}" if equals and name.strip() and folder else f"{place!r}"
+    )
+    raise RunDirectoryError(f"there is no folder {here}; expected RUN or NAME=RUN")
+
+
+def _read_apart(named: Sequence[tuple[str, Path]]) -> tuple[Plan, list[Trial]]:
+    """Read runs that no plan names, arm by arm."""
+    trials = [read_trial(folder, Group(name), 0) for name, folder in named]
+    settings = [flat(trial.run.config) for trial in trials]
+    seeds = [int(mine.pop("seed", 0)) for mine in settings]
+    arms: dict[str, list[int]] = {}
+    """By name, or by settings where there is none: indices of runs."""
+    for i, (name, _) in enumerate(named):
+        arms.setdefault(name or json.dumps(settings[i]), []).append(i)
+    names: list[str] = []
+    for runs in arms.values():
+        _check_seeds([(named[i], seeds[i], settings[i]) for i in runs])
+        names.append(named[runs[0]][0])
+    names = _arm_names(names, [[named[i][1] for i in runs] for runs in arms.values()])
+    group = {i: Group(name) for name, runs in zip(names, arms.values(), strict=True) for i in runs}
+    first = [settings[runs[0]] for runs in arms.values()]
+    keys = dict.fromkeys(key for mine in first for key in mine)
+    differ = [key for key in keys if len({mine.get(key) for mine in first}) > 1]
+    if "mode" in differ:  # it sets others
+        differ = [key for key in differ if key not in set_by_mode(Config())]
+    plan = Plan(
+        "comparison",
+        {
+            name: {key: mine.get(key, "-") for key in differ}
+            for name, mine in zip(names, first, strict=True)
+        },
+        tuple(sorted(set(seeds))),
+        arm_seeds={
+            name: tuple(sorted(seeds[i] for i in runs))
+            for name, runs in zip(names, arms.values(), strict=True)
+        },
+        contrasts=tuple((name, names[0]) for name in names[1:]),
+    )
+    return plan, [replace(t, group=group[i], seed=seeds[i]) for i, t in enumerate(trials)]
+
+
+def _check_seeds(runs: Sequence[tuple[tuple[str, Path], int, Mapping[str, str]]]) -> None:
+    """Refuse an arm whose runs differ in more than the seed, or have a seed in common."""
+    (name, first), _, expected = runs[0]
+    seen: dict[int, Path] = {}
+    for (_, folder), seed, settings in runs:
+        differ = [k for k in (*expected, *settings) if expected.get(k) != settings.get(k)]
+        if differ:
+            one, two = expected.get(differ[0], "-"), settings.get(differ[0], "-")
+            raise RunDirectoryError(
+                f"{first} and {folder} are both called {name!r} and differ in {differ[0]} ({one} "
+                f"and {two}); runs of one name differ in the seed only: give them two names"
+            )
+        if seen.get(seed) == folder:
+            raise RunDirectoryError(f"{folder} is named twice; name each run once")
+        if seed in seen:
+            raise RunDirectoryError(
+                f"{seen[seed]} and {folder} have the same settings and seed {seed}; give them two "
+                f"names, such as A={seen[seed]} B={folder}"
+            )
+        seen[seed] = folder
+
+
+def _arm_names(names: Sequence[str], folders: Sequence[Sequence[Path]]) -> list[str]:
+    """Return the names of arms; one without is called after its folders, as long as needed.
+
+    `runs/big-seed1` and `runs/big-seed2` are `big`, and so are `big/seed-1` and `big/seed-2`.
+    """
+    parts = [[path.resolve().parts for path in paths] for paths in folders]
+    longest = max(len(path) for paths in parts for path in paths)
+    for seeds, depth in product(("", "kept"), range(1, longest + 1)):
+        found = []
+        for name, paths in zip(names, parts, strict=True):
+            short = ["/".join(path[-depth:]) for path in paths]
+            if len(short) > 1 and not seeds:
+                short = [_SEED.sub("", text) for text in short]
+            found.append(name or ", ".join(dict.fromkeys(filter(None, short))))
+        if all(found) and len(set(found)) == len(found):
+            break
+    return found

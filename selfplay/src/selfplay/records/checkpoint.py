@@ -1,0 +1,302 @@
+"""Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
+
+`checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
+files, the members' counters, the states of rewards that keep one, the lengths that the run's row
+files had, and in `hashes.json` the SHA-256 of each of its files. It is written under a temporary
+name and renamed; a resume takes the newest that is whole.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import msgspec
+from msgspec import Struct
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
+from selfplay.errors import RunDirectoryError, first_line
+from selfplay.identity import called
+from selfplay.members import role_of
+from selfplay.records import directory as files
+from selfplay.records.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
+from selfplay.reward_state import (
+    KeptRewards,
+    changed_marks,
+    load_state,
+    read_rewards,
+    write_rewards,
+)
+from selfplay.run import Run
+from selfplay.source_hash import mark_of
+
+_LEARNER, _STATE, _HASHES = "learner.safetensors", "state.json", "hashes.json"
+_MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
+
+
+def save_checkpoint(run: Run) -> None:
+    """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
+
+    Without `keep_dead`, adapters that no checkpoint needs go with them.
+
+    The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
+    step again.
+    """
+    target = run.directory / "checkpoints" / f"step-{run.step}"
+    target.parent.mkdir(exist_ok=True)
+    tensors, values = run.population.state_dict()
+    _look_at_rewards(run)
+    state = {
+        "format": 3,
+        "step": run.step,
+        "born": run.born,
+        "learner": values,
+        "changed_rewards": run.changed_rewards,
+        "needed": _needed(run),
+        "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
+    }
+    with appearing(target) as draft:
+        draft.mkdir()
+        _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+        (draft / _STATE).write_text(json.dumps(state, indent=1))
+        write_rewards(draft, run.extensions.rewards(), run.extensions.first_states)
+        if run.league is not None:
+            run.league.copy_to(draft / "league")
+        for member in run.population.members:
+            write_member(run, member)
+        hashes = {p.relative_to(draft).as_posix(): _hash(p) for p in _files(draft)}
+        (draft / _HASHES).write_text(json.dumps(hashes, indent=1))
+        shutil.rmtree(target, ignore_errors=True)
+    _drop_oldest(run)
+
+
+def _look_at_rewards(run: Run) -> None:
+    """Say once which rewards have come to hold something that no checkpoint keeps."""
+    names = {"teacher": run.config.reward.teacher, "student": run.config.reward.student}
+    marks = changed_marks(run.extensions.rewards(), names)
+    for role, reward in run.extensions.rewards():
+        if role in marks and role not in run.changed_rewards:
+            click.echo(
+                f"{role}_reward: what {called(reward)} holds has changed in the run, and no "
+                "checkpoint keeps it; if rewards depend on it, give it state_dict and "
+                "load_state_dict",
+                err=True,
+            )
+    run.changed_rewards = marks
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """Return the newest whole checkpoint of a run; None where it died before its first.
+
+    Says in one line which newer ones are damaged. Raises RunDirectoryError where none is whole.
+    """
+    damages: list[str] = []
+    for checkpoint in reversed(_checkpoints(directory)):
+        if (damage := damage_of(checkpoint)) is None:
+            if damages:
+                click.echo(f"{'; '.join(damages)}; the run goes on from {checkpoint}", err=True)
+            return checkpoint
+        damages.append(damage)
+    if damages:
+        raise RunDirectoryError(
+            f"{'; '.join(damages)}; {directory} has no other checkpoint to continue from: restore "
+            "one from a copy, or start another run with `selfplay train`"
+        )
+    if files.size(directory / files.METRICS):
+        raise RunDirectoryError(
+            f"{directory} has steps in {files.METRICS} but no checkpoint to continue from; start "
+            "another run with `selfplay train`"
+        )
+    return None
+
+
+def damage_of(checkpoint: Path) -> str | None:
+    """Return in what a checkpoint is not as it was written; None where it is whole."""
+    path = checkpoint / _HASHES
+    try:
+        hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        for name, expected in hashes.items():
+            path = checkpoint / name
+            if _hash(path) != expected:
+                return f"{path} is damaged: it was changed after it was written"
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be read ({first_line(error)})"
+    return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def kept_rewards(checkpoint: Path) -> KeptRewards:
+    """Return what a checkpoint says of rewards."""
+    return read_rewards(checkpoint, _read_state(checkpoint).changed_rewards)
+
+
+def restore(run: Run, checkpoint: Path) -> None:
+    """Bring the open run and its files back to the checkpoint's moment.
+
+    Newer checkpoints, which are damaged, are removed.
+    """
+    state = _read_state(checkpoint)
+    try:
+        tensors = load_file(checkpoint / _LEARNER)
+        run.population.load_state_dict(tensors, state.learner)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{checkpoint / _LEARNER} is of another run ({error}); {files.COPY}"
+        ) from error
+    run.step, run.born, run.changed_rewards = state.step, state.born, state.changed_rewards
+    kept = kept_rewards(checkpoint)
+    for role, reward in run.extensions.rewards():
+        if role in kept.states:
+            load_state(reward, kept.states[role], f"{role}_reward")
+        elif role in kept.marks and mark_of(reward) != kept.marks[role]:
+            click.echo(
+                f"{role}_reward: {called(reward)} goes on with what it held before the first step, "
+                f"as it has no state_dict and load_state_dict: if rewards depend on what it kept, "
+                "they are not those of a run that was not stopped",
+                err=True,
+            )
+    for newer in _checkpoints(run.directory):
+        if _step(newer) > run.step:
+            _drop(newer)
+    for member in run.population.members:
+        write_member(run, member)
+    _restore_files(run.directory, checkpoint, state)
+    _drop_oldest(run)
+    for task in read_rows(run.directory / files.TASKS, TaskRow):
+        if task.accepted:
+            if task.metrics is not None:
+                run.structures[task.metrics["structure"]] += 1
+            run.buffer.add(task.task(), task.step)
+    for row in read_rows(run.directory / files.METRICS, StepRow):
+        for birth in row.evolution:
+            run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
+    for measured in read_rows(run.directory / files.EVALS, EvalRow):
+        if measured.step == 0 and isinstance(measured.solving, SolvingRow):
+            run.before[measured.member] = measured.solving.rates
+
+
+def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
+    for path in sorted((checkpoint / "league").glob("*"), reverse=True):  # the log is the last
+        with appearing(directory / "league" / path.name) as draft:
+            shutil.copyfile(path, draft)
+    for path in _children(directory / "members"):
+        if path.name[1:].isdigit() and int(path.name[1:]) >= state.born.get(role_of(path.name), 1):
+            shutil.rmtree(path)
+    for path in _children(directory / "ancestors"):
+        step = path.name.partition("@")[2]
+        if step.isdigit() and int(step) > state.step:
+            shutil.rmtree(path)
+    for folder in (directory, *(directory / n for n in files.FOLDERS)):
+        sweep(folder)
+        for path in folder.glob(".*.part"):  # of lora_evo's children, and of the league
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name, length in state.lengths.items():
+        files.truncate(directory / name, length)
+
+
+class _State(Struct):
+    """What state.json holds."""
+
+    format: Literal[3]
+    step: int
+    born: dict[str, int]
+    """Members ever born of each role."""
+    learner: dict[str, Any]
+    """The plain part of the population's state."""
+    lengths: dict[str, int]
+    """Bytes of the row files."""
+    needed: list[str]
+    """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
+    changed_rewards: dict[str, str] = {}
+    """Of `Run`."""
+
+
+def _read_state(checkpoint: Path) -> _State:
+    path = checkpoint / _STATE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_State)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}); {files.COPY}") from error
+
+
+def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        # The library wraps what the system said, a full disk for one, in an error of its own.
+        raise OSError(f"cannot write {path}: {error}") from error
+
+
+def write_member(run: Run, member: str) -> None:
+    """Write a member's adapter to `members/<id>`; its lineage stays in place."""
+    save_adapter(run.population.export(member), run.directory / "members" / member, overwrite=True)
+
+
+def write_founders(run: Run) -> None:
+    """Write the lineage of every first member: what it is before it learns."""
+    for member in run.population.members:
+        content = adapter_hash(run.population.export(member))
+        text = Lineage.founder(member, run.config.seed, content).to_json()
+        write_text(run.directory / "members" / member / files.LINEAGE, text)
+
+
+def _needed(run: Run) -> list[str]:
+    """Return the adapters without which living members cannot be verified."""
+    living = run.population.members
+    return sorted({*living, *(f for member in living for f in run.parents.get(member, ()))})
+
+
+def _drop_oldest(run: Run) -> None:
+    for old in _checkpoints(run.directory)[: -run.config.keep_checkpoints]:
+        _drop(old)
+    if not run.config.keep_dead:
+        _prune(run.directory, _checkpoints(run.directory))
+
+
+def _drop(checkpoint: Path) -> None:
+    """Remove a checkpoint; half of one would be named as damaged. A resume removes what is left."""
+    shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.part")))
+
+
+def _prune(directory: Path, checkpoints: Collection[Path]) -> None:
+    """Remove the members and ancestors of a run that none of its checkpoints needs."""
+    try:
+        needed = [_read_state(checkpoint).needed for checkpoint in checkpoints]
+    except RunDirectoryError:  # what a damaged checkpoint needs is not known
+        return
+    kept = {name for names in needed for name in names or ()}
+    for folder in (*_children(directory / "members"), *_children(directory / "ancestors")):
+        if folder.name not in kept and _MEMBER.fullmatch(folder.name):
+            shutil.rmtree(folder)
+
+
+def _checkpoints(directory: Path) -> list[Path]:
+    """Return the checkpoints of a run, oldest first."""
+    home = directory / "checkpoints"
+    steps = [p for p in home.glob("step-*") if p.is_dir() and p.name[5:].isdigit()]
+    return sorted(steps, key=_step)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

@@ -1,0 +1,468 @@
+"""What a run directory says: configuration, steps, evaluations, tasks, lineage; trends in it."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct, structs, to_builtins
+
+from selfplay.errors import RunDirectoryError
+from selfplay.records.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
+from selfplay.records.rows import (
+    BASE,
+    START,
+    BirthRow,
+    EvalRow,
+    Maybe,
+    ResourceRow,
+    SolvingRow,
+    StepRow,
+    TaskRow,
+    mean,
+    read_rows,
+)
+from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
+
+if TYPE_CHECKING:
+    import pandas
+
+Floats = npt.NDArray[np.float64]
+Points = Sequence[tuple[int, float | None]]
+"""A value, or none, by step."""
+
+
+FALL = 5.0
+"""Points that a member loses between two evaluations before a report says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A member from its birth (step 0 for founders) to the step at which it was replaced."""
+
+    name: str
+    role: str
+    place: int
+    """A number for each place in the population; a child takes that of the member it replaces."""
+    born: int
+    died: int | None = None
+    birth: BirthRow | None = None
+    generation: int = 0
+    """1 + the largest of the parents'; 0 for founders."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunRecord:
+    """The rows of a run; `name` tells it from the others on a page.
+
+    - evals: measurements against the frozen base.
+    - resources: memory and workers by step.
+    """
+
+    directory: Path
+    name: str
+    config: Mapping[str, Any]
+    steps: tuple[StepRow, ...]
+    evals: tuple[EvalRow, ...] = ()
+    resources: Mapping[int, ResourceRow] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        gain = held_out_gain(self)
+        found = f", {points(gain)} points above the base, held-out" if gain else ""
+        born = f", {len(self.births)} members born"
+        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{found})"
+
+    def _repr_html_(self) -> str:
+        ratings = next((step.ratings for step in reversed(self.steps) if step.ratings), {})
+        gains = {row.member: row.rate.difference for row in self.latest_evals() if row.rate}
+        rows = ""
+        for life in self.lives():
+            gain, (mu, sigma) = gains.get(life.name), ratings.get(life.name, (0.0, 0.0))
+            cells = (
+                *(life.name, life.role, life.born, "" if life.died is None else life.died),
+                *(life.generation, f"{mu:.1f} ± {sigma:.1f}" if life.name in ratings else ""),
+                "" if gain is None else f"{100 * gain:+.1f}",
+            )
+            rows += f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        names = ("member", "role", "born", "replaced", "generation", "μ ± σ", "held-out gain")
+        heads = "".join(f"<th>{name}</th>" for name in names)
+        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
+
+    @property
+    def last(self) -> int:
+        """Number of the last finished step."""
+        return self.steps[-1].step
+
+    @property
+    def kinds(self) -> list[str]:
+        """Task kinds that occur, sorted."""
+        return sorted({kind for step in self.steps for kind in step.kinds})
+
+    @property
+    def births(self) -> list[tuple[int, BirthRow]]:
+        """All replacements with their steps, in order."""
+        return [(row.step, birth) for row in self.steps for birth in row.evolution]
+
+    def tasks(self) -> Iterator[TaskRow]:
+        """Read the proposals, refused ones too."""
+        return read_rows(self.directory / TASKS, TaskRow)
+
+    def series(self, path: str) -> list[tuple[int, float | None]]:
+        """Return a number of every step by its dotted path, such as `complexity.loc`."""
+        return [(step.step, number_at(step, path)) for step in self.steps]
+
+    def until(self, step: int) -> "RunRecord":
+        """Return the run as it was after a step."""
+        steps = tuple(row for row in self.steps if row.step <= step)
+        return replace(self, steps=steps, evals=tuple(r for r in self.evals if r.step <= step))
+
+    def lives(self) -> list[Life]:
+        """Return all members, founders first, then children in the order of their births."""
+        roles = {name: m.role for step in reversed(self.steps) for name, m in step.members.items()}
+        children = {birth.child for _, birth in self.births}
+        founders = [name for name in roles if name not in children]
+        founders.sort(key=lambda name: (roles[name] != "teacher", name[0], len(name), name))
+        found = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
+        for step, birth in self.births:
+            removed = birth.removed
+            place = found.get(removed) or Life(removed, "member", len(found), 0)
+            found[removed] = replace(place, died=step)
+            above = [found[parent].generation for parent in birth.parents if parent in found]
+            generation = 1 + max(above, default=0)
+            found[birth.child] = Life(
+                birth.child, place.role, place.place, step, None, birth, generation
+            )
+        return list(found.values())
+
+    def latest_evals(self) -> list[EvalRow]:
+        """Return the rows of the last evaluation."""
+        last = max((row.step for row in self.evals), default=0)
+        return [row for row in self.evals if row.step == last]
+
+    def solvers(self) -> list[EvalRow]:
+        """Return the evaluations on held-out tasks, those of the base left out."""
+        return [row for row in self.evals if row.rate and row.role != BASE]
+
+    def held_out_gains(self) -> dict[int, dict[str, Floats]]:
+        """Return by step and member [tasks] held-out solve rates minus the frozen base's.
+
+        NaN where a task was not judged. The warm start is a member of step 0.
+        """
+        base, rates = self.held_out_rates()
+        return {
+            step: {member: rate - base for member, rate in of_members.items()}
+            for step, of_members in rates.items()
+        }
+
+    def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
+        """Return the frozen base's [tasks] held-out solve rates, and by step and member theirs."""
+        rows = [
+            (row.step, row.member, np.array(row.solving.rates, float))
+            for row in self.evals
+            if isinstance(row.solving, SolvingRow)
+        ]
+        base = next((rate for _, member, rate in rows if member == BASE), np.array([]))
+        rates: dict[int, dict[str, Floats]] = {}
+        for step, member, rate in rows:
+            if member != BASE and len(rate) == len(base):
+                rates.setdefault(step, {})[member] = rate
+        return base, dict(sorted(rates.items()))
+
+    def to_pandas(self) -> "dict[str, pandas.DataFrame]":
+        """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
+
+        A nested value becomes a column of its own, `outer/inner`. Needs pandas.
+        """
+        import pandas
+
+        apart = ("members", "ratings", "matches", "evolution")
+        tasks = list(self.tasks())
+        tables = {
+            "steps": [_plain(row, *apart) for row in self.steps],
+            "tasks": [_plain(task, "attempts") for task in tasks],
+            "attempts": [
+                {"task": t.id, "step": t.step, "student": t.student, "kind": t.kind}
+                | {"verdict": attempt.verdict, **_plain(attempt)}
+                for t in tasks
+                for attempt in t.attempts
+            ],
+            "members": [
+                {"step": row.step, "member": name, **_plain(member)}
+                for row in self.steps
+                for name, member in row.members.items()
+            ],
+            "ratings": [
+                {"step": row.step, "member": name, "mu": mu, "sigma": sigma}
+                for row in self.steps
+                for name, (mu, sigma) in row.ratings.items()
+            ],
+            "matches": [
+                {"step": row.step, **_plain(match)} for row in self.steps for match in row.matches
+            ],
+            "evals": [_plain(row) for row in self.evals],
+            "lineage": [
+                {"member": life.name, "role": life.role, "born": life.born, "died": life.died}
+                | (_plain(life.birth, "child") if life.birth else {})
+                for life in self.lives()
+            ],
+        }
+        return {name: pandas.json_normalize(rows, sep="/") for name, rows in tables.items()}
+
+
+def number_at(row: Struct, path: str) -> float | None:
+    """Return the number at a dotted path of fields and keys; None where there is none."""
+    found: Any = row
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+    return found if isinstance(found, int | float) else None
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings by dotted key, as text."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        inner = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
+    return found
+
+
+def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:
+    """Read a run directory, finished or not.
+
+    Raises RunDirectoryError when it is missing, is no run, is damaged, or has no finished step.
+
+    Example:
+
+        >>> run = read_run("runs/mine")
+        >>> run.last, sorted(run.steps[-1].ratings)
+        (2, ['s0', 's1', 't0', 't1'])
+    """
+    home = Path(directory)
+    for file in (CONFIG, METRICS):
+        if not (home / file).is_file():
+            raise RunDirectoryError(
+                f"{home} is not a run: it has no {file}; "
+                "give a directory that `selfplay train --out` wrote"
+            )
+    resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
+    steps: list[StepRow] = []
+    for row in read_rows(home / METRICS, StepRow):
+        used = resources.get(row.step)
+        steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
+    if not steps:
+        raise RunDirectoryError(
+            f"{home} has no finished step yet; `{program()} resume {quote(home)}` continues it"
+        )
+    return RunRecord(
+        directory=home,
+        name=name or home.resolve().name,
+        config=read_yaml(home / CONFIG),
+        steps=tuple(steps),
+        evals=tuple(read_rows(home / EVALS, EvalRow)),
+        resources=resources,
+    )
+
+
+def _plain(row: Struct, *without: str) -> dict[str, Any]:
+    plain: dict[str, Any] = to_builtins(row)
+    return {name: value for name, value in plain.items() if name not in without}
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the mean and its standard error (sd / sqrt(n)); None below two values."""
+    if len(values) < 2:
+        return None
+    return fmean(values), stdev(values) / math.sqrt(len(values))
+
+
+def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
+    """Return the last held-out gain of the living, in points, and its standard error over tasks.
+
+    Of a task, it is the mean over the members, minus the frozen base with the same random numbers.
+    """
+    gains = run.held_out_gains()
+    return mean_gain(list(gains[max(gains)].values())) if gains else None
+
+
+def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
+    """Return the mean over members and tasks, in points, and its standard error over tasks.
+
+    gains: of each member, [tasks] solve rates minus the base's, NaN where a task was not judged.
+    """
+    of_task = np.mean(gains, axis=0) if gains else np.array([])
+    return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
+
+
+def points(gain: tuple[float, float]) -> str:
+    """Return `+8.4 ± 1.8` of a mean and its standard error."""
+    return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
+
+
+def gain_text(difference: Maybe, error: Maybe) -> str:
+    """Return `+8.4 ± 1.8`, in points, of a difference of shares and its standard error."""
+    if not isinstance(difference, float):
+        return "–"
+    after = f" ± {100 * error:.1f}" if isinstance(error, float) else ""
+    return f"{100 * difference:+.1f}{after}"
+
+
+def conclusion(run: RunRecord) -> str:
+    """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
+    last = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    rate = mean(row.rate.solve_rate for row in last if row.rate)
+    base = mean(row.rate.base_solve_rate for row in last if row.rate)
+    if rate is None or base is None:
+        return ""
+    who = "the agent solves" if last[0].role == "agent" else "students solve"
+    gains = [row.rate.over_start for row in last if row.rate]
+    over = mean(gain for gain in gains if isinstance(gain, float))
+    start = ""
+    if over is not None:
+        start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
+    found = held_out_gain(run)
+    after = f" ± {found[1]:.1f}" if found else ""
+    meaning = "; ±: one standard error over the tasks" if found else ""
+    return (
+        f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
+        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
+        f"({100 * (rate - base):+.1f}{after} points{meaning})"
+    )
+
+
+@dataclass(frozen=True)
+class Fall:
+    """How far one member fell on held-out tasks from one of its evaluations to the next."""
+
+    member: str
+    before: int
+    """Step of the earlier evaluation; 0 is the start of the run."""
+    after: int
+    earlier: Floats
+    """[tasks] solve rates before; NaN where a task was not judged."""
+    later: Floats
+
+    @property
+    def lost(self) -> Floats:
+        """[tasks] solve rate before minus after."""
+        return self.earlier - self.later
+
+    @property
+    def mean(self) -> float:
+        """The mean over the tasks; negative where the member rose."""
+        return float(np.nanmean(self.lost))
+
+    def __str__(self) -> str:
+        then = f"after step {self.before}" if self.before else "at the start"
+        return (
+            f"{self.member} fell by {100 * self.mean:.1f} points on held-out tasks: "
+            f"{100 * np.nanmean(self.earlier):.1f} % {then}, "
+            f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
+        )
+
+
+def changes(run: RunRecord) -> list[Fall]:
+    """Return how each member did from one evaluation on held-out tasks to its next.
+
+    The founders' first evaluation is the start of the run, where each is the base or its warm
+    start; a child's is its own first.
+    """
+    base, rates = run.held_out_rates()
+    start = rates.get(0, {}).get(START, base)
+    born = {birth.child for _, birth in run.births}
+    last: dict[str, tuple[int, Floats]] = {}
+    moves: list[Fall] = []
+    for step, of_members in rates.items():
+        for member, rate in of_members.items():
+            if member == START:
+                continue
+            if member not in last and member not in born:
+                last[member] = 0, start
+            if member in last and last[member][0] < step:
+                before, earlier = last[member]
+                moves.append(Fall(member, before, step, earlier, rate))
+            last[member] = step, rate
+    return moves
+
+
+def largest_fall(run: RunRecord) -> Fall | None:
+    """Return the largest fall of any member; None without two evaluations of a member."""
+    return max(changes(run), key=lambda fall: fall.mean, default=None)
+
+
+def falls(run: RunRecord) -> list[str]:
+    """Return a line for each time that a member fell by `FALL` points or more."""
+    return [str(fall) for fall in changes(run) if 100 * fall.mean >= FALL]
+
+
+class Quarter(NamedTuple):
+    """Mean over steps and its spread (sample standard deviation over steps)."""
+
+    mean: float
+    spread: float | None
+    steps: int
+
+
+class Trend(NamedTuple):
+    """First and last quarter of a run.
+
+    `verdict` is `rose`, `fell`, `no clear change` or `too few steps`; clear means that the means
+    differ by more than twice the standard error of their difference (Welch: the root of
+    s1^2/n1 + s2^2/n2), steps counted as independent.
+    """
+
+    first: Quarter
+    last: Quarter
+    verdict: str
+
+
+def trend(points: Points) -> Trend | None:
+    """Compare the first quarter of the steps with the last; None without numbers in either."""
+    size = max(1, len(points) // 4)
+    quarters = []
+    for part in (points[:size], points[-size:]):
+        values = [value for _, value in part if value is not None]
+        if not values:
+            return None
+        spread = stdev(values) if len(values) > 1 else None
+        quarters.append(Quarter(fmean(values), spread, len(values)))
+    first, last = quarters
+    if first.spread is None or last.spread is None:
+        return Trend(first, last, "too few steps")
+    error = math.sqrt(first.spread**2 / first.steps + last.spread**2 / last.steps)
+    change = last.mean - first.mean
+    if abs(change) <= max(2.0 * error, 1e-12):
+        return Trend(first, last, "no clear change")
+    return Trend(first, last, "rose" if change > 0 else "fell")
+
+
+def smooth(points: Points) -> list[tuple[int, float]]:
+    """Return a Gaussian-weighted running mean over the steps that have a value.
+
+    The kernel's standard deviation is a twentieth of the run, at least one step.
+    """
+    known = [(step, value) for step, value in points if value is not None]
+    if not known:
+        return []
+    steps, values = np.array(known, float).T
+    distances = (steps[:, None] - steps) / max(1.0, (steps[-1] - steps[0] + 1) / 20)
+    weights = np.where(abs(distances) <= 3, np.exp(-0.5 * distances**2), 0.0)
+    means = (weights * values).sum(axis=1) / weights.sum(axis=1)
+    return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
+
+
+def thin(points: Points, most: int = 300) -> list[tuple[int, float | None]]:
+    """Return at most `most` points, each the mean of equally many neighbours."""
+    size = max(1, math.ceil(len(points) / most))
+    thinned: list[tuple[int, float | None]] = []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        values = [value for _, value in part if value is not None]
+        thinned.append((part[len(part) // 2][0], fmean(values) if values else None))
+    return thinned

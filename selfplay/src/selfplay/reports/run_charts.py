@@ -1,0 +1,351 @@
+"""Charts of runs; a function returns None where there is nothing to show."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import altair as alt
+
+from selfplay.records.rows import BASE, START
+from selfplay.records.run_record import Points, RunRecord, mean_and_error, smooth, thin
+
+MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
+FEW = 8
+"""Measurements up to which each is marked and has a tick of its own."""
+LETTER = 6.5
+"""Pixels that a letter takes at most, on average: what does not fit its place is left out."""
+SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "student": ("students: points above the base", {"scheme": "viridis"}),
+    "agent": ("points above the base", {"scheme": "viridis"}),
+    "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
+}
+"""Title and colours of what is measured of each role: two different skills."""
+WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
+
+
+def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.LayerChart | None:
+    """Return a light raw line and a strong smoothed one for each named series; what: they are."""
+    rows: list[dict[str, Any]] = []
+    drawn = {n: v for n, v in points.items() if any(value is not None for _, value in v)}
+    if not drawn:
+        return None
+    for name, series in drawn.items():
+        short = thin(series, MOST_POINTS)
+        means = dict(smooth(short))
+        rows += [
+            {what: name, "step": step, "value": value, "mean": means.get(step)}
+            | {"dot": len(means) == 1}
+            for step, value in short
+        ]
+    share = unit.startswith("%")
+    axis = alt.Axis(format="%" if share else alt.Undefined, tickCount=4)
+    value, mean = (
+        alt.Y(f"{f}:Q", title=unit, axis=axis).scale(zero=False) for f in ("value", "mean")
+    )
+    base, pick, shown = _switched(rows, what, list(points))
+    numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
+    dots = base.mark_point(filled=True, size=35)
+    line = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
+    layers = [
+        base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
+        line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
+        dots.encode(y=value, opacity=_dotted(pick), tooltip=[f"{what}:N", "step:Q", *numbers]),
+    ]
+    return alt.LayerChart(layer=layers).properties(width=340, height=165)
+
+
+def bands(
+    rows: Sequence[dict[str, Any]],
+    name: str,
+    names: Sequence[str],
+    unit: str,
+    *,
+    level: tuple[float, str] | None = None,
+) -> alt.LayerChart | None:
+    """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`.
+
+    Few points are marked, and so is one that is alone, with its band as a bar. level: a line
+    across, and what it is.
+    """
+    if not rows:
+        return None
+    counts, steps = Counter(row[name] for row in rows), sorted({row["step"] for row in rows})
+    few = len(steps) <= FEW
+    rows = [
+        row | {"dot": few or counts[row[name]] == 1, "alone": counts[row[name]] == 1}
+        for row in rows
+    ]
+    base, pick, shown = _switched(rows, name, names, steps if few else ())
+    low, middle = (alt.Y(f"{f}:Q", title=unit).scale(zero=False) for f in ("low", "middle"))
+    faint = alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0))
+    tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
+    tooltip += [alt.Tooltip(f"{f}:Q", format=",.4~r") for f in ("middle", "low", "high")]
+    line = base.mark_line(strokeWidth=2.2).encode(y=middle, opacity=shown)
+    dots = base.mark_point(filled=True, size=40)
+    alone = alt.when(pick, alone=True).then(alt.value(0.5)).otherwise(alt.value(0.0))
+    layers = [
+        base.mark_rule(strokeWidth=3).encode(y=low, y2=alt.Y2("high:Q"), opacity=alone),
+        base.mark_area().encode(y=low, y2=alt.Y2("high:Q"), opacity=faint),
+        line.properties(name="lines").add_params(pick),
+        dots.encode(y=middle, opacity=_dotted(pick), tooltip=tooltip),
+    ]
+    if level is not None:
+        across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
+        across = across.encode(y=middle)
+        words = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
+        layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
+        layers.append(words.encode(x=alt.value("width"), text="title:N"))
+    return alt.LayerChart(layer=layers).properties(width=480, height=230)
+
+
+def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
+    """Return the rating of every member of a role over the steps of its life, mu in mu ± sigma."""
+    rows = []
+    lives = [life for life in run.lives() if life.role == role]
+    for life in lives:
+        end = run.last if life.died is None else life.died
+        track = [
+            (step.step, *step.ratings[life.name])
+            for step in run.steps
+            if life.born <= step.step <= end and life.name in step.ratings
+        ]
+        rows += [
+            {"step": step, "member": life.name, "middle": mu, "low": mu - sigma, "high": mu + sigma}
+            for step, mu, sigma in track[:: -(-len(track) // MOST_POINTS) or 1]
+        ]
+    return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
+
+
+def held_out(run: RunRecord) -> alt.LayerChart | None:
+    """Return the held-out gain of every student over the frozen base, with its standard error."""
+    rows = []
+    measured = {row.member for row in run.solvers()}
+    if not any(row.role == START for row in run.evals):
+        founders = [life.name for life in run.lives() if not life.birth and life.name in measured]
+        rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they begin as the frozen base
+    for row in run.solvers():
+        if row.rate and row.rate.difference is not None:
+            rows.append(_band(row.step, row.member, row.rate.difference, row.rate.standard_error))
+    names = _names(run, rows, "student", "agent")
+    return bands(rows, "member", names, "points above the base", level=(0.0, "frozen base"))
+
+
+def taught(run: RunRecord) -> alt.LayerChart | None:
+    """Return what the base solves of every teacher's tasks, with its standard error over tasks."""
+    rows, level = [], None
+    for row in run.evals:
+        found = mean_and_error(row.taught.rates) if row.taught else None
+        if found and row.role == BASE:
+            level = 100 * found[0], "tasks that the frozen base wrote"
+        elif found and row.role != START:
+            rows.append(_band(row.step, row.member, *found))
+    names = _names(run, rows, "teacher", "agent")
+    return bands(rows, "member", names, "% of attempts", level=level)
+
+
+def _names(run: RunRecord, rows: Sequence[dict[str, Any]], *roles: str) -> list[str]:
+    """Return all members of these roles, and who else is in rows: a warm start."""
+    lives = [life.name for life in run.lives() if life.role in roles]
+    return list(dict.fromkeys([*lives, *(row["member"] for row in rows)]))
+
+
+def _band(step: int, member: str, share: float, error: float | None) -> dict[str, Any]:
+    middle, half = 100 * share, 100 * (error or 0.0)
+    row = {"step": step, "member": member, "middle": middle}
+    return row | {"low": middle - half, "high": middle + half}
+
+
+def skill(run: RunRecord) -> dict[str, dict[int, float]]:
+    """Return by member and step its measured skill, in points above the frozen base.
+
+    A solver's is its held-out solve rate minus the base's; a teacher's, how much less of its tasks
+    the base solves than of tasks that the base wrote itself. At step 0 members are the base, or the
+    warm start.
+    """
+    own = next((row.taught.base_solve_rate for row in run.evals if row.taught), None)
+    found: dict[str, dict[int, float]] = {life.name: {} for life in run.lives()}
+    start = {"teacher": 0.0, "student": 0.0, "agent": 0.0}
+    for row in run.evals:
+        value = row.rate.difference if row.rate else None
+        if value is None and own is not None and row.taught:
+            theirs = row.taught.base_solve_rate
+            value = None if theirs is None else own - theirs
+        if value is not None and row.role != BASE:
+            if row.role == START:
+                start |= {"student" if row.rate else "teacher": 100 * value}
+            else:
+                found.setdefault(row.member, {})[row.step] = 100 * value
+    founders = [life for life in run.lives() if life.birth is None and run.evals]
+    return found | {f.name: {0: start.get(f.role, 0.0)} | found[f.name] for f in founders}
+
+
+def lineage(run: RunRecord) -> alt.LayerChart | None:
+    """Return the lives of a run's members as bars coloured by skill, parents joined to children."""
+    lives, skills = {life.name: life for life in run.lives()}, skill(run)
+    if not lives:
+        return None
+    bars, names, joints = [], [], []
+    for name, life in lives.items():
+        died = run.last if life.died is None else life.died
+        parents = life.birth.parents if life.birth else ()
+        operator = life.birth.operator if life.birth else ""
+        told = {"member": name, "role": life.role, "place": life.place}
+        told |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
+        told |= {"parents": " × ".join(parents), "operator": operator}
+        told |= {"generation": life.generation}
+        known = {step: value for step, value in skills[name].items() if step <= died}
+        steps = [life.born, *(step for step in known if life.born < step < died), died]
+        bars += [told | {"born": a, "died": b, "skill": known.get(a)} for a, b in pairwise(steps)]
+        last = max(known, default=None)
+        gain = "" if last is None or life.died is not None else f"{known[last]:+.1f}"
+        title = f"{name}, generation {life.generation}" if life.generation else name
+        names.append(told | {"born": life.born, "died": died, "title": title})
+        names[-1] |= {"gain": gain.replace("-", "−")}
+        joints += [
+            {"step": life.born, "from": lives[parent].place, "place": life.place}
+            | {"parent": parent, "child": name, "operator": operator}
+            for parent in parents
+            if parent in lives
+        ]
+    scale = alt.Scale(domain=[0, run.last])
+    axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
+    born, at, died_at = (
+        alt.X(f"{f}:Q", title="step", scale=scale, axis=axis) for f in ("born", "step", "died")
+    )
+    place = alt.Y("place:O", title=None, axis=None)
+    base, texts, children = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
+    told_of = ("member", "role", "generation", "life", "parents", "operator")
+    tips = [alt.Tooltip(f"{f}:N") for f in told_of] + [alt.Tooltip("skill:Q", format="+.1f")]
+    made = ["parent:N", "child:N", "operator:N"]
+    line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
+    bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
+    room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
+    fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
+    label = texts.transform_calculate(shown="".join(fits) + "''")
+    label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
+    gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
+    layers = [
+        line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
+        *(
+            bar.transform_filter(f"datum.role == '{role}'").encode(color=_skill_colour(*look))
+            for role, look in SKILLS.items()
+            if any(row["role"] == role for row in bars)
+        ),
+        children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
+        label.encode(x=born, y=place, text="shown:N"),
+        gain.encode(x=died_at, y=place, text="gain:N"),
+    ]
+    chart: alt.LayerChart = alt.LayerChart(layer=layers).resolve_scale(color="independent")
+    return chart.properties(width=1040, height=alt.Step(40))
+
+
+def _skill_colour(title: str, scale: dict[str, Any]) -> Any:
+    """Return the colour of bars by skill; grey before a member is measured."""
+    legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
+    shade = alt.Color("skill:Q", scale=alt.Scale(**scale), legend=legend)
+    return alt.when("isValid(datum.skill)").then(shade).otherwise(alt.value("#8888"))
+
+
+def payoffs(run: RunRecord) -> alt.LayerChart | None:
+    """Return a matrix of teachers, by quarter, against students: what share these solved."""
+    found: dict[tuple[str, str], list[float]] = {}
+    size = -(-len(run.steps) // 4)
+    for i, step in enumerate(run.steps):
+        part = run.steps[i - i % size : i - i % size + size]
+        for m in step.matches:
+            if m.observed is not None and m.teacher != m.student:
+                last = f" to {part[-1].step}" if part[1:] else ""
+                row = f"step {part[0].step}{last}: {m.teacher}"
+                found.setdefault((row, m.student), []).append(m.observed)
+    if not found:
+        return None
+    rows = [
+        {"teacher": teacher, "student": student}
+        | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
+        for (teacher, student), rates in found.items()
+    ]
+    students = [life.name for life in run.lives() if any(life.name == s for _, s in found)]
+    order = list(dict.fromkeys(row for row, _ in found))
+    across = alt.Axis(orient="top", labelAngle=0)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("student:O", sort=students, title=None, axis=across),
+        y=alt.Y("teacher:O", sort=order, title=None),
+        tooltip=["teacher:N", "student:N", alt.Tooltip("solved:Q", format=".0%"), "matches:Q"],
+    )
+    legend = alt.Legend(format="%", orient="bottom", gradientLength=160)
+    shade = alt.Color("solved:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=legend)
+    ink = alt.when("datum.solved > 0.6").then(alt.value("black")).otherwise(alt.value("white"))
+    layers = [base.mark_rect().encode(color=shade)]
+    if len(students) <= MOST_LABELLED:
+        layers.append(base.mark_text(fontSize=10).encode(text="label:N", color=ink))
+    return alt.LayerChart(layer=layers).properties(width=480, height=alt.Step(20))
+
+
+def rejected(run: RunRecord) -> alt.LayerChart | None:
+    """Return why proposals were rejected: the commonest reasons, as shares of all proposals."""
+    totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
+    shares = [
+        (step, max(1, sum(kind.proposed for kind in step.kinds.values()))) for step in run.steps
+    ]
+    reasons = {
+        name: [(step.step, step.rejected.get(name, 0) / proposed) for step, proposed in shares]
+        for name, count in totals.most_common(MOST_REASONS)
+        if count
+    }
+    return curves(reasons, "% of proposals", "reason")
+
+
+def solve_rates(run: RunRecord) -> alt.LayerChart | None:
+    """Return the shares of the tasks that no attempt solved, some did, and all did."""
+    counts = [(step.step, list(step.solve_rates or ())) for step in run.steps]
+    parts = {"no attempt": slice(0, 1), "some": slice(1, 5), "all": slice(5, 6)}
+    solved = {
+        name: [(step, sum(bins[part]) / sum(bins)) for step, bins in counts if any(bins)]
+        for name, part in parts.items()
+    }
+    return curves(solved, "% of valid tasks", "solved by")
+
+
+def _switched(
+    rows: Sequence[dict[str, Any]], name: str, names: Sequence[str], ticks: Sequence[int] = ()
+) -> tuple[alt.Chart, alt.Parameter, Any]:
+    """Return a chart of rows over steps, coloured by a field; its legend switches what is drawn.
+
+    A name has the colour of its place in `names`; the legend holds those with rows.
+
+    With it come the selection, which one layer has to add, and the opacity that follows it. ticks:
+    the only steps that are named, from 0 on.
+    """
+    drawn = [n for n in names if any(row[name] == n for row in rows)]
+    pick = alt.selection_point(name="pick", fields=[name], bind="legend")
+    entry = 30 + LETTER * max(map(len, drawn), default=0)
+    legend = alt.Legend(
+        title=None,
+        values=drawn,
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        symbolOpacity=1,
+        orient="bottom",
+        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
+    )
+    scale = alt.Scale(domain=list(names))
+    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
+    step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
+    if ticks:
+        ends = alt.Scale(domain=[0, ticks[-1]])
+        step = alt.X("step:Q", title="step", axis=_whole(*ticks), scale=ends)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
+    return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+
+
+def _whole(*steps: int) -> alt.Axis:
+    """Return an axis that names 0 and these steps."""
+    return alt.Axis(format="d", values=sorted({0, *steps}))
+
+
+def _dotted(pick: alt.Parameter) -> Any:
+    """Return the opacity of markers: those of rows with `dot` are seen, as far as they are on."""
+    return alt.when(pick, dot=True).then(alt.value(1.0)).otherwise(alt.value(0.0))

@@ -1,0 +1,478 @@
+"""The report of a run: a summary for the terminal, and a page that leads with the evaluation."""
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import altair as alt
+
+from lora_evo import check_output
+from selfplay.errors import ConfigError
+from selfplay.prompts.template import NANO
+from selfplay.records.rows import BASE, START, TaskRow, mean
+from selfplay.records.run_record import (
+    Points,
+    Quarter,
+    RunRecord,
+    conclusion,
+    falls,
+    flat,
+    gain_text,
+    held_out_gain,
+    points,
+    read_run,
+    trend,
+)
+from selfplay.reports import run_charts as charts
+from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.settings import load_object
+
+DRIFT_LIMIT = 1e-3
+"""KL divergence (nats a token) of sampler and learner above which they drift apart.
+
+The arithmetic of bfloat16 alone gives about 5e-5 and that of float32 1e-11: twenty times as much
+comes from something else, such as weights that did not arrive. Below it the truncated importance
+weights correct what there is.
+"""
+ACCEPTED, REJECTED = 4, 2
+"""Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
+MOST_CARDS_BYTES = 1_000_000
+
+
+class Measure(NamedTuple):
+    """A number of a step by its path, its unit (`% ...` for a share), and how to read it."""
+
+    title: str
+    path: str
+    unit: str
+    hint: str = ""
+
+
+SAME_TASKS = Measure(
+    "Students minus frozen base",
+    "same_tasks.difference",
+    "% points",
+    "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
+)
+PROGRESS = (
+    Measure(
+        "Student reward",
+        "student_reward",
+        "mean reward",
+        "1 for a right answer, less for a wrong or unreadable one.",
+    ),
+    Measure(
+        "Teacher reward",
+        "teacher_reward",
+        "mean reward",
+        "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate.",
+    ),
+    Measure(
+        "Valid share",
+        "valid_share",
+        "% of proposals",
+        "Proposals that parse, run, and give the same output twice.",
+    ),
+    Measure(
+        "Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own valid tasks."
+    ),
+)
+COMPLEXITY = (
+    Measure("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
+    Measure("Cyclomatic complexity", "complexity.cyclomatic", "paths", "Ways through a program."),
+    Measure("Lines of code", "complexity.loc", "lines"),
+    Measure("Variables", "complexity.variables", "names"),
+)
+COVERAGE = Measure(
+    "Coverage",
+    "coverage.structures",
+    "structures so far",
+    "Distinct program structures since the start. A flat end means repetition.",
+)
+HEALTH = (
+    Measure(
+        "Tasks without signal",
+        "frac_reward_zero_std",
+        "% of tasks",
+        "All attempts earned the same reward, so the task taught its student nothing.",
+    ),
+    *(
+        Measure(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
+        for role in ("teacher", "student")
+        for title, field, unit, hint in (
+            ("entropy", "entropy", "nats a token", "Near 0: always the same text."),
+            ("gradient", "grad_norm", "norm", "Before clipping."),
+        )
+    ),
+)
+
+
+def _points(run: RunRecord, path: str) -> Points:
+    """Return a number of every step; `role:field` is the mean over the members of a role."""
+    role, _, field = path.partition(":")
+    if field:
+        return [
+            (
+                s.step,
+                mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")),
+            )
+            for s in run.steps
+        ]
+    return run.series(path)
+
+
+def measures_of_kinds(run: RunRecord) -> list[Measure]:
+    """Return the solve rate of each kind of task, with what it asks."""
+    words = kind_words(run)
+    return [
+        Measure(
+            f"Solve rate, {kind}",
+            f"kinds.{kind}.solve_rate",
+            "% of attempts",
+            f"The student is to {words[kind]}." if kind in words else "",
+        )
+        for kind in sorted(run.kinds)
+    ]
+
+
+def kind_words(run: RunRecord) -> dict[str, str]:
+    """Return what each kind of task asks, by name; not those that cannot be imported here."""
+    found = {kind.name: kind.words for kind in NANO.kinds}
+    for name in run.config.get("rollout", {}).get("kinds", ()):
+        if name not in found:
+            with suppress(ConfigError):
+                kind = load_object(name, "rollout.kinds")
+                found[kind.name] = kind.words
+    return {name: found[name] for name in run.kinds if name in found}
+
+
+def report(directory: Path, page: Path) -> None:
+    """Write the report of a run directory as one HTML page that works offline.
+
+    The gallery shows tasks of the first, middle and last step. Equal runs give equal bytes.
+    Raises RunDirectoryError for a run that cannot be read.
+
+    Example:
+
+        >>> report(Path("runs/mine"), Path("report.html"))
+    """
+    check_output(page)
+    run = read_run(directory)
+    drawn = report_charts(run)
+    cards, left_out = _gallery(run)
+    write_page(
+        page,
+        "report.html",
+        {name: chart for name, (chart, _) in drawn.items()},
+        title=f"PopuLoRA run {run.name}",
+        conclusion=conclusion(run),
+        falls=falls(run),
+        agent=run.config.get("mode") == "azr",
+        tiles=_tiles(run),
+        chosen=_chosen(run),
+        kinds=kind_words(run),
+        solving=_solving_table(run),
+        teaching=_teaching_table(run),
+        words=" ".join(_sentences(run)),
+        moved=_moved(run),
+        board=_board(run),
+        time=_time(run),
+        workers=_workers(run),
+        births=run.births,
+        hints={name: hint for name, (_, hint) in drawn.items()},
+        cards=cards,
+        left_out=left_out,
+        settings=flat(run.config),
+    )
+
+
+def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
+    """Return every chart of the page with a hint how to read it, by `section: title`."""
+    sections = {
+        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(run)),
+        "programs": (*COMPLEXITY, COVERAGE),
+        "health": HEALTH,
+    }
+    alone = run.config.get("mode") == "azr"
+    solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
+    drawn: dict[str, tuple[Any, str]] = {
+        f"eval: Held-out gain of the {solvers}": (
+            charts.held_out(run),
+            "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard "
+            "error over tasks.",
+        ),
+        f"eval: {teachers} tasks, solved by the base": (
+            charts.taught(run),
+            "How often the frozen base solves what is written after examples that never change. "
+            "Below the dashed line: harder than the base's own tasks.",
+        ),
+    }
+    for section, measures in sections.items():
+        for m in measures:
+            curves = charts.curves({run.name: _points(run, m.path)}, m.unit)
+            drawn[f"{section}: {m.title}"] = curves, m.hint
+    bar = (
+        "A bar is a member's life, lines lead from parents to their child. Colour and the number "
+        "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
+        "tasks minus the frozen base's. Of a teacher: how much less the base solves of its tasks "
+        "than of those it writes itself. Grey: not measured."
+    )
+    drawn |= {
+        "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
+        "population: Ratings of the students": (charts.ratings(run, "student"), ""),
+        "tasks: Rejected proposals": (charts.rejected(run), ""),
+        "tasks: Solve rates of the tasks": (
+            charts.solve_rates(run),
+            "Tasks that some attempts solve teach the student.",
+        ),
+        "lineage: Family tree": (charts.lineage(run), bar),
+        "population: Teachers against students": (
+            charts.payoffs(run),
+            "The share of attempts at a teacher's tasks that a student solved, by quarter.",
+        ),
+    }
+    return {name: (chart, hint) for name, (chart, hint) in drawn.items() if chart is not None}
+
+
+PLUS_MINUS = (
+    "±: after a solve rate or gain, one standard error over the tasks; after a quarter's mean, the "
+    "standard deviation over its steps"
+)
+
+
+def summary(directory: Path) -> str:
+    """Return about 20 lines of text about a run, the evaluation against the frozen base first."""
+    run = read_run(directory)
+    parts = [_sentences(run)]
+    if run.evals:
+        parts.insert(0, [conclusion(run), *falls(run)])
+    for head, rows in (_solving_table(run), _teaching_table(run)):
+        if rows:
+            parts.append([text_table(head, rows)])
+    head = ("", "first quarter", "last quarter", "")
+    parts.append([text_table(head, _moved(run))])
+    board = _board(run)
+    if board:
+        parts.append([text_table(("member", "role", "origin", "rating μ ± σ"), board)])
+    deviation = "; after a rating, TrueSkill's σ." if board else "."
+    parts.append([PLUS_MINUS + deviation, f"Time: {_time(run)}"])
+    text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def _solving_table(run: RunRecord) -> Table:
+    """Return the last evaluation of every solver, below what the frozen base does."""
+    last = {row.member: row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
+    kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
+    started = any(isinstance(rate.over_start, float) for rate in last.values())
+    base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
+    of_base = (base.kinds.get(kind) for kind in kinds) if base else ()
+    rows = [
+        (
+            name,
+            _percent(rate.solve_rate),
+            gain_text(rate.difference, rate.standard_error),
+            *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
+            *(
+                gain_text(r.difference, r.standard_error) if r else ""
+                for r in map(rate.kinds.get, kinds)
+            ),
+            figure(rate.tokens),
+        )
+        for name, rate in last.items()
+    ]
+    if base and rows:
+        shares = (_percent(rate.solve_rate) if rate else "" for rate in of_base)
+        gap = ("",) * (1 + started)
+        rows.insert(
+            0, ("frozen base", _percent(base.solve_rate), *gap, *shares, figure(base.tokens))
+        )
+    tasks = max((len(rate.judged) for rate in last.values()), default=0)
+    samples = max((max(rate.judged, default=0) for rate in last.values()), default=0)
+    over = ("over the start",) if started else ()
+    head = (f"{tasks} tasks × {samples}", "solved", "gain", *over, *kinds, "tokens an answer")
+    return head, rows
+
+
+def _teaching_table(run: RunRecord) -> Table:
+    """Return what teachers wrote after references that never change, the start's first."""
+    base = [row for row in run.evals if row.role in (BASE, START) and row.taught]
+    last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
+    rows = [
+        (
+            row.member,
+            _percent(t.base_solve_rate),
+            _percent(t.valid_share),
+            figure(t.reward, signed=True),
+            str(t.new_structures),
+        )
+        for row in ([*base, *last] if last else [])
+        if (t := row.taught)
+    ]
+    return ("tasks of", "solved by the base", "valid", "reward", "new structures"), rows
+
+
+def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
+    """Return the measures of the first and the last quarter of the steps, and what moved."""
+    rows = []
+    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), *COMPLEXITY):
+        if found := trend(_points(run, m.path)):
+            first, last = (_quarter(q, m.unit) for q in (found.first, found.last))
+            rows.append((m.title, first, last, found.verdict))
+    return rows
+
+
+def _tiles(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the numbers of a run that are shown first, and what they are."""
+    gain = held_out_gain(run)
+    tiles = [(points(gain), "points above the base, held-out")] if gain else []
+    if run.births:
+        generations = max(life.generation for life in run.lives())
+        tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]
+    return [*tiles, (f"{run.last}", "steps"), (_seconds(run), "of training")]
+
+
+def _chosen(run: RunRecord) -> TaskRow | None:
+    """Return a late task that the base fails most and a student solves most."""
+    both = [
+        (task.base_solve_rate == 0.0, task.solve_rate - task.base_solve_rate, task.step, task.id)
+        for task in run.tasks()
+        if task.solve_rate is not None and task.base_solve_rate is not None
+    ]
+    _, more, _, name = max(both, default=(False, 0.0, 0, ""))
+    return next((task for task in run.tasks() if task.id == name), None) if more > 0 else None
+
+
+def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
+    """Return the living members with a rating, by role, best mu − 3 sigma first."""
+    rated = next((step.ratings for step in reversed(run.steps) if step.ratings), {})
+    living = [life for life in run.lives() if life.died is None and life.name in rated]
+    living.sort(
+        key=lambda life: (life.role != "teacher", 3 * rated[life.name][1] - rated[life.name][0])
+    )
+    return [
+        (
+            life.name,
+            life.role,
+            f"{' × '.join(life.birth.parents)}, {life.birth.operator}" if life.birth else "founder",
+            f"{figure(rated[life.name][0])} ± {figure(rated[life.name][1])}",
+        )
+        for life in living
+    ]
+
+
+def _time(run: RunRecord) -> str:
+    """Return the share of the time that each phase took, in the order in which they come."""
+    totals = sum((Counter(step.seconds) for step in run.steps), Counter[str]())
+    names = list(dict.fromkeys(name for step in run.steps for name in step.seconds))
+    return ", ".join(
+        f"{name} {figure(totals[name] / totals.total(), share=True)}" for name in names
+    )
+
+
+def _seconds(run: RunRecord) -> str:
+    return duration(sum(sum(step.seconds.values()) for step in run.steps))
+
+
+def _workers(run: RunRecord) -> list[tuple[str, str, str, str, str]]:
+    """Return name, machine, members, share of the time at work, and memory of every worker."""
+    rows = []
+    used = [(s, run.resources[s.step].workers) for s in run.steps if s.step in run.resources]
+    for name in dict.fromkeys(name for _, workers in used for name in workers):
+        mine = [(sum(s.seconds.values()), workers[name]) for s, workers in used if name in workers]
+        busy = sum(worker.busy for _, worker in mine) / (sum(wall for wall, _ in mine) or 1.0)
+        _, last = mine[-1]
+        memory = max(worker.memory_mb for _, worker in mine)
+        members = " ".join(last.members)
+        rows.append((name, last.host, members, figure(busy, share=True), f"{memory:,.0f} MB"))
+    return rows
+
+
+def _sentences(run: RunRecord) -> list[str]:
+    """Return who played, what it cost, and whether sampler and learner agree."""
+    config, steps = run.config, f"{len(run.steps)} steps"
+    planned = config.get("steps")
+    if isinstance(planned, int) and planned > run.last:
+        steps = f"{run.last} of {planned} steps so far"
+    members = f"{config.get('teachers', '?')} teachers and {config.get('students', '?')} students"
+    who = "One agent in both roles" if config.get("mode") == "azr" else members
+    base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
+    sampled = sum(step.tokens.sampled for step in run.steps)
+    trained = sum(step.tokens.trained for step in run.steps)
+    memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
+    return [
+        f"{who} on the base model {base}: {steps}, seed {seed}.",
+        f"It took {_seconds(run)}, {sampled:,} tokens sampled and {trained:,} trained on, at most "
+        f"{memory:,.0f} MB of memory.",
+        *_drift(run),
+    ]
+
+
+def _drift(run: RunRecord) -> list[str]:
+    """Return a sentence on the divergence of sampler and learner, where there is one."""
+    found = [
+        (kl, name, step.step)
+        for step in run.steps
+        for name, member in step.members.items()
+        if (kl := member.number("mismatch_kl")) is not None
+    ]
+    kl, name, step = max(found, default=(0.0, "", 0))
+    if kl <= DRIFT_LIMIT and not (found and run.config.get("engine") == "vllm"):
+        return []
+    rows = [member for step in run.steps for member in step.members.values()]
+    cut = max(row.number("importance_sampling_clip_ratio") or 0.0 for row in rows)
+    most = f"KL divergence at most {kl:.1e} nats a token ({name}, step {step})"
+    weights = f"at most {100 * cut:.2g} % of a member's importance weights truncated"
+    about = "Sampler against learner"
+    if kl > DRIFT_LIMIT:
+        about = f"Warning: sampler and learner drift apart, limit {DRIFT_LIMIT:.0e}"
+    return [f"{about}: {most}; {weights}."]
+
+
+def _gallery(run: RunRecord) -> tuple[list[TaskRow], int]:
+    """Return some tasks, and how many more did not fit."""
+    cards: list[TaskRow] = []
+    left_out = 0
+    steps = [step.step for step in run.steps]
+    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
+    budget = MOST_CARDS_BYTES
+    for task in choose(task for task in run.tasks() if task.step in shown):
+        size = sum(len(text or "") for text in (task.program, task.message, task.reason))
+        size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
+        budget -= 2 * size + 2000
+        if budget < 0:
+            left_out += 1
+        else:
+            cards.append(task)
+    return cards, left_out
+
+
+def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
+    """Return a few tasks of every step and kind: accepted ones spread over solve rates, then
+    rejected ones of different status."""
+    groups: dict[tuple[int, str], list[TaskRow]] = {}
+    for task in tasks:
+        groups.setdefault((task.step, task.kind), []).append(task)
+    chosen: list[TaskRow] = []
+    for _, group in sorted(groups.items()):
+        accepted = [task for task in group if task.accepted]
+        accepted.sort(key=lambda task: -1.0 if task.solve_rate is None else task.solve_rate)
+        if len(accepted) > ACCEPTED:
+            last = len(accepted) - 1
+            accepted = [accepted[round(i * last / (ACCEPTED - 1))] for i in range(ACCEPTED)]
+        rejected = {task.status: task for task in reversed(group) if not task.accepted}
+        chosen += [*accepted, *list(rejected.values())[:REJECTED]]
+    return chosen
+
+
+def _percent(value: float | None) -> str:
+    return figure(value, share=True)
+
+
+def _quarter(quarter: Quarter, unit: str) -> str:
+    """Return `mean ± spread`, shares as percentages and differences of shares in points."""
+    numbers = [n for n in (quarter.mean, quarter.spread) if n is not None]
+    text = " ± ".join(figure(n, share=unit[0] == "%") for n in numbers)
+    return f"{text.replace(' %', '')} points" if unit == SAME_TASKS.unit else text

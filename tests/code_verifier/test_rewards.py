@@ -1,0 +1,141 @@
+"""Ways in for other projects; tests/with_peers has those projects themselves."""
+
+import asyncio
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from programs import python
+
+from code_verifier import Grade, Sandbox, SandboxUnavailable, Task
+from code_verifier.errors import CodeVerifierError
+from code_verifier.rewards import completion_text, find_answer, trl_reward, verifiers_reward
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "code_verifier"
+SQUARE = "def f(x):\n    return x * x"
+ROW = {"kind": "code_i", "program": SQUARE, "output": "9"}
+
+
+class Stub:
+    """A sandbox whose every grade is the same; it remembers what it was asked."""
+
+    workers = 1
+
+    def __init__(self, grade: Grade) -> None:
+        self.found = grade
+        self.asked: list[tuple[Task, str]] = []
+
+    def grade(self, task: Task, answer: str) -> Grade:
+        self.asked.append((task, answer))
+        return self.found
+
+
+FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_error")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>maybe <answer>1</answer></think> <answer> 2 </answer>", "2"),
+        ("<answer>1</answer> no, <answer>2</answer> done", "2"),
+        ("so\n```python\ndef f(): pass\n```\nor\n```output\n[1]\n```\n", "[1]"),
+        ("<answer>\n```input\n'a', 2\n```\n</answer>", "'a', 2"),
+        ("````\n```\ninner\n```\n````", "```\ninner\n```"),
+        ("```python\nleft open", None),
+        ("42", None),
+        ("<answer>  </answer>", None),
+        ("</answer><answer>", None),
+        ("<answer>open", None),
+        ("", None),
+    ],
+)
+def test_the_answer_in_a_completion(text: str, answer: str | None) -> None:
+    assert find_answer(text) == answer
+
+
+def test_hostile_completions_take_linear_work() -> None:
+    """Half a million openings; work that grows with their square would never end."""
+    assert find_answer("```a`\n" * 500_000) is None
+    assert find_answer("<answer>" * 500_000) is None
+
+
+def test_the_text_of_a_completion() -> None:
+    chat = [
+        {"role": "assistant", "content": "first"},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}]},
+        {"role": "tool", "content": "no"},
+    ]
+    assert completion_text(chat) == "a"
+    assert completion_text([SimpleNamespace(role="assistant", content="b")]) == "b"
+    assert completion_text("c") == "c"
+    for nothing in ([], None, 3, [{"role": "assistant", "content": None}], [7]):
+        assert completion_text(nothing) == ""
+
+
+def test_rewards_of_a_mixed_batch(sandbox: Sandbox) -> None:
+    reward = trl_reward(sandbox)
+    assert reward.__name__ == "task_reward"
+    chat = [{"role": "assistant", "content": "<answer>-3</answer>"}]
+    found = reward(
+        prompts=["p"] * 6,
+        completions=[
+            chat,
+            "<answer>4</answer>",
+            f"```python\n{SQUARE}\n```",
+            "no",
+            "```\n9\n```",
+            "",
+        ],
+        completion_ids=[[1]] * 6,
+        kind=["code_i", "code_i", "code_f", "code_o", "code_o", "code_f"],
+        program=[SQUARE, SQUARE, None, None, None, None],
+        output=["9", "9", None, "9", "9", None],
+        inputs=[None, None, ["1", "2"], None, None, ["1", "2"]],
+        outputs=[None, None, ("1", "4"), None, None, ["1", "4"]],
+        visible=[None, None, 1, None, None, 0],
+    )
+    assert found == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once() -> None:
+    broken: Any = Stub(FAULT)
+    columns = {name: [value] * 3 for name, value in ROW.items()}
+    answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
+    assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]
+    assert len(broken.asked) == 1
+
+
+def test_a_dataset_that_is_no_task_is_an_error() -> None:
+    reward = trl_reward()
+    with pytest.raises(CodeVerifierError, match="kind"):
+        reward(["<answer>1</answer>"], output=["1"])
+    with pytest.raises(CodeVerifierError, match="output"):
+        reward(["no answer"], kind=["code_o"], output=[None])
+
+
+def test_a_reward_function_can_be_sent_to_another_process() -> None:
+    columns = {name: [value] for name, value in ROW.items()}
+    for given in (Sandbox(workers=1), None):
+        copied = pickle.loads(pickle.dumps(trl_reward(given)))
+        assert copied(["<answer>3</answer>"], **columns) == [1.0]
+
+
+def test_verifiers_functions(sandbox: Sandbox) -> None:
+    reward = verifiers_reward(sandbox)
+    for text, score in (("<answer>3</answer>", 1.0), ("<answer>4</answer>", 0.0), ("3", 0.0)):
+        trace = SimpleNamespace(last_reply=text)
+        assert asyncio.run(reward(SimpleNamespace(row=ROW), trace)) == score
+    broken = verifiers_reward(cast(Any, Stub(FAULT)))
+    trace = SimpleNamespace(last_reply="<answer>3</answer>")
+    with pytest.raises(SandboxUnavailable, match="lost"):
+        asyncio.run(broken(SimpleNamespace(row=ROW), trace))
+    with pytest.raises(CodeVerifierError, match="mapping"):
+        asyncio.run(reward(SimpleNamespace(), trace))
+
+
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not there")
+def test_the_plain_example() -> None:
+    said = python(EXAMPLES / "plain.py")
+    assert said.split() == ["[1,", "2,", "3]", "nondeterministic", "1.0", "0.0"]

@@ -1,0 +1,119 @@
+"""The command: what it prints, how it ends, and that it never shows a traceback."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from lora_evo_command import call
+from programs import python
+
+import lora_evo
+from lora_evo import OPERATORS, Lineage, __version__, content_hash
+from lora_evo.cli import main
+
+
+def test_a_family_from_start_to_end(home):
+    out = call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1, "--strength", 0.1)
+    assert "relative change 0.1," in out.stdout
+    call("cross", "slot_swap", "c", "p2", "--out", "d", "--seed", 2, "--set", "level=layer")
+    call("cross", "slot_swap", "c", "p2", "--out", "e", "--seed", 2, "--weights", "1,3")
+    assert "identical" in call("verify", "c").stdout
+    assert "identical" in call("verify", "d", "c", "p2").stdout
+    tree = call("lineage", ".").stdout
+    assert "└── c" in tree
+    assert "slot_swap seed 2" in tree
+    assert "model.layers.1.self_attn.v_proj" in call("inspect", "d").stdout
+    assert call("distance", "p1", "c").stdout.splitlines()[-1].split()[-1] == "0.1"
+
+
+def test_json_everywhere(home):
+    made = call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1, "--json").stdout
+    assert (
+        made == call("mutate", "svd_structured", "p1", "--out", "x", "--seed", 1, "--json").stdout
+    )
+    assert json.loads(made)["content_hash"] == content_hash("c")
+    record = Lineage.from_json((home / "c" / "lineage.json").read_text())
+    assert json.loads(made) == json.loads(record.to_json())
+    names = [row["name"] for row in json.loads(call("operators", "--json").stdout)]
+    assert names == list(OPERATORS)
+    assert json.loads(call("verify", "c", "--json").stdout)["identical"] is True
+    gap = json.loads(call("distance", "p1", "c", "--json").stdout)
+    assert gap["relative_change"] == pytest.approx(0.15, rel=1e-4)
+    assert len(gap["modules"]) == 4
+    view = json.loads(call("inspect", "c", "--json").stdout)
+    assert view["content_hash"] == content_hash("c")
+    assert view["config"]["r"] == 4
+    rows = json.loads(call("lineage", ".", "--json").stdout)
+    assert [row["generation"] for row in rows if row["name"] == "c"] == [1]
+
+
+def test_a_child_that_is_not_its_recipe_is_code_1(home):
+    call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    file = home / "c" / "lineage.json"
+    file.write_text(file.read_text().replace('"seed": 1', '"seed": 2'))
+    out = call("verify", "c", code=1).stdout
+    assert "NOT verified" in out
+    assert "modules differ" in out
+    assert json.loads(call("verify", "c", "--json", code=1).stdout)["identical"] is False
+
+
+def test_an_interrupted_command_is_code_130(home, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lora_evo.peft_files.adapter._bytes_of", interrupted)
+    words = ("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    assert call(*words, code=130).stderr.strip() == "error: interrupted"
+    assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in main.commands)], ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    runner = CliRunner()
+    lines = runner.invoke(main, [*words, "--help"], terminal_width=80).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
+    about = next(line for line in lines[1:] if line.strip())
+    assert about.endswith(".")  # the sentence that lists show
+
+
+HEAVY = """
+import sys
+import lora_evo
+from lora_evo import LoraEvoError, OPERATORS, family, read_lineage, write_text
+from lora_evo.cli import main
+for words in ("--help", "-h", "operators", "lineage .", "mutate --help"):
+    try:
+        main(words.split())
+    except SystemExit as ended:
+        assert not ended.code, words
+print([name for name in ("torch", "transformers", "altair", "peft") if name in sys.modules])
+"""
+
+
+def test_help_operators_and_lineage_bring_no_torch(home):
+    call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    said = python("-c", HEAVY)
+    assert said.splitlines()[-1] == "[]"
+    assert "└── c" in said
+
+
+def test_a_name_that_the_door_lacks_is_no_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'mutant'"):
+        _ = lora_evo.mutant
+
+
+def test_a_module_run_is_the_command():
+    assert __version__ in python("-m", "lora_evo", "--version")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_has_a_page(name):
+    operator = OPERATORS[name]
+    page = call("operators", name).stdout
+    assert page.startswith(f"{name}: {operator.summary}")
+    assert all(f"{parameter}=" in page for parameter in operator.defaults)
+    row = json.loads(call("operators", name, "--json").stdout)
+    assert row["description"] in page
+    assert len(row["description"]) > 100
+    assert row["parameters"] == dict(operator.defaults)

@@ -1,0 +1,77 @@
+"""Bases, spectra, distances and spaces from small matrices, against the dense way."""
+
+import math
+
+import pytest
+import torch
+from by_hand import changed
+
+from lora_evo import distance
+from lora_evo.peft_files.adapter import _all_finite
+from lora_evo.thin import prepared, span, thin
+
+
+def drawn(seed, *shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e7])
+def test_a_factor_comes_back_whatever_its_condition_and_layout(transposed, condition):
+    factor = drawn(0, 6, 50).T if transposed else drawn(0, 50, 6)
+    factor = factor.double()
+    factor[:, 5] = factor[:, 4] + factor[:, 5] / condition
+    split = thin(factor)
+    assert torch.allclose(split.turned(torch.eye(6, dtype=torch.float64)), factor, atol=1e-12)
+    basis = split.spread(torch.eye(6, dtype=torch.float64))
+    slack = 1e-6 if split.q is None else 1e-12
+    assert torch.allclose(basis.T @ basis, torch.eye(6, dtype=torch.float64), atol=slack)
+    assert torch.allclose(basis @ split.upper, factor, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["independent", "sibling", "twin", "same space", "short", "wide"])
+def test_a_span_holds_every_factor_in_one_orthonormal_basis(kind):
+    rows = 6 if kind == "wide" else 60
+    one, other = drawn(1, rows, 4), drawn(2, rows, 4)
+    second = {
+        "independent": other,
+        "wide": other,
+        "sibling": one + 1e-3 * other,
+        "twin": one.clone(),
+        "same space": one @ drawn(3, 4, 4),
+        "short": torch.cat((one[:, :2], other[:, :2]), dim=1),
+    }[kind]
+    third = drawn(4, rows, 2)
+    found = span([one, second, third])
+    size = len(found.uppers[0])
+    assert size <= min(rows, 10)
+    basis = found.spread(torch.eye(size, dtype=torch.float64)).double()
+    assert torch.allclose(basis.T @ basis, torch.eye(size, dtype=torch.float64), atol=2e-6)
+    for factor, upper in zip((one, second, third), found.uppers, strict=True):
+        assert float((basis @ upper - factor).norm() / factor.norm()) < 1e-6
+
+
+def test_a_tensor_off_its_alignment_is_copied_and_others_are_not():
+    block = torch.arange(33.0)
+    assert prepared(block).data_ptr() == block.data_ptr()
+    assert prepared(block[1:]).data_ptr() % 64 == 0
+    assert torch.equal(prepared(block[1:]), block[1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_one_bad_value_among_many_is_seen(dtype, bad):
+    values = drawn(5, 300, 7).to(dtype)
+    assert _all_finite(values)
+    assert _all_finite(torch.full((300, 7), torch.finfo(dtype).max, dtype=dtype))
+    values[123, 4] = bad
+    assert not _all_finite(values)
+    values[7, 1] = -bad
+    assert not _all_finite(values)
+
+
+def test_small_gaps_keep_their_digits(make_adapter):
+    one = make_adapter(1, dtype=torch.float64)
+    for size in (1e-3, 1e-6, 1e-10):
+        two = changed(one, lambda a, b, size=size: (a, b * (1 + size)))
+        assert distance(one, two) == pytest.approx(size, rel=2e-3)

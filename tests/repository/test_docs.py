@@ -1,0 +1,166 @@
+"""The pages are right: programs on them run as they stand, and what they name exists.
+
+In CONTRIBUTING.md a block that begins with `# PACKAGE/...py` is a file of a new package; every
+other `python` block is a program, whose printed lines are those that its comments promise.
+"""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from programs import python
+from size import DOORS
+
+from league import LeagueConfig
+from selfplay import Config
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("[!.]*/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+TRAINING = "tutorial-train.md"
+"""The tutorial that takes minutes."""
+OWN_MODEL = "tutorial-own-model.md"
+"""It needs a model: tests/selfplay/test_own_model.py runs it."""
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+SECTIONS = {part.splitlines()[0]: part for part in CONTRIBUTING.split("\n## Add ")[1:]}
+
+
+@pytest.mark.parametrize("code", FENCE.findall((ROOT / "README.md").read_text()))
+def test_python_examples_run(code: str, tmp_path: Path) -> None:
+    assert printed(code, tmp_path).strip()
+
+
+def printed(program: str, folder: Path) -> str:
+    """Run a program in a folder from which it can import, and return what it prints."""
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return python("-c", program, cwd=folder, PYTHONPATH=os.pathsep.join(paths))
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_an_extension_works_as_shown(title: str, tmp_path: Path) -> None:
+    programs = []
+    for kind, text in BLOCK.findall(SECTIONS[title]):
+        if new := re.match(r"# ((\w+)/[\w/]+\.py)\n", text):
+            (tmp_path / new[2]).mkdir(exist_ok=True)
+            (tmp_path / new[1]).write_text(text)
+        elif kind == "python":
+            programs.append(text)
+    assert programs
+    for program in programs:
+        promised = re.findall(r"^ *print\(.*  # (.*)$", program, re.M)
+        assert printed(program, tmp_path).splitlines() == promised
+
+
+def test_what_contributing_names_exists() -> None:
+    packages = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
+    homes = [ROOT, *(ROOT / p / "src" for p in packages), *(ROOT / p / "src" / p for p in packages)]
+    for name in re.findall(r"`([\w/]+/[\w.]+)`", BLOCK.sub("", CONTRIBUTING)):
+        assert name == "tests/PACKAGE" or any((home / name).exists() for home in homes), name
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make\s+([\w-]+)", CONTRIBUTING)) <= targets
+
+
+def test_the_tests_that_the_threat_model_names_exist() -> None:
+    page = (ROOT / "docs" / "threat-model.md").read_text()
+    files = {path.name: path for path in (ROOT / "tests" / "code_verifier").glob("*.py")}
+    tests = "".join(path.read_text() for path in files.values())
+    named = set(re.findall(r"`(test_\w+(?:\.py)?)[^`]*`", page))
+    functions = {name for name in named if not name.endswith(".py")}
+    assert len(functions) >= 15
+    assert functions <= set(re.findall(r"def (test_\w+)", tests))
+    assert named - functions <= files.keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(path.name, marks=[pytest.mark.slow] * (path.name == TRAINING))
+        for path in sorted((ROOT / "docs").glob("tutorial-*.md"))
+        if path.name != OWN_MODEL
+    ],
+)
+def test_a_tutorial_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
+    scripts = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    page = (ROOT / "docs" / name).read_text()
+    blocks = [block for block in BLOCK.findall(page) if block[0] in ("python", "sh")]
+    assert blocks
+    for language, code in blocks:
+        if language == "python":
+            assert printed(code, tmp_path).strip()
+            continue
+        done = subprocess.run(
+            ["bash", "-euc", code],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": scripts},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.strip()
+    for page_of_charts in re.findall(r"--html (\S+)", "".join(code for _, code in blocks)):
+        assert (tmp_path / page_of_charts).exists()
+
+
+def test_the_league_tutorial_shows_the_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "tutorial-league.md").read_text()
+    script = (ROOT / "examples" / "league" / "two_populations.py").read_text()
+    assert FENCE.findall(page)[0] == script
+
+
+def test_every_local_link_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_no_link_is_broken_where_a_package_index_shows_the_page() -> None:
+    for page in sorted(ROOT.glob("*/pyproject.toml")):
+        links = re.findall(r"\]\(([^)]+)\)", (page.parent / "README.md").read_text())
+        assert all(link.startswith("https://") for link in links), f"{page.parent.name}: {links}"
+
+
+def test_nothing_is_installed_by_a_name_that_no_index_has() -> None:
+    """`README.md` alone says how to install, so that publishing changes one place."""
+    named = subprocess.run(
+        ["git", "grep", "-nE", r"(pip|uv) (install|add)\b.*populab"], cwd=ROOT, capture_output=True
+    )
+    assert [row for row in named.stdout.splitlines() if b"test_docs.py" not in row] == []
+    pages = {page for page in PAGES if re.search(r"pip install [^`\n]*\./", page.read_text())}
+    assert pages == {ROOT / "README.md"}
+
+
+def test_the_reference_has_every_door() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    assert set(re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)) == DOORS | {"selfplay.config"}
+
+
+def test_every_setting_has_a_sentence_and_its_section_a_place_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    sections = [f.type for f in fields(Config) if is_dataclass(f.type)]
+    assert len(sections) == 8
+    for section in (Config, *sections):
+        assert section is LeagueConfig or f"        - {section.__name__}\n" in page
+        (tree,) = ast.parse(inspect.getsource(section)).body
+        assert isinstance(tree, ast.ClassDef)
+        documented = {
+            ast.unparse(field.target)
+            for field, below in pairwise(tree.body)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        }
+        assert documented >= {f.name for f in fields(section) if f.type not in sections}

@@ -1,0 +1,222 @@
+"""The selfplay command: what it prints, what it refuses, and with which exit code."""
+
+import json
+
+import click
+import pytest
+import yaml
+from programs import python
+
+from lora_evo.model import vllm_server as installed
+from selfplay import __version__
+from selfplay.cli import main
+from selfplay.experiments.experiment import plan_names
+from selfplay.settings import preset_names
+from selfplay_command import command, refused
+
+
+@pytest.fixture(scope="module")
+def run(runs, tmp_path_factory):
+    home = tmp_path_factory.mktemp("cli") / "run"
+    result = command(*runs.arguments(home, "steps=1", "rollout.proposals=3"))
+    assert result.exit_code == 0, result.output
+    assert f"\ndone: {home}" in result.output
+    return home
+
+
+def test_version():
+    assert __version__ in command("--version").output
+
+
+def test_python_m_is_the_same_command():
+    assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
+
+
+def commands(group, *above):
+    """All commands of a group and the groups in it, as the words after `selfplay`."""
+    for name, found in group.commands.items():
+        yield (*above, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *above, name)
+
+
+@pytest.mark.parametrize("words", [(), *commands(main)], ids=" ".join)
+def test_help_is_whole_at_80_columns(words):
+    lines = command(*words, "--help", columns=80).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
+    about = next(line for line in lines[1:] if line.strip())
+    assert about.endswith(".")  # the sentence that lists show
+
+
+def test_help_names_what_ships():
+    text = " ".join(command("train", "--help").output.split())
+    assert f"one of {', '.join(preset_names())} (" in text
+    lines = command("experiment", "--help", columns=80).output.splitlines()
+    sentences = [line.split(maxsplit=1) for line in lines]
+    listed = {words[0]: words[1] for words in sentences if words and words[0] in plan_names()}
+    assert list(listed) == plan_names()
+    assert all(sentence.endswith(".") for sentence in listed.values())
+
+
+def test_presets_are_listed_with_a_whole_sentence_each_however_long():
+    lines = command("presets").output.splitlines()
+    assert [line.split()[0] for line in lines] == preset_names()
+    assert all(line.endswith(".") for line in lines)
+    assert max(map(len, lines)) > 80
+
+
+def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
+    text = command("presets", "nano").output
+    assert yaml.safe_load(text) == json.loads(command("presets", "nano", "--json").output)
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    refused(command("train", "--preset", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--teachers", -1), ("teachers is -1",)),
+        (("--set", "engine=vlm"), ("engine is 'vlm'", "did you mean vllm?")),
+        (("--set", "vllm.max_model_length=9"), ("did you mean vllm.max_model_len?",)),
+        (("--set", "base=/no/such/model"), ("/no/such/model",)),
+        (("--preset", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
+        (("--preset", "nanno"), ("did you mean nano?",)),
+    ],
+)
+def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
+    home = tmp_path / "run"
+    refused(command("train", "--out", home, "--quiet", *flags), *words)
+    assert not home.exists()
+
+
+def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    home = tmp_path / "run"
+    words = ("vLLM, which is not installed", "-m pip install 'vllm==0.32.*'", "--engine hf")
+    refused(command("train", "--out", home, "--quiet", "--engine", "vllm"), *words)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "a: [", "steps: 3\nstep: 4\n", "\x00"])
+def test_train_refuses_a_file_that_is_no_configuration(tmp_path, text):
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    refused(command("train", "--preset", path, "--out", tmp_path / "run"))
+
+
+def test_an_existing_run_is_not_touched(runs, run):
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    refused(command(*runs.arguments(run)), "exists and is not empty", f"selfplay resume {run}")
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
+    path = tmp_path / "run"
+    path.touch()
+    refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
+    path.write_text("mine")
+    refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
+    refused(command(*runs.arguments(path / "below")), str(path))
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_of_other_things_is_no_run_to_resume(runs, tmp_path):
+    (tmp_path / "mine").touch()
+    said = command(*runs.arguments(tmp_path)).stderr
+    assert "exists and is not empty; choose another --out" in said
+    assert "resume" not in said
+
+
+def test_a_gpu_that_is_not_there_is_one_line(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = command(*runs.arguments(tmp_path / "run", "device=cuda"))
+    refused(done, "device is 'cuda', and torch finds no GPU here; expected cpu, or auto")
+    assert not (tmp_path / "run").exists()
+
+
+def test_outputs_are_tried_before_the_work(tmp_path):
+    file, away = tmp_path / "file", tmp_path / "no" / "out"
+    file.touch()
+    nothing = tmp_path / "absent"  # the work would say that this is missing
+    for out in (away, tmp_path):
+        refused(command("tasks", nothing, "--out", out), str(out))
+        for name in ("report", "compare"):
+            refused(command(name, nothing, "--html", out), str(out))
+    out = file / "x"
+    for words in (("export", nothing, "s0"), ("sft", "--data", nothing), ("nano", "export")):
+        refused(command(*words, "--out", out), str(file))
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    out = tmp_path / "tasks.jsonl"
+    for words in (("resume",), ("tasks", "--out", out)):
+        for place in (tmp_path / "none", tmp_path):
+            refused(command(*words, place), "is not a run directory")
+    assert not any(tmp_path.iterdir())
+
+
+def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
+    (tmp_path / "config.yaml").write_text("steps: 3\n")
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    refused(command("resume", tmp_path), "no checkpoint to continue from")
+    assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
+    (tmp_path / "config.yaml").write_text("")
+    refused(command("resume", tmp_path), "config.yaml is not a mapping")
+    (tmp_path / "config.yaml").write_text("a: [")
+    refused(command("resume", tmp_path), "config.yaml as YAML")
+    (tmp_path / "config.yaml").write_text("stepz: 3")
+    refused(command("resume", tmp_path), "did you mean steps?")
+
+
+def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
+    home = tmp_path / "again"
+    result = command("train", "--preset", run / "config.yaml", "--workers", 1, "--out", home)
+    assert result.exit_code == 0, result.output
+    assert runs.outcome(home) == runs.outcome(run)
+    # Without --quiet, and without a terminal, there is a line per step.
+    lines = [line for line in result.stderr.splitlines() if line.startswith("step ")]
+    assert len(lines) == 1
+    assert "valid" in lines[0]
+
+
+def test_tasks_row_by_row_hold_what_the_report_needs(runs, run):
+    rows = runs.rows(run / "tasks.jsonl")
+    assert len(rows) == 2 * 3 * 3  # teachers, kinds, proposals
+    assert len({r["id"] for r in rows}) == len(rows)
+    for row in rows:
+        tried = sum(a["count"] for a in row["attempts"])
+        if row["status"] == "ok":
+            assert tried == 3
+            right = sum(a["count"] for a in row["attempts"] if a["score"] >= 1)
+            assert row["solve_rate"] == right / 3
+            assert row["reward"] == (0.0 if right == 0 else 1 - right / 3)
+            assert row["metrics"]["ast_depth"] > 0
+        else:
+            assert (row["solve_rate"], row["reward"], tried) == (None, -1.0, 0)
+            assert row["reason"]
+
+
+def test_metrics_agree_with_the_tasks(runs, run):
+    (row,) = runs.rows(run / "metrics.jsonl")
+    rows = runs.rows(run / "tasks.jsonl")
+    valid = [r for r in rows if r["status"] == "ok"]
+    assert row["valid_share"] == pytest.approx(len(valid) / len(rows))
+    assert row["solve_rate"] == pytest.approx(sum(r["solve_rate"] for r in valid) / len(valid))
+    assert row["teacher_reward"] == pytest.approx(sum(r["reward"] for r in rows) / len(rows))
+    assert sum(row["rejected"].values()) == len(rows) - len(valid)
+    assert sum(row["solve_rates"]) == len(valid)
+    assert row["coverage"]["structures"] == len({r["metrics"]["structure"] for r in valid})
+    assert set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
+    phases = {"match", "propose", "verify", "solve", "update", "save", "eval"}
+    assert set(row["seconds"]) == phases
+    # The frozen base's attempts are sampled, and train no member.
+    assert 0 < row["tokens"]["trained"] < row["tokens"]["sampled"]
+
+
+def test_report_prints_a_summary_or_json(run, tmp_path):
+    assert "2 teachers and 2 students" in command("report", run).output
+    assert json.loads(command("report", run, "--json").stdout)["step"] == 1
+    refused(command("report", tmp_path / "none"), "is not a run")
