@@ -19,15 +19,15 @@ PACKAGES = ("lora_evo", "code_verifier", "league", "evals", "selfplay")
 DOORS = {*PACKAGES, "lora_evo.model"}
 ENTRY_POINTS = ("__init__.py", "__main__.py", "cli.py", "errors.py")
 GOALS = {
-    "lines of src": 30_000,
-    "modules": 220,
+    "lines of src": 34_800,
+    "modules": 160,
     "import lines, %": 5.5,
     "imports past a door": 0,
     "folders out of bounds": 0,
     "modules out of bounds": 0,
-    "commands": 28,
-    "options": 150,
-    "lines of tests": 22_000,
+    "commands": 35,
+    "options": 140,
+    "lines of tests": 24_500,
     "pages of docs": 14,
 }
 
