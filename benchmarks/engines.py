@@ -18,7 +18,7 @@ from benchmarking import best_of, parser, show
 from lora_evo.model import (
     Engine,
     HFEngine,
-    TokenRequest,
+    Request,
     choose_device,
     linear_shapes,
     load_base_model,
@@ -53,17 +53,15 @@ class Swap:
             self.vllm.put_adapter(member, self.version, adapter)
 
     def check(self) -> None:
-        asked = [TokenRequest(m, tuple(range(1, 9)), 1, 0.0) for m in (None, *MEMBERS)]
-        self.vllm.rollouts(asked)
+        asked = [Request(tuple(range(1, 9)), m, 1) for m in (None, *MEMBERS)]
+        self.vllm.generate(asked)
 
 
-def requests(names: Sequence[str | None], rows: int, tokens: int) -> list[TokenRequest]:
+def requests(names: Sequence[str | None], rows: int, tokens: int) -> list[Request]:
     """The same random prompts for any names."""
     rng = Random(0)
     prompts = [tuple(rng.randrange(2, 400) for _ in range(PROMPT)) for _ in range(rows)]
-    return [
-        TokenRequest(names[i % len(names)], ids, tokens, 1.0, i) for i, ids in enumerate(prompts)
-    ]
+    return [Request(ids, names[i % len(names)], tokens, 1.0, i) for i, ids in enumerate(prompts)]
 
 
 def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
@@ -79,8 +77,8 @@ def compare(learner: Learner, hf: Engine, vllm: Engine, given: Any) -> None:
     for case, names in cases.items():
         asked, rates = requests(names, given.rows, given.tokens), []
         for engine in (hf, vllm):
-            drawn = sum(len(r.completion_ids) for r in engine.rollouts(asked))
-            work = {"": lambda engine=engine, asked=asked: engine.rollouts(asked)}
+            drawn = sum(len(r.completion_ids) for r in engine.generate(asked))
+            work = {"": lambda engine=engine, asked=asked: engine.generate(asked)}
             rates.append(drawn / best_of(given.rounds, work, CLOCK)[""])
         table.append({"": case, "hf": rates[0], "vllm": rates[1], "ratio": rates[1] / rates[0]})
     show(table)

@@ -50,7 +50,7 @@ def decode_steps(engine: Engine, prompts: list[str], tokens: int, rows: int) -> 
     step, taken = engine._decoder.step, []
     engine._decoder.step = lambda *a: taken.append(1) or step(*a)
     most, engine.max_rows = engine.max_rows, rows
-    found = engine.rollouts([engine.tokenise(request) for request in asked])
+    found = engine.generate(asked)
     engine._decoder.step, engine.max_rows = step, most
     order = sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids))
     ends = [0] * rows
@@ -96,7 +96,7 @@ def main() -> None:
 
     def ours() -> None:
         asked = [Request(prompt, name, given.tokens) for name in names for prompt in prompts]
-        found["ours"] = [completion.token_ids for completion in engine.generate(asked)]
+        found["ours"] = [rollout.completion_ids for rollout in engine.generate(asked)]
 
     def theirs() -> None:
         found["PEFT"] = []

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from benchmarking import Row, alone, memory, parser, show
 
-from lora_evo.model import load_base_model, stream
+from lora_evo.model import Rollout, load_base_model, stream
 from selfplay import Learner, TrainingSample
 from selfplay.learning.learner import LearnerConfig
 
@@ -44,7 +44,8 @@ def measure(a: argparse.Namespace) -> Row:
         ids = draw.integers(0, model.config.vocab_size, prompt + completion).tolist()
         member, logprobs = members[i % len(members)], (-10.0,) * completion
         split = (tuple(ids[:prompt]), tuple(ids[prompt:]))
-        return TrainingSample(member, *split, logprobs, float(draw.standard_normal()))
+        rollout = Rollout(member, *split, logprobs, "stop")
+        return TrainingSample(member, rollout, float(draw.standard_normal()))
 
     learner.update([sample(i, 8, 8) for i in range(len(members))])
     rows = [sample(len(members) * 100 + i, a.prompt, a.completion) for i in range(a.rows)]

@@ -60,7 +60,7 @@ def do(phase: str, config: Config) -> list[float]:
     """Do a phase in this process, and return its peaks."""
     import torch
 
-    from lora_evo.model import TokenRequest
+    from lora_evo.model import Request, Rollout
     from selfplay import TrainingSample
     from selfplay.opening import open_learner
 
@@ -73,16 +73,17 @@ def do(phase: str, config: Config) -> list[float]:
             for i in range(count):
                 whole = ids(i, prompt + limit)
                 split = (whole[:prompt], whole[prompt:])
-                row = (members[i % len(members)], *split, (-1.0,) * limit, (-1.0) ** i)
-                samples.append(TrainingSample(*row, task=str(i)))
+                member = members[i % len(members)]
+                rollout = Rollout(member, *split, (-1.0,) * limit, "stop")
+                samples.append(TrainingSample(member, rollout, (-1.0) ** i, task_id=str(i)))
         learner.update(samples)
     else:
         together = config.rollout.max_rows
         rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
         role = members[: max(1, len(members) // 2)]
-        engine.rollouts(
+        engine.generate(
             [  # at temperature 8, which is noise, hardly any row ends by itself
-                TokenRequest(role[i % len(role)], ids(i, rows.longest_prompt), rows.limit, 8.0, i)
+                Request(ids(i, rows.longest_prompt), role[i % len(role)], rows.limit, 8.0, i)
                 for i in range(min(together, rows.count))
             ]
         )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from benchmarking import Row, parser, show
 
-from lora_evo.model import TokenRequest, stream
+from lora_evo.model import Request, Rollout, stream
 from selfplay import TrainingSample, load_preset
 from selfplay.learning.weight_sync import WeightSync
 from selfplay.opening import open_learner
@@ -71,9 +71,9 @@ def main() -> None:
         return tuple(stream(seed).integers(10, learner.model.config.vocab_size, count).tolist())
 
     def sample(names: Sequence[str | None], count: int) -> list[Any]:
-        return engine.rollouts(
+        return engine.generate(
             [
-                TokenRequest(names[i % len(names)], ids(i, a.prompt), a.completion, 1.0, i)
+                Request(ids(i, a.prompt), names[i % len(names)], a.completion, 1.0, i)
                 for i in range(count)
             ]
         )
@@ -82,10 +82,14 @@ def main() -> None:
         learner.update(
             [
                 TrainingSample(
-                    learner.members[i % len(learner.members)],
-                    ids(i, a.prompt),
-                    ids(9999 + i, a.completion),
-                    (-10.0,) * a.completion,
+                    (name := learner.members[i % len(learner.members)]),
+                    Rollout(
+                        name,
+                        ids(i, a.prompt),
+                        ids(9999 + i, a.completion),
+                        (-10.0,) * a.completion,
+                        "stop",
+                    ),
                     1.0 if i % 2 else -1.0,
                 )
                 for i in range(count)

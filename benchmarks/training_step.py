@@ -83,8 +83,8 @@ def take_step(run: Run, step: int, spent: Counter[str]) -> None:
 
 def tokens_of(samples: Sequence[TrainingSample]) -> int:
     """Return the different tokens of samples: a prompt counts once for each member."""
-    prompts = {(s.member, s.prompt_ids) for s in samples}
-    return sum(len(ids) for _, ids in prompts) + sum(len(s.completion_ids) for s in samples)
+    prompts = {(s.member, s.rollout.prompt_ids) for s in samples}
+    return sum(len(ids) for _, ids in prompts) + sum(len(s.rollout.completion_ids) for s in samples)
 
 
 def matmul_rate() -> float:

@@ -282,7 +282,7 @@ def learn(
         solved, _ = solve(run, proposed, update)
         samples = training_samples(solved, run.config)
         if found["part"] != "teacher":
-            samples = [s for s in samples if s.role == "solve"]
+            samples = [s for s in samples if s.phase == "solve"]
         share = entropy_share(found["updates"], entropy)
         learner.config = replace(learner.config, entropy_coef=share)
         learner.forward_pass.config = learner.config
@@ -329,7 +329,7 @@ def given_tasks(run: Run, update: int) -> list[Proposed]:
 def described(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> dict[str, Any]:
     """Return what an update's proposals and attempts were like."""
     attempts = [a for p in solved for a in p.judged]
-    taught = [s.reward for s in samples if s.role == "propose"]
+    taught = [s.reward for s in samples if s.phase == "propose"]
     return {
         "valid": fmean(p.task is not None for p in solved),
         "right": fmean([a.score >= 1.0 for a in attempts] or [0.0]),

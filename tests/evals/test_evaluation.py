@@ -13,7 +13,7 @@ from sums import GOLD, TableEngine, sums
 from evals import EvalsError, Result, SettingsChanged, evaluate, read_results
 from evals.records import read_samples
 from evals.run_folder import open_verdicts
-from lora_evo.model import Completion
+from lora_evo.model import Rollout
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -101,7 +101,7 @@ class EchoEngine(TableEngine):
     def generate(self, requests):
         with self.notes.open("a") as file:
             file.writelines(f"{request.seed}\n" for request in requests)
-        return [Completion(str(r.seed % 9), (5, 1), (0.0, 0.0), "stop") for r in requests]
+        return [Rollout(None, (), (5, 1), (0.0, 0.0), "stop", str(r.seed % 9)) for r in requests]
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])

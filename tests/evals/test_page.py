@@ -14,7 +14,7 @@ from evals import EvalsError, Group, evaluate
 from evals.report import page_text, questions, questions_solved
 from evals.results import read_runs
 from evals.side_by_side import side_by_side
-from lora_evo.model import Completion
+from lora_evo.model import Rollout
 
 NAME = "</script><script>alert(1)</script><b>"
 HOSTILE = NAME + "\ud800\x00"
@@ -28,7 +28,7 @@ class Words(TableEngine):
         for i, request in enumerate(requests):
             turn = len(self.asked) + i + (request.adapter is None)
             text = ("0", f"{HOSTILE} 1", HOSTILE)[turn % 3]
-            found.append(Completion(text, tuple(range(3 + i)), (0.0,) * (3 + i), "stop"))
+            found.append(Rollout(None, (), tuple(range(3 + i)), (0.0,) * (3 + i), "stop", text))
         return found
 
 

@@ -56,7 +56,7 @@ def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_0(
     save_adapter(Adapter(adapter.config, nothing), folder, overwrite=True)
     engine = open_engine("hf", str(model_folder), {"a": folder}, device="cpu")
     base, zero = engine.generate([Request("x", name, 16) for name in (None, "a")])
-    assert base.token_ids == zero.token_ids
+    assert base.completion_ids == zero.completion_ids
     tiny = {p: Slot(s.A, torch.full_like(s.B, 1e-30), s.scale) for p, s in adapter.slots.items()}
     save_adapter(Adapter(adapter.config, tiny), folder, overwrite=True)
     assert "changes nothing" in refused(model_folder, a=folder)
@@ -81,12 +81,12 @@ def test_adapters_of_other_ranks_and_modules_share_a_model(
     for name, folder in folders.items():
         alone = open_engine("hf", str(model_folder), {name: folder}, device="cpu")
         asked = [Request("x", name, 16)]
-        assert both.generate(asked)[0].token_ids == alone.generate(asked)[0].token_ids
+        assert both.generate(asked)[0].completion_ids == alone.generate(asked)[0].completion_ids
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     ids = tokenizer("ab", return_tensors="pt")
     whole = tuned.generate(**ids, do_sample=False, max_new_tokens=12)
     said = whole[0, ids["input_ids"].shape[1] :]
-    assert both.generate([Request("ab", "wide", 12)])[0].token_ids == tuple(said.tolist())
+    assert both.generate([Request("ab", "wide", 12)])[0].completion_ids == tuple(said.tolist())
 
 
 def test_models_that_cannot_be_loaded(model_folder, tmp_path):

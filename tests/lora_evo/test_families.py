@@ -8,7 +8,7 @@ import torch
 from tiny_families import FAST, VOCABULARY, WINDOW, family, tiny_model
 
 from lora_evo.model.decoding import Decoder, GeneralDecoder, decoder_of
-from lora_evo.model.hf_engine import HFEngine, TokenRequest
+from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.stacked_lora import stack_adapters
 
 __all__ = ["family"]
@@ -33,12 +33,12 @@ def test_forward_and_gradients_equal_peft(tiny, made):
 
 
 def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):
-    tokenizer = SimpleNamespace(eos_token_id=VOCABULARY)
+    tokenizer = SimpleNamespace(eos_token_id=VOCABULARY, decode=lambda ids, **_: str(ids))
     engine = HFEngine(made.adapters, tokenizer)
     names = (None, *made.adapters.members)
-    asked = [TokenRequest(n, p, LENGTH, 0.0) for n, p in zip(names, PROMPTS, strict=True)]
+    asked = [Request(p, n, LENGTH) for n, p in zip(names, PROMPTS, strict=True)]
     texts = set()
-    for request, rollout in zip(asked, engine.rollouts(asked), strict=True):
+    for request, rollout in zip(asked, engine.generate(asked), strict=True):
         model = made.base
         if request.adapter is not None:
             model = made.twin

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from lora_evo import LoraEvoError
+from lora_evo.model import Request, before_stop
 from lora_evo.model.decoding import Decoder
-from lora_evo.model.engine import Request
-from lora_evo.model.hf_engine import HFEngine, TokenRequest
+from lora_evo.model.hf_engine import HFEngine
 from lora_evo.model.stacked_lora import export_adapter
 
 
@@ -48,9 +48,9 @@ def prompt(tiny, i):
 def requests(tiny, count, **changes):
     limits = (3, 40, 17, 1, 40, 26)
     return [
-        TokenRequest(
-            (None, *tiny.members)[i % 4],
+        Request(
             prompt(tiny, i),
+            (None, *tiny.members)[i % 4],
             changes.get("max_tokens", limits[i % 6]),
             changes.get("temperature", 1.0),
             seed=1000 + i,
@@ -62,7 +62,7 @@ def requests(tiny, count, **changes):
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
 def test_logprobs_equal_a_plain_forward_pass(tiny, stack, engine, temperature):
     _, adapters = stack
-    for rollout in engine.rollouts(requests(tiny, 8, temperature=temperature)):
+    for rollout in engine.generate(requests(tiny, 8, temperature=temperature)):
         asked = rollout.prompt_ids, rollout.completion_ids
         with torch.no_grad(), adapters.route([adapters.index(rollout.adapter)]):
             wanted = logprobs(adapters.model, *asked, temperature or 1.0)
@@ -71,15 +71,15 @@ def test_logprobs_equal_a_plain_forward_pass(tiny, stack, engine, temperature):
 
 def test_the_same_seed_gives_the_same_sample_whatever_the_batch(tiny, stack, tokenizer):
     asked = requests(tiny, 24)
-    whole = HFEngine(stack[1], tokenizer).rollouts(asked)
+    whole = HFEngine(stack[1], tokenizer).generate(asked)
     ids = [r.completion_ids for r in whole]
     assert len({len(c) for c in ids}) > 3, "rows must finish at different steps"
-    narrow = HFEngine(stack[1], tokenizer, max_rows=5).rollouts(asked)
+    narrow = HFEngine(stack[1], tokenizer, max_rows=5).generate(asked)
     assert [r.completion_ids for r in narrow] == ids
-    backwards = HFEngine(stack[1], tokenizer).rollouts(asked[::-1])[::-1]
+    backwards = HFEngine(stack[1], tokenizer).generate(asked[::-1])[::-1]
     assert [r.completion_ids for r in backwards] == ids
     for i in (0, 7, 13):
-        assert HFEngine(stack[1], tokenizer).rollouts([asked[i]])[0].completion_ids == ids[i]
+        assert HFEngine(stack[1], tokenizer).generate([asked[i]])[0].completion_ids == ids[i]
     for one, other in zip(whole, narrow, strict=True):
         assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
 
@@ -88,23 +88,23 @@ def test_the_same_seed_gives_the_same_sample_whatever_the_batch(tiny, stack, tok
 def test_by_member_company_changes_no_bit(tiny, stack, tokenizer, max_rows):
     asked = requests(tiny, 36)
     engine = HFEngine(stack[1], tokenizer, max_rows=max_rows, by_member=True)
-    together = engine.rollouts(asked)
+    together = engine.generate(asked)
     for member in (None, *tiny.members):
         mine = [i for i, request in enumerate(asked) if request.adapter == member]
-        assert engine.rollouts([asked[i] for i in mine]) == [together[i] for i in mine]
+        assert engine.generate([asked[i] for i in mine]) == [together[i] for i in mine]
     base = [i for i, request in enumerate(asked) if request.adapter is None]
     base.sort(key=lambda i: (len(asked[i].prompt_ids), asked[i].prompt_ids))
     assert len(base) > engine.base_rows, "the base is asked in several pieces"
     for start in range(0, len(base), engine.base_rows):
         piece = base[start : start + engine.base_rows]
-        assert engine.rollouts([asked[i] for i in piece]) == [together[i] for i in piece]
+        assert engine.generate([asked[i] for i in piece]) == [together[i] for i in piece]
 
 
 def test_samples_come_as_they_are_made(tiny, stack, tokenizer):
     asked = requests(tiny, 20)
     engine = HFEngine(stack[1], tokenizer, by_member=True)
     found = dict(engine.stream(asked))
-    assert [found[i] for i in range(20)] == engine.rollouts(asked)
+    assert [found[i] for i in range(20)] == engine.generate(asked)
     owners = [asked[i].adapter for i in found]
     assert len(set(owners)) == 1 + sum(a != b for a, b in pairwise(owners)), "member by member"
 
@@ -124,12 +124,12 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
         for i, request in enumerate(requests(tiny, 16))
     ]
     asked.append(replace(asked[0], prompt_ids=(*beginning, 7), seed=5))
-    together = engine.rollouts(asked)
+    together = engine.generate(asked)
     longest = max(len(request.prompt_ids) for request in asked)
     wanted = [(4, 40), (17, longest - 40)] if common == 40 else [(17, longest)]
     assert read == wanted
     for request, rollout in zip(asked, together, strict=True):
-        alone = engine.rollouts([request])[0]
+        alone = engine.generate([request])[0]
         assert rollout.completion_ids == alone.completion_ids
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
@@ -143,8 +143,8 @@ def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
         lambda self, ids, *rest: widths.append(len(ids)) or step(self, ids, *rest),
     )
     limits = (2, 2, 2, 2, 4, 4, 30, 30)
-    asked = [TokenRequest("t0", prompt(tiny, 1), n, 1.0, seed) for seed, n in enumerate(limits)]
-    lengths = [len(r.completion_ids) for r in engine.rollouts(asked)]
+    asked = [Request(prompt(tiny, 1), "t0", n, 1.0, seed) for seed, n in enumerate(limits)]
+    lengths = [len(r.completion_ids) for r in engine.generate(asked)]
     assert len(widths) == max(lengths) - 1
     assert widths == sorted(widths, reverse=True)
     assert widths == [sum(n > t for n in lengths) for t in range(1, max(lengths))]
@@ -160,19 +160,19 @@ def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
     monkeypatch.setattr(
         engine._decoder, "step", lambda ids, *rest: widths.append(len(ids)) or step(ids, *rest)
     )
-    found = engine.rollouts(asked)
+    found = engine.generate(asked)
     ends = [0] * rows
     for rollout in sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids)):
         ends[ends.index(min(ends))] += len(rollout.completion_ids) - 1
     assert max(widths) <= rows
     assert len(widths) <= 1.1 * max(ends)
     for request, rollout in list(zip(asked, found, strict=True))[::17]:
-        alone = engine.rollouts([request])[0]
+        alone = engine.generate([request])[0]
         assert rollout.completion_ids == alone.completion_ids
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
-def test_stop_texts_end_the_text_before_them(engine):
+def test_stop_texts_end_the_completion(engine):
     asked = [Request("abc", "t1", 40, 1.5, seed) for seed in range(8)]
     place, free = max(enumerate(engine.generate(asked)), key=lambda found: len(found[1].text))
     stop = free.text[10:13]
@@ -180,21 +180,22 @@ def test_stop_texts_end_the_text_before_them(engine):
     stopping = replace(asked[place], stop=("never there", stop))
     cut, other = engine.generate([stopping, asked[place]])
     assert len(stop) == 3
-    assert cut.text == free.text[:at]
-    assert cut.token_ids == free.token_ids[: at + 3]
+    assert cut.text == free.text[: at + 3]
+    assert before_stop(cut.text, stopping.stop) == free.text[:at]
+    assert cut.completion_ids == free.completion_ids[: at + 3]
     assert cut.finish_reason == "stop"
-    assert other.token_ids == free.token_ids
+    assert other.completion_ids == free.completion_ids
 
 
 def test_an_adapter_that_is_put_answers_from_the_next_call_on(tiny, tokenizer):
     stack = tiny.stacked()[1]
     engine = HFEngine(stack, tokenizer)
     asked = [replace(request, adapter="t0") for request in requests(tiny, 4)]
-    wanted = engine.rollouts([replace(request, adapter="t1") for request in asked])
-    assert [r.completion_ids for r in engine.rollouts(asked)] != [r.completion_ids for r in wanted]
+    wanted = engine.generate([replace(request, adapter="t1") for request in asked])
+    assert [r.completion_ids for r in engine.generate(asked)] != [r.completion_ids for r in wanted]
     engine.put_adapter("t0", 17, export_adapter(stack, stack.index("t1"), None))
     assert engine.versions == dict.fromkeys(tiny.members, 0) | {"t0": 17}
-    assert engine.rollouts(asked) == [replace(rollout, adapter="t0") for rollout in wanted]
+    assert engine.generate(asked) == [replace(rollout, adapter="t0") for rollout in wanted]
     with pytest.raises(LoraEvoError, match="no adapter named 'x'"):
         engine.put_adapter("x", 1, export_adapter(stack, 0, None))
     with pytest.raises(LoraEvoError, match="a place in the stack"):

@@ -24,14 +24,14 @@ def test_frequencies_follow_the_softmax_under_the_temperature(engine, model_fold
     expected = torch.softmax(logits / 0.7, -1)
     count = 4000
     drawn = engine.generate([Request("ab", None, 1, 0.7, seed=s) for s in range(count)])
-    counts = Counter(c.token_ids[0] for c in drawn)
+    counts = Counter(c.completion_ids[0] for c in drawn)
     top = expected.argsort(descending=True)[:8].tolist()
     for token in top:
         p = float(expected[token])
         assert abs(counts[token] / count - p) < 5 * math.sqrt(p * (1 - p) / count)
     for completion in drawn[:50]:
         assert completion.logprobs[0] == pytest.approx(
-            math.log(expected[completion.token_ids[0]]), abs=1e-4
+            math.log(expected[completion.completion_ids[0]]), abs=1e-4
         )
 
 
@@ -67,14 +67,14 @@ def test_top_k_and_then_top_p_leave_out_the_unlikely(top_p, top_k, temperature, 
 
 def test_the_likeliest_token_alone_is_the_greedy_one(engine):
     asked = [Request(prompt, name, 24) for prompt in PROMPTS for name in (None, "one")]
-    greedy = [c.token_ids for c in engine.generate(asked)]
+    greedy = [c.completion_ids for c in engine.generate(asked)]
     free = [replace(r, temperature=3.0, seed=i) for i, r in enumerate(asked)]
-    drawn = [c.token_ids for c in engine.generate(free)]
+    drawn = [c.completion_ids for c in engine.generate(free)]
     assert drawn != greedy
     for cut in ({"top_k": 1}, {"top_p": 1e-6}):
         mixed = engine.generate([*(replace(r, **cut) for r in free), *free])
-        assert [c.token_ids for c in mixed] == greedy + drawn
-        assert all(c.logprobs == (0.0,) * len(c.token_ids) for c in mixed[: len(free)])
+        assert [c.completion_ids for c in mixed] == greedy + drawn
+        assert all(c.logprobs == (0.0,) * len(c.completion_ids) for c in mixed[: len(free)])
 
 
 def test_text_keeps_markers_and_drops_the_end_token(engine):
@@ -82,15 +82,15 @@ def test_text_keeps_markers_and_drops_the_end_token(engine):
     drawn = engine.generate(requests)
     ended = [c for c in drawn if c.finish_reason == "stop"]
     assert ended
-    assert all(c.token_ids[-1] == 1 and "<|end|>" not in c.text for c in ended)
-    assert all(1 not in c.token_ids for c in drawn if c.finish_reason == "length")
+    assert all(c.completion_ids[-1] == 1 and "<|end|>" not in c.text for c in ended)
+    assert all(1 not in c.completion_ids for c in drawn if c.finish_reason == "length")
     assert any("<|answer|>" in c.text for c in drawn)
-    assert all(len(c.token_ids) == len(c.logprobs) for c in drawn)
+    assert all(len(c.completion_ids) == len(c.logprobs) for c in drawn)
 
 
 def test_the_context_window_bounds_a_completion(engine):
     (completion,) = engine.generate([Request("x" * 508, None, 50, 1.0, seed=2)])
-    assert len(completion.token_ids) <= 4
+    assert len(completion.completion_ids) <= 4
     with pytest.raises(LoraEvoError, match="512"):
         engine.generate([Request("x" * 512)])
 

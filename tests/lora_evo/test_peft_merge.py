@@ -67,7 +67,7 @@ def test_an_engine_says_what_pefts_own_model_says(
     assert (ours - expected).abs().max() < 1e-4
     assert (plain - expected).abs().max() > 0.1
     text = theirs.generate(**ids, do_sample=False, max_new_tokens=12)[0, 5:]
-    assert engine.generate([Request("hello", "a", 12)])[0].token_ids == tuple(text.tolist())
+    assert engine.generate([Request("hello", "a", 12)])[0].completion_ids == tuple(text.tolist())
     base = open_engine("hf", str(home), device="cpu").identity()
     said = engine.identity("a")
     assert (said["model"], said["dtype"]) == (base["model"], base["dtype"])

@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
-from lora_evo.model import Serving, TokenRequest, VLLMEngine, VLLMOptions
+from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
 from lora_evo.model.vllm_server import VLLM
 
 PATH = "model.layers.0.self_attn.q_proj"
 MEMBERS = ("t0", "s0")
-ASKED = [TokenRequest(name, (1, 2), 3, seed=i) for i, name in enumerate((None, *MEMBERS))]
+ASKED = [Request((1, 2), name, 3, 1.0, i) for i, name in enumerate((None, *MEMBERS))]
 
 
 class Machine:
@@ -119,7 +119,7 @@ def machine(monkeypatch):
 @pytest.fixture
 def engine(machine, tiny):
     model = tiny.qwen()
-    tokenizer = SimpleNamespace(eos_token_id=1)
+    tokenizer = SimpleNamespace(eos_token_id=1, decode=lambda ids, **_: str(ids))
     serving = Serving("tiny", "float32", torch.device("cuda"), None, len(MEMBERS), max_rank=1)
     opened = VLLMEngine(
         SimpleNamespace(model=model, tokenizer=tokenizer),
@@ -139,7 +139,7 @@ def a_step(engine):
     engine.release()
     engine.restore()
     engine.put_adapter("s0", 2, adapter(5.0))
-    return engine.rollouts(ASKED)
+    return engine.generate(ASKED)
 
 
 EXPECTED = [(0.0,) * 3, (10.0,) * 3, (34.0,) * 3]
@@ -160,7 +160,7 @@ def test_adapters_that_sleep_lost_are_read_again_and_none_twice(engine, machine)
     before_sampling = machine.calls[: machine.calls.index("step")]
     assert before_sampling.count("add_lora") == 3  # the new version, the member that stayed, zeros
     machine.calls.clear()
-    engine.rollouts(ASKED)
+    engine.generate(ASKED)
     assert machine.calls[0] == "add_request"
 
 
@@ -171,13 +171,13 @@ def test_samples_are_there_before_all_have_ended(engine, machine):
     assert machine.calls.count("step") == 1
     samples.close()
     assert machine.calls[-1] == "abort_request"
-    assert engine.rollouts(ASKED[:2]) == engine.rollouts(ASKED)[:2]
+    assert engine.generate(ASKED[:2]) == engine.generate(ASKED)[:2]
 
 
 def test_one_stream_gets_nothing_of_another(engine, machine):
     first = engine.stream(ASKED)
     begun = dict([next(first)])
-    whole = dict(enumerate(engine.rollouts(ASKED)))
+    whole = dict(enumerate(engine.generate(ASKED)))
     assert begun | dict(first) == whole
 
 
@@ -186,7 +186,7 @@ def test_after_a_failure_only_what_is_left_is_asked_again(engine, machine):
     begun = dict([next(samples)])
     machine.failing["step"] = 1
     machine.calls.clear()
-    assert begun | dict(samples) == dict(enumerate(engine.rollouts(ASKED)))
+    assert begun | dict(samples) == dict(enumerate(engine.generate(ASKED)))
     assert machine.calls[: machine.calls.index("step", 1)].count("add_request") == 2
 
 

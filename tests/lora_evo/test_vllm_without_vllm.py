@@ -12,7 +12,7 @@ from full_disk import on_full_disk
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
 from lora_evo.model import linear_shapes
 from lora_evo.model import vllm_server as installed
-from lora_evo.model.engine import TokenRequest
+from lora_evo.model.engine import Request
 from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
@@ -166,7 +166,7 @@ def letters(ids):
 
 
 def test_a_request_in_the_words_of_vllm():
-    request = TokenRequest("t0", (1, 2), 7, 0.5, seed=2**63 + 5, stop=("x",))
+    request = Request((1, 2), "t0", 7, 0.5, seed=2**63 + 5, stop=("x",))
     found = sampling_arguments(request, (3, 4))
     assert found["seed"] == 5
     assert found["stop_token_ids"] == [3, 4]
@@ -194,7 +194,7 @@ def test_samples_end_at_the_end_token_and_where_a_stop_text_is_whole(ids, stop, 
     sampled = SimpleNamespace(
         token_ids=list(ids), logprobs=[{i: SimpleNamespace(logprob=-i)} for i in ids]
     )
-    request = TokenRequest("t0", (1,), 9, stop=stop)
+    request = Request((1,), "t0", 9, 1.0, stop=stop)
     rollout = rollout_of(request, sampled, (26,), letters)
     assert rollout.completion_ids == ids[:kept]
     assert rollout.logprobs == tuple(-i for i in ids[:kept])

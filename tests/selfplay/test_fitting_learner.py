@@ -10,6 +10,7 @@ from memory_meter import MemoryMeter
 from probabilities import logprobs
 from tiny_families import family, tiny_model
 
+from lora_evo.model import Rollout
 from selfplay.learning.batch import batch_rows, micro_batches
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
@@ -38,12 +39,12 @@ def samples(tiny, count=8, longest=29):
     for i in range(count):
         ids = tiny.numbers(i, 40).mul(1000).long().abs() % tiny.vocabulary
         cut, end = 3 + i % 5, 9 + (7 * i) % (longest - 8)
-        completion = tuple(ids[cut:end].tolist())
+        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
         logprobs = (-4.5,) * len(completion)
         advantage = float(tiny.numbers(500 + i, 1)) if i % 4 else 0.0
         member = tiny.members[(0, 1, 1, 2, 0, 2)[i % 6]]
         found.append(
-            TrainingSample(member, tuple(ids[:cut].tolist()), completion, logprobs, advantage)
+            TrainingSample(member, Rollout(member, prompt, completion, logprobs, "stop"), advantage)
         )
     return found
 
@@ -109,7 +110,7 @@ def test_gradients_of_every_family_equal_peft_without_any_saving(tiny, family):
         loss = 0.0
         mine = [s for s in batch if s.member == member]
         for s in mine:
-            logps = logprobs(twin, s.prompt_ids, s.completion_ids)
+            logps = logprobs(twin, s.rollout.prompt_ids, s.rollout.completion_ids)
             weight = (logps.detach() + 4.5).exp().clamp(max=2.0)
             loss = loss - s.advantage * (weight * logps).mean() / len(mine)
         loss.backward()
@@ -153,7 +154,9 @@ def _sequence_mean_kl(tiny, batch, member):
         policy, base = [], []
         for place, found in ((one.adapters.index(member), policy), (-1, base)):
             with one.adapters.route([place]):
-                found.append(logprobs(one.model, s.prompt_ids, s.completion_ids).double())
+                found.append(
+                    logprobs(one.model, s.rollout.prompt_ids, s.rollout.completion_ids).double()
+                )
         away = base[0] - policy[0]
         total += float((away.exp() - 1 - away).mean()) / len(mine)
     return total
@@ -163,9 +166,9 @@ def test_the_entropy_bonus_raises_entropy(tiny):
     batch = [dataclasses.replace(s, advantage=0.0) for s in samples(tiny)]
 
     def entropy(one):
-        ids = torch.tensor([batch[1].prompt_ids + batch[1].completion_ids])
+        ids = torch.tensor([batch[1].rollout.prompt_ids + batch[1].rollout.completion_ids])
         with torch.no_grad(), one.adapters.route([one.adapters.index(batch[1].member)]):
-            logits = one.model(input_ids=ids).logits[0, len(batch[1].prompt_ids) - 1 : -1]
+            logits = one.model(input_ids=ids).logits[0, len(batch[1].rollout.prompt_ids) - 1 : -1]
         return float(torch.distributions.Categorical(logits=logits).entropy().mean())
 
     one = learner(tiny, entropy_coef=0.5)
@@ -268,7 +271,7 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     alone = {"micro_batch_tokens": 1}
     plain, one = learner(tiny, **alone), learner(tiny, **alone)
     wanted = plain.update(samples(tiny))
-    longest = max(len(s.prompt_ids) + len(s.completion_ids) for s in samples(tiny))
+    longest = max(len(s.rollout.prompt_ids) + len(s.rollout.completion_ids) for s in samples(tiny))
     loss = one.forward_pass.loss
 
     def limited(batch, sums):

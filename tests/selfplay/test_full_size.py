@@ -13,6 +13,7 @@ from memory_meter import MemoryMeter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM
 
+from lora_evo.model import Rollout
 from lora_evo.model.stacked_lora import StackedAdapters
 from selfplay import load_preset
 from selfplay.architecture import Architecture, model_config, read_architecture
@@ -84,13 +85,13 @@ def longest_rows(config):
     longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
     names = [f"m{i}" for i in range(step.members)]
     count, prompt, limit = fullest(longest, budget)
-    samples = [
-        TrainingSample(
-            names[i % len(names)], (1,) * prompt, (2,) * limit, (-1.0,) * limit, advantage=1.0
-        )
-        for i in range(count)
-    ]
+    samples = [sample(names[i % len(names)], prompt, limit) for i in range(count)]
     return names, samples, (count * (prompt + limit), count * limit)
+
+
+def sample(name, prompt, completion):
+    ids, logprobs = (2,) * completion, (-1.0,) * completion
+    return TrainingSample(name, Rollout(name, (1,) * prompt, ids, logprobs, "stop"), 1.0)
 
 
 @contextmanager
@@ -167,10 +168,7 @@ def test_unequal_shares_of_a_batch_take_about_as_many_operations_as_equal_ones()
     config, shape = full_size("7b-4t4s", 2)
     names, taken = longest_rows(config)[0], []
     for who in ((0, 1, 2, 3, 4, 5), (0, 0, 1, 4, 4, 7)):
-        samples = [
-            TrainingSample(names[m], (1,) * 424, (2,) * 600, (-1.0,) * 600, advantage=1.0)
-            for m in who
-        ]
+        samples = [sample(names[m], 424, 600) for m in who]
         with learning(config, shape, names) as (learner, meter):
             rows = batch_rows(samples, learner.adapters, config.learner)
             sums = {m: StatsSum() for m in range(len(names))}
@@ -208,10 +206,7 @@ def test_what_does_not_fit_at_full_size_is_done_again_with_less(rows, smaller):
     config, shape = full_size("7b-4t4s", 2)
     names, budget = longest_rows(config)[0], config.learner.micro_batch_tokens
     prompt = limit = budget // rows // 2
-    samples = [
-        TrainingSample(names[i], (1,) * prompt, (2,) * limit, (-1.0,) * limit, advantage=1.0)
-        for i in range(rows)
-    ]
+    samples = [sample(names[i], prompt, limit) for i in range(rows)]
     free = peak(config, shape, names, samples)
     with learning(config, shape, names) as (learner, meter):
         meter.limit = meter.live + 0.75 * (free - meter.live)

@@ -95,7 +95,10 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     mine = training_samples([p for p in faulty if p.infra_error or not touched(p)], config)
     alone = training_samples(kept, config)
     learned = [
-        [(s.member, s.role, s.task, s.reward, s.completion_ids, s.advantage) for s in samples]
+        [
+            (s.member, s.phase, s.task_id, s.reward, s.rollout.completion_ids, s.advantage)
+            for s in samples
+        ]
         for samples in (mine, alone)
     ]
     assert learned[0] == learned[1]

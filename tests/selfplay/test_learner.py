@@ -6,6 +6,7 @@ import safetensors.torch
 import torch
 from probabilities import logprobs
 
+from lora_evo.model import Rollout
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
@@ -33,17 +34,25 @@ def batch(tiny, learner, count=14, seed=0):
         samples.append(
             TrainingSample(
                 learner.members[place],
-                prompt,
-                completion,
-                tuple(sampled.tolist()),
+                Rollout(
+                    learner.members[place],
+                    prompt,
+                    completion,
+                    tuple(sampled.tolist()),
+                    "stop" if i % 4 else "length",
+                ),
                 advantage,
-                truncated=i % 4 == 0,
             )
         )
     return samples
 
 
 @torch.no_grad()
+def sampled(sample, **changes):
+    """The sample with another rollout."""
+    return dataclasses.replace(sample, rollout=dataclasses.replace(sample.rollout, **changes))
+
+
 def logprobs_of(learner, place, prompt, completion):
     with learner.adapters.route([place]):
         return logprobs(learner.model, prompt, completion, learner.forward_pass.output.temperature)
@@ -96,17 +105,19 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch,
         twin.set_adapter(member)
         loss = 0.0
         for s in mine:
-            logps = logprobs(twin, s.prompt_ids, s.completion_ids, 0.7)
+            logps = logprobs(twin, s.rollout.prompt_ids, s.rollout.completion_ids, 0.7)
             if loss_type == "grpo":
                 loss = loss - s.advantage * logps.mean() / len(mine)
             elif loss_type in ("dapo", "bnpo"):
-                loss = loss - s.advantage * logps.sum() / sum(len(m.completion_ids) for m in mine)
+                loss = loss - s.advantage * logps.sum() / sum(
+                    len(m.rollout.completion_ids) for m in mine
+                )
             else:
                 loss = loss - s.advantage * logps.sum() / (50 * len(mine))
         loss.backward()
         wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
         assert same(wanted, found[member], rtol=1e-4)
-        assert stats[member].tokens == sum(len(s.completion_ids) for s in mine)
+        assert stats[member].tokens == sum(len(s.rollout.completion_ids) for s in mine)
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
@@ -146,14 +157,14 @@ def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
 def test_statistics(tiny, monkeypatch):
     one = learner(tiny)
     samples = batch(tiny, one)
-    shifted = [dataclasses.replace(s, logprobs=tuple(p - 1.0 for p in s.logprobs)) for s in samples]
+    shifted = [sampled(s, logprobs=tuple(p - 1.0 for p in s.rollout.logprobs)) for s in samples]
     _, exact = gradients(one, samples, monkeypatch)
     _, off = gradients(one, shifted, monkeypatch)
     for member in one.members:
         assert exact[member].importance_sampling_ratio == pytest.approx(1.0, abs=1e-4)
         assert exact[member].mismatch_kl == pytest.approx(0.0, abs=1e-8)
         assert exact[member].logp_difference_max < 1e-4
-        mine = [p for s in samples if s.member == member for p in s.logprobs]
+        mine = [p for s in samples if s.member == member for p in s.rollout.logprobs]
         assert exact[member].entropy == pytest.approx(-sum(mine) / len(mine))
         assert off[member].importance_sampling_ratio == 2.0
         assert off[member].importance_sampling_clip_ratio == 1.0
@@ -219,16 +230,16 @@ def test_replace_starts_a_child_afresh(tiny):
 
 def test_wrong_samples(tiny):
     one = learner(tiny)
-    good = TrainingSample("t0", (3,), (4, 5), (-1.0, -1.0), 1.0)
-    for change, message in [
-        ({"prompt_ids": ()}, "has 0 prompt tokens"),
-        ({"logprobs": (-1.0,)}, "1 log-probabilities"),
-        ({"member": "absent"}, "no adapter named 'absent'"),
+    good = TrainingSample("t0", Rollout("t0", (3,), (4, 5), (-1.0, -1.0), "stop"), 1.0)
+    for wrong, message in [
+        (sampled(good, prompt_ids=()), "has 0 prompt tokens"),
+        (sampled(good, logprobs=(-1.0,)), "1 log-probabilities"),
+        (dataclasses.replace(good, member="absent"), "no adapter named 'absent'"),
     ]:
         with pytest.raises(ValueError, match=message):
-            one.update([good, dataclasses.replace(good, **change)])
+            one.update([good, wrong])
     assert one.update([]) == {}
-    assert one.update([dataclasses.replace(good, completion_ids=(), logprobs=())]) == {}
+    assert one.update([sampled(good, completion_ids=(), logprobs=())]) == {}
 
 
 def test_the_learner_uses_no_global_randomness(tiny):

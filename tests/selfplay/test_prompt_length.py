@@ -130,7 +130,7 @@ def test_an_answer_counts_once_it_is_closed_whatever_follows(
     task = Task("code_o", "def f(a):\n    return a + 1", "3", "4")
     (asked,) = prompts.of_attempts([attempt(task)])
     assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
-    read = prompts.read_attempt(attempt(task), replace(NOT_SAMPLED, finish_reason=why), text)
+    read = prompts.read_attempt(attempt(task), replace(NOT_SAMPLED, finish_reason=why, text=text))
     assert (read.answer, read.text) == (answer, text)
 
 
@@ -148,6 +148,6 @@ def test_a_proposal_counts_once_its_answer_is_closed(runs, tokenizer, why, after
     (request,) = prompts.of_proposals([asked])
     assert request.stop == ("</answer>", "\nUser:")
     text = f"mine</think>\n<answer>```python\n{ECHO}\n```\n\n```input\n[1]\n```"
-    completion = replace(NOT_SAMPLED, finish_reason=why)
-    read = prompts.read_proposal(asked, completion, f"{text}{after}")
+    completion = replace(NOT_SAMPLED, finish_reason=why, text=f"{text}{after}")
+    read = prompts.read_proposal(asked, completion)
     assert (read.proposal is not None) == kept

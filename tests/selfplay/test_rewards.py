@@ -33,7 +33,7 @@ PROGRAM = "def f(a):\n    return a"
 
 def rollout(n, reason="stop"):
     """A sample that differs from all others in its first token."""
-    return Rollout("s0", (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason)
+    return Rollout("s0", (1, 2), (n, 7, 7), (-1.0, -2.0, -3.0), reason, "text")
 
 
 def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
@@ -47,14 +47,13 @@ def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
             0,
             1.0,
             rollout(1000 * n + 1 + i, "length" if score is None else "stop"),
-            "text",
             None if score is None else "1",
             score or 0.0,
         )
         for i, score in enumerate(scores)
     )
     proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
-    written = {"rollout": rollout(1000 * n), "text": "text", "proposal": proposal}
+    written = {"rollout": rollout(1000 * n), "proposal": proposal}
     asked = Proposed(n, f"p{n}", *match, kind, (), 0, **written)
     return replace(asked, status=status, task=task, attempts=attempts)
 
@@ -69,7 +68,7 @@ STEP = [
 
 
 def split(samples):
-    return [[s for s in samples if s.role == role] for role in ("propose", "solve")]
+    return [[s for s in samples if s.phase == phase] for phase in ("propose", "solve")]
 
 
 def compared(rate, *, base=(), rival=(), seen=0, valid=True):
@@ -137,7 +136,9 @@ def test_absolute_zero_learns_from_earlier_tasks_whitened_over_tokens():
     replayed[0] = replace(replayed[0], rollout=long)
     replayed.append(replace(replayed[1], infra_error=True))
     proposals, attempts = split(training_samples(step, config, replayed))
-    assert [s.completion_ids for s in attempts] == [a.rollout.completion_ids for a in replayed[:3]]
+    assert [s.rollout.completion_ids for s in attempts] == [
+        a.rollout.completion_ids for a in replayed[:3]
+    ]
     # Rewards -0.5 (9 tokens), 1 and -0.5 (3 each), no task with a second attempt to centre over.
     mean = (-0.5 * 9 + 1.0 * 3 - 0.5 * 3) / 15
     std = sqrt((12 * (-0.5 - mean) ** 2 + 3 * (1.0 - mean) ** 2) / 14)
@@ -149,12 +150,9 @@ def test_absolute_zero_learns_from_earlier_tasks_whitened_over_tokens():
 
 def test_the_rollouts_behind_the_solve_rate_are_the_ones_the_student_learns_from():
     teacher, student = split(training_samples(STEP, Config()))
-    assert [s.completion_ids[0] for s in teacher] == [0, 1000, 2000, 3000, 4000]
+    assert [s.rollout.completion_ids[0] for s in teacher] == [0, 1000, 2000, 3000, 4000]
     for sample, attempt in zip(student, (a for p in STEP for a in p.attempts), strict=True):
-        assert sample.completion_ids == attempt.rollout.completion_ids
-        assert sample.logprobs == attempt.rollout.logprobs
-        assert sample.prompt_ids == attempt.rollout.prompt_ids
-        assert sample.truncated == (attempt.rollout.finish_reason == "length")
+        assert sample.rollout is attempt.rollout
 
 
 def test_advantages_of_the_hand_made_step():
@@ -202,17 +200,16 @@ def test_rows_say_what_every_text_earned_and_was_moved_by():
     assert found[0][4] > 0.0 > found[1][4] > found[2][4]
 
 
-def sample(reward, *, member="s0", role="solve", kind="code_o", task=0, tokens=1):
+def sample(reward, *, member="s0", phase="solve", kind="code_o", task=0, tokens=1):
     ids = (0,) * tokens
-    return TrainingSample(
-        member, (1,), ids, (0.0,) * tokens, role=role, kind=kind, reward=reward, task=str(task)
-    )
+    sampled = Rollout(member, (1,), ids, (0.0,) * tokens, "stop")
+    return TrainingSample(member, sampled, phase=phase, kind=kind, reward=reward, task_id=str(task))
 
 
 def test_strata_do_not_touch_each_other():
     own = [sample(r, task=i) for i, r in enumerate([1.0, -0.5, -1.0])]
     alone = teacher_advantages(own)
-    for change in ({"member": "s1"}, {"role": "propose"}, {"kind": "code_f"}):
+    for change in ({"member": "s1"}, {"phase": "propose"}, {"kind": "code_f"}):
         crowd = [sample(100.0, **change), *own, sample(-100.0, **change)]
         assert teacher_advantages(crowd)[1:-1] == alone
 
@@ -287,6 +284,6 @@ def test_what_a_reward_raises_is_one_line_that_says_where():
 @pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])
 def test_any_real_number_is_a_reward(value):
     samples = training_samples(STEP, read_config({}), teacher_reward=lambda p: value)
-    rewards = {sample.reward for sample in samples if sample.role == "propose"}
+    rewards = {sample.reward for sample in samples if sample.phase == "propose"}
     assert rewards == {float(value)}
     assert {type(reward) for reward in rewards} == {float}

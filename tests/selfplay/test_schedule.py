@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.learning.learner import Learner, TrainingSample
 
@@ -44,7 +45,10 @@ def test_role_and_factor_scale_the_step(tiny):
     one = Learner(
         tiny.qwen(), 0, tiny.members, config, seed=3, roles=["teacher", "teacher", "student"]
     )
-    samples = [TrainingSample(member, (3, 5), (4, 6), (-3.0, -3.0), 1.0) for member in ("t0", "s0")]
+    samples = [
+        TrainingSample(name, Rollout(name, (3, 5), (4, 6), (-3.0, -3.0), "stop"), 1.0)
+        for name in ("t0", "s0")
+    ]
     before = [[p.detach().clone() for p in one.adapters.parameters_of(m).values()] for m in (0, 2)]
     one.update(samples, 0.5)
     for (member, rate), old in zip(((0, 1e-3), (2, 5e-3)), before, strict=True):

@@ -14,7 +14,7 @@ import torch
 
 from code_verifier import Proposal
 from lora_evo import EngineStopped
-from lora_evo.model import load_base_model, resolve
+from lora_evo.model import Rollout, load_base_model, resolve
 from selfplay import cli, training
 from selfplay.config import cut_by_member
 from selfplay.errors import SelfplayError
@@ -195,7 +195,12 @@ def test_what_members_become_does_not_pass_through_the_driver(runs, monkeypatch)
 
     config, passed, get = cut_by_member(runs.config()), [], ray.get
     samples = [
-        TrainingSample(name, (1, 2), (3 + i, 4), (-1.0, -1.0), (-1.0) ** i, task=str(i))
+        TrainingSample(
+            name,
+            Rollout(name, (1, 2), (3 + i, 4), (-1.0, -1.0), "stop"),
+            (-1.0) ** i,
+            task_id=str(i),
+        )
         for name in all_founders(config)
         for i in range(2)
     ]

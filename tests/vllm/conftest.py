@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lora_evo.model import HFEngine, load_base_model
+from lora_evo.model import HFEngine, Rollout, load_base_model
 from selfplay.config import read_config
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner
@@ -71,11 +71,14 @@ def shake(learner, seed):
     samples = [
         TrainingSample(
             member,
-            tuple(rng.randrange(2, 400) for _ in range(12)),
-            (completion := tuple(rng.randrange(2, 400) for _ in range(10))),
-            (-6.0,) * len(completion),
+            Rollout(
+                member,
+                tuple(rng.randrange(2, 400) for _ in range(12)),
+                tuple(rng.randrange(2, 400) for _ in range(10)),
+                (-6.0,) * 10,
+                "stop",
+            ),
             rng.choice((-1.0, 1.0)),
-            False,
         )
         for member in learner.members
         for _ in range(3)

@@ -8,7 +8,7 @@ import torch
 from probabilities import logprobs
 
 from lora_evo import LoraEvoError
-from lora_evo.model import Serving, TokenRequest, VLLMOptions
+from lora_evo.model import Request, Serving, VLLMOptions, before_stop
 from lora_evo.model.vllm_server import llm_arguments
 
 PROMPT = 70
@@ -19,7 +19,7 @@ def asked(tools, temperature, seed=0, count=3, prompt=PROMPT):
     rng = Random(seed)
     prompts = [tuple(rng.randrange(2, 400) for _ in range(prompt)) for _ in range(count)]
     return [
-        TokenRequest(name, ids, 16, temperature, seed=97 * i + 5)
+        Request(ids, name, 16, temperature, seed=97 * i + 5)
         for i, ids in enumerate(prompts)
         for name in (None, *tools.members)
     ]
@@ -49,11 +49,11 @@ def test_three_updates_with_hot_swap(both, tools):
     for version in range(4):
         publish(both, version)
         assert both.served.versions == dict.fromkeys(tools.members, version)
-        greedy = both.served.rollouts(asked(tools, 0.0))
-        own = both.own.rollouts(asked(tools, 0.0))
+        greedy = both.served.generate(asked(tools, 0.0))
+        own = both.own.generate(asked(tools, 0.0))
         assert [r.completion_ids for r in greedy] == [r.completion_ids for r in own]
         assert furthest(both.learner, greedy) < 1e-4
-        assert furthest(both.learner, both.served.rollouts(asked(tools, 1.0))) < 1e-4
+        assert furthest(both.learner, both.served.generate(asked(tools, 1.0))) < 1e-4
         mine = [r.logprobs for r in greedy if r.adapter is not None]
         if before is not None:
             assert all(one != other for one, other in zip(mine, before, strict=True))
@@ -85,13 +85,13 @@ def test_weights_that_vllm_lost_are_read_again(both, tools):
     tools.shake(both.learner, 1)
     publish(both, 40)
     engine, requests = both.served, asked(tools, 0.0, seed=2)
-    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4
+    assert furthest(both.learner, engine.generate(requests)) < 1e-4
     engine._served.llm.apply_model(lose)
     engine._served.llm.reset_prefix_cache()
-    assert furthest(both.learner, engine.rollouts(requests)) > 1
+    assert furthest(both.learner, engine.generate(requests)) > 1
     engine._served.llm.reset_prefix_cache()
     engine._arrived.clear()  # as waking up does
-    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4
+    assert furthest(both.learner, engine.generate(requests)) < 1e-4
 
 
 def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
@@ -100,14 +100,14 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
     member = tools.members[0]
     engine, held = both.served, both.served._held[member]
     requests = [r for r in asked(tools, 0.0, seed=3) if r.adapter == member]
-    engine.rollouts(requests)
+    engine.generate(requests)
     tools.shake(both.learner, 3)
     engine._folder.remove(held.folder)
     assert engine._folder.write(held.label, both.learner.export(member)) == held.folder
     engine._register(held)
-    stale = furthest(both.learner, engine.rollouts(requests))
+    stale = furthest(both.learner, engine.generate(requests))
     engine._served.llm.reset_prefix_cache()
-    assert furthest(both.learner, engine.rollouts(requests)) < 1e-4 < stale / 10
+    assert furthest(both.learner, engine.generate(requests)) < 1e-4 < stale / 10
 
 
 def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
@@ -127,18 +127,18 @@ def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
     assert not engine.has_unfinished_requests()
     whole = dict(both.served.stream(requests))
     assert [whole[i] for i in found] == list(found.values())
-    assert [whole[i] for i in range(len(requests))] == both.served.rollouts(requests)
+    assert [whole[i] for i in range(len(requests))] == both.served.generate(requests)
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):
     publish(both, 60)
     requests = asked(tools, 1.0, seed=4, count=5)
-    whole = both.served.rollouts(requests)
-    assert both.served.rollouts(requests[::-1])[::-1] == whole
+    whole = both.served.generate(requests)
+    assert both.served.generate(requests[::-1])[::-1] == whole
     for i in (0, 7, 13):
-        assert both.served.rollouts([requests[i]]) == [whole[i]]
-    other = [TokenRequest(r.adapter, r.prompt_ids, 16, 1.0, r.seed + 1) for r in requests]
-    assert [r.completion_ids for r in both.served.rollouts(other)] != [
+        assert both.served.generate([requests[i]]) == [whole[i]]
+    other = [Request(r.prompt_ids, r.adapter, 16, 1.0, r.seed + 1) for r in requests]
+    assert [r.completion_ids for r in both.served.generate(other)] != [
         r.completion_ids for r in whole
     ]
 
@@ -148,23 +148,23 @@ def test_stop_texts_end_a_row_where_they_do_in_hf(both, tools):
     publish(both, 62)
     free = asked(tools, 0.0, seed=8)
     stopping = []
-    for request, rollout in zip(free, both.own.rollouts(free), strict=True):
+    for request, rollout in zip(free, both.own.generate(free), strict=True):
         text = both.own.decode(rollout.completion_ids)
         stopping.append(replace(request, stop=("never there", text[4:7] or "never there")))
-    mine, theirs = both.served.rollouts(stopping), both.own.rollouts(stopping)
+    mine, theirs = both.served.generate(stopping), both.own.generate(stopping)
     assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
     assert [r.finish_reason for r in mine] == [r.finish_reason for r in theirs]
     assert min(len(r.completion_ids) for r in mine) < 16
     for one, other, request in zip(mine, theirs, stopping, strict=True):
-        found = both.served.completion(one, request.stop)
-        assert found.text == both.own.completion(other, request.stop).text
-        assert not any(stop in found.text for stop in request.stop)
+        text = before_stop(one.text, request.stop)
+        assert text == before_stop(other.text, request.stop)
+        assert not any(stop in text for stop in request.stop)
 
 
 def test_the_temperature_is_in_the_log_probabilities(both, tools):
     publish(both, 65)
-    requests = [TokenRequest(None, tuple(range(2, 20)), 12, 0.7, seed=s) for s in range(4)]
-    for rollout in both.served.rollouts(requests):
+    requests = [Request(tuple(range(2, 20)), None, 12, 0.7, seed=s) for s in range(4)]
+    for rollout in both.served.generate(requests):
         with torch.no_grad():
             own = logprobs(both.learner.model, rollout.prompt_ids, rollout.completion_ids, 0.7)
         assert torch.tensor(rollout.logprobs) == pytest.approx(own, abs=1e-4)
@@ -173,22 +173,22 @@ def test_the_temperature_is_in_the_log_probabilities(both, tools):
 def test_what_would_kill_the_engine_is_refused_and_it_lives_on(both, tools):
     publish(both, 70)
     requests = asked(tools, 0.0, seed=5, count=1)
-    before = both.served.rollouts(requests)
+    before = both.served.generate(requests)
     ids = requests[0].prompt_ids
     for request, message in (
-        (TokenRequest("gone", ids, 4), "no adapter named 'gone'; loaded: t0, t1, s0, s1"),
-        (TokenRequest("t0", ids, 5000), "raise max_model_len"),
-        (TokenRequest("t0", (), 4), "a prompt is empty"),
+        (Request(ids, "gone", 4), "no adapter named 'gone'; loaded: t0, t1, s0, s1"),
+        (Request(ids, "t0", 5000), "raise max_model_len"),
+        (Request((), "t0", 4), "a prompt is empty"),
     ):
         with pytest.raises(LoraEvoError, match=message):
-            both.served.rollouts([request])
+            both.served.generate([request])
     with pytest.raises(LoraEvoError, match="room for 4 adapters, all taken"):
         both.served.put_adapter("t9", 1, both.learner.export("t0"))
     both.served.drop_adapter("t1")
     with pytest.raises(LoraEvoError, match="no adapter named 't1'"):
-        both.served.rollouts(requests)
+        both.served.generate(requests)
     both.served.put_adapter("t1", 71, both.learner.export("t1"))
-    assert both.served.rollouts(requests) == before
+    assert both.served.generate(requests) == before
 
 
 def test_many_versions_leave_nothing_behind(both, tools):
@@ -198,4 +198,4 @@ def test_many_versions_leave_nothing_behind(both, tools):
     assert len(engine._served.llm.llm_engine.list_loras()) == len(tools.members) + 1
     home = engine._zero.folder.parent
     assert len([p for p in home.iterdir() if p.is_dir()]) == len(tools.members) + 1
-    assert furthest(both.learner, engine.rollouts(asked(tools, 0.0, seed=6, count=1))) < 1e-4
+    assert furthest(both.learner, engine.generate(asked(tools, 0.0, seed=6, count=1))) < 1e-4

@@ -66,7 +66,7 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
 DYING = """
 import json, os, signal
 from conftest import config, open_both
-from lora_evo.model import TokenRequest
+from lora_evo.model import Request
 from lora_evo.model import vllm_engine as module
 
 first = module.import_vllm
@@ -93,16 +93,16 @@ if __name__ == "__main__":
     for name in both.learner.members:
         engine.put_adapter(name, 1, both.learner.export(name))
     names = (None, "t0", "s1")
-    asked = [TokenRequest(names[i % 3], (5, 6, 7), 120, 1.0, i) for i in range(192)]
-    before = engine.rollouts(asked)
+    asked = [Request((5, 6, 7), names[i % 3], 120, 1.0, i) for i in range(192)]
+    before = engine.generate(asked)
     found = []
     kill(engine)
-    found.append(engine.rollouts(asked) == before)
+    found.append(engine.generate(asked) == before)
     kill_at_work(engine)
-    found.append(engine.rollouts(asked) == before)
+    found.append(engine.generate(asked) == before)
     kill(engine)
     engine.put_adapter("t0", 2, both.learner.export("t0"))
-    found.append(engine.rollouts(asked) == before)
+    found.append(engine.generate(asked) == before)
     print(json.dumps([found, dict(engine.versions)]))
     engine.close()
 """

@@ -166,7 +166,7 @@ def _attempts(
         [(t, a) for t, a in zip(tried, answers, strict=True) if a is not None]
     )
     return [
-        _Attempt(c.text, a, 0.0 if a is None else float(next(grades).score), len(c.token_ids))
+        _Attempt(c.text, a, 0.0 if a is None else float(next(grades).score), len(c.completion_ids))
         for c, a in zip(completions, answers, strict=True)
     ]
 

@@ -17,7 +17,7 @@ from evals.recipes import RECIPES, Recipe, render
 from evals.records import read_verdicts
 from evals.results import FinishedRun, Result, Settings, base_rate, score, score_levels
 from evals.run_folder import RunFolder, open_run_folder
-from lora_evo.model import Engine, Request
+from lora_evo.model import Engine, Request, before_stop
 
 BASE = "base"
 """The base model without an adapter, in tables and output folders."""
@@ -197,12 +197,13 @@ def _ask(engine: Engine, parts: Sequence[_Part], progress: Callable[[str, int], 
     size = int(getattr(engine, "max_rows", _BATCH))
     for start in range(0, len(places), size):
         missing = [(p, key) for p, key in places[start : start + size] if key not in p.known]
-        completions = engine.generate([part.requests[key] for part, key in missing])
+        rollouts = engine.generate([part.requests[key] for part, key in missing])
         new: dict[int, list[Sample]] = {}
-        for (part, key), completion in zip(missing, completions, strict=True):
-            truncated = completion.finish_reason == "length"
-            tokens = len(completion.token_ids)
-            part.known[key] = Sample(*key, completion.text, truncated, tokens)
+        for (part, key), rollout in zip(missing, rollouts, strict=True):
+            truncated = rollout.finish_reason == "length"
+            tokens = len(rollout.completion_ids)
+            text = before_stop(rollout.text, part.requests[key].stop)
+            part.known[key] = Sample(*key, text, truncated, tokens)
             new.setdefault(id(part), []).append(part.known[key])
         for part in parts:
             if part.folder is not None and id(part) in new:

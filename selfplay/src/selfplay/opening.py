@@ -61,14 +61,12 @@ class Population:
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
         """Sample every draft; yield proposals in the order in which they are finished."""
         for i, rollout in self.engine.stream(self.prompts.of_proposals(drafts)):
-            text = self.engine.completion(rollout).text
-            yield self.prompts.read_proposal(drafts[i], rollout, text)
+            yield self.prompts.read_proposal(drafts[i], rollout)
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         """Sample every attempt; yield them in the order in which they are finished."""
         for i, rollout in self.engine.stream(self.prompts.of_attempts(attempts)):
-            text = self.engine.completion(rollout).text
-            yield self.prompts.read_attempt(attempts[i], rollout, text)
+            yield self.prompts.read_attempt(attempts[i], rollout)
 
     def update(
         self,

@@ -4,7 +4,7 @@ A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`
 holds those that a configuration names; one's own is handed to `train`, or named `module:function`.
 A refused proposal is worth -1 to each of ours.
 
-Advantages are separate for every stratum (member, role, task kind). Students: REINFORCE++ with
+Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
 the stratum. Teachers: AZR's task-relative REINFORCE++: whiten over the stratum only. A stratum with
 fewer than two samples, or without variance, says nothing about better and worse: its advantages are
@@ -213,19 +213,20 @@ def _judged(p: Proposed, witness: Witness) -> bool:
 
 
 def _sample(
-    member: str | None, role: str, written: Proposed | Attempt, task: str, kind: str, reward: float
+    member: str | None,
+    phase: str,
+    written: Proposed | Attempt,
+    task_id: str,
+    kind: str,
+    reward: float,
 ) -> TrainingSample:
     if member is None:
-        raise SelfplayError(f"{task} was written by the base model, which is frozen")
-    rollout = written.rollout
+        raise SelfplayError(f"{task_id} was written by the base model, which is frozen")
     return TrainingSample(
         member=member,
-        prompt_ids=rollout.prompt_ids,
-        completion_ids=rollout.completion_ids,
-        logprobs=rollout.logprobs,
-        truncated=rollout.finish_reason == "length",
-        role=role,
-        task=task,
+        rollout=written.rollout,
+        phase=phase,
+        task_id=task_id,
         kind=kind,
         reward=reward,
     )
@@ -239,7 +240,7 @@ def student_advantages(
     A task with one attempt has no baseline and stays uncentred (as verl does).
     """
     centred = _rewards(samples)
-    for rows in _indices((s.member, s.role, s.kind, s.task) for s in samples):
+    for rows in _indices((s.member, s.phase, s.kind, s.task_id) for s in samples):
         if len(rows) > 1:
             centred[rows] -= centred[rows].mean()
     return _whiten_strata(samples, centred, token_weighted)
@@ -274,7 +275,7 @@ def _rewards(samples: Sequence[TrainingSample]) -> Floats:
     for s in samples:
         if not math.isfinite(s.reward):
             raise SelfplayError(
-                f"the reward of {s.member} for {s.task}, {s.reward}, is no finite number"
+                f"the reward of {s.member} for {s.task_id}, {s.reward}, is no finite number"
             )
     return rewards
 
@@ -289,9 +290,9 @@ def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
 def _whiten_strata(
     samples: Sequence[TrainingSample], values: Floats, token_weighted: bool
 ) -> list[float]:
-    tokens = np.array([len(s.completion_ids) for s in samples], dtype=np.float64)
+    tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
     result = np.zeros_like(values)
-    for rows in _indices((s.member, s.role, s.kind) for s in samples):
+    for rows in _indices((s.member, s.phase, s.kind) for s in samples):
         result[rows] = whiten(values[rows], tokens[rows] if token_weighted else None)
     found: list[float] = result.tolist()
     return found

@@ -23,7 +23,7 @@ from code_verifier import (
     ordered_map,
     strip_comments,
 )
-from lora_evo.model import Rollout, TokenRequest
+from lora_evo.model import Request, Rollout, before_stop
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.prompts.template import Template
@@ -51,11 +51,15 @@ class Attempt:
     seed: int
     temperature: float
     rollout: Rollout = NOT_SAMPLED
-    text: str = ""
     answer: str | None = None
     score: float = 0.0
     reason: str = ""
     infra_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """What was written; a stop text that ended it is its end."""
+        return self.rollout.text
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,6 @@ class Proposed:
     references: tuple[Task, ...]
     seed: int
     rollout: Rollout = NOT_SAMPLED
-    text: str = ""
     proposal: Proposal | None = None
     status: str = FORM
     reason: str = "the text is not a proposal"
@@ -92,6 +95,11 @@ class Proposed:
     base_attempts: tuple[Attempt, ...] = ()
     rival_attempts: tuple[Attempt, ...] = ()
     seen: int = 0
+
+    @property
+    def text(self) -> str:
+        """What was written; a stop text that ended it is its end."""
+        return self.rollout.text
 
     @property
     def judged(self) -> list[Attempt]:
@@ -157,46 +165,44 @@ class Prompts:
                 "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
             )
 
-    def of_proposals(self, drafts: Sequence[Proposed]) -> list[TokenRequest]:
+    def of_proposals(self, drafts: Sequence[Proposed]) -> list[Request]:
         """Return the requests for proposals."""
         r, encoded = self._rollout, self._encoder()
         prompts = [encoded(self.template.propose_prompt(d.kind, d.references)) for d in drafts]
         length, stops = r.max_proposal_length, self.template.stops
         return [
-            TokenRequest(d.teacher, prompt, length, r.temperature, d.seed, stops)
+            Request(prompt, d.teacher, length, r.temperature, d.seed, stops)
             for d, prompt in zip(drafts, prompts, strict=True)
         ]
 
-    def of_attempts(self, attempts: Sequence[Attempt]) -> list[TokenRequest]:
+    def of_attempts(self, attempts: Sequence[Attempt]) -> list[Request]:
         """Return the requests for answers."""
         length, encoded = self._rollout.max_completion_length, self._encoder()
         prompts = [encoded(self.template.solve_prompt(a.task)) for a in attempts]
         stops = self.template.stops
         return [
-            TokenRequest(a.member, prompt, length, a.temperature, a.seed, stops)
+            Request(prompt, a.member, length, a.temperature, a.seed, stops)
             for a, prompt in zip(attempts, prompts, strict=True)
         ]
 
-    def read_proposal(self, draft: Proposed, rollout: Rollout, text: str) -> Proposed:
+    def read_proposal(self, draft: Proposed, rollout: Rollout) -> Proposed:
         """Return the draft with what was written; a text that was cut is no proposal."""
-        proposal, ended = None, self._ended(rollout, text)
+        proposal, ended = None, self._ended(rollout)
         if ended is not None:
             proposal = self.template.parse_proposal(draft.kind, draft.references, ended)
         bare = None if proposal is None else without_comments(proposal)
-        return replace(draft, rollout=rollout, text=text, proposal=bare)
+        return replace(draft, rollout=rollout, proposal=bare)
 
-    def read_attempt(self, attempt: Attempt, rollout: Rollout, text: str) -> Attempt:
+    def read_attempt(self, attempt: Attempt, rollout: Rollout) -> Attempt:
         """Return the attempt with what was written; a text that was cut holds no answer."""
-        ended = self._ended(rollout, text)
+        ended = self._ended(rollout)
         answer = None if ended is None else self.template.parse_answer(attempt.task, ended)
-        return replace(attempt, rollout=rollout, text=text, answer=answer)
+        return replace(attempt, rollout=rollout, answer=answer)
 
-    def _ended(self, rollout: Rollout, text: str) -> str | None:
+    def _ended(self, rollout: Rollout) -> str | None:
         """Return the text before the first stop; None where the limit cut it before any."""
-        before = min(
-            (text.partition(stop)[0] for stop in self.template.stops), key=len, default=text
-        )
-        cut = rollout.finish_reason == "length" and len(before) == len(text)
+        before = before_stop(rollout.text, self.template.stops)
+        cut = rollout.finish_reason == "length" and before == rollout.text
         return None if cut else before
 
     def excess(self, task: Task) -> str:

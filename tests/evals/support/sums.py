@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evals import Benchmark, Data, Grading, Question, Sample, Verdict, plain
-from lora_evo.model import Completion, Request
+from lora_evo.model import Request, Rollout
 
 MAX_TOKENS = 4
 
@@ -49,13 +49,13 @@ class TableEngine:
         self.patience = patience
         self.asked: list[Request] = []
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[Request]) -> list[Rollout]:
         if self.patience is not None and len(self.asked) >= self.patience:
             raise KeyboardInterrupt
         self.asked.extend(requests)
         answers = [("", "no idea"), *self.answers.items()]
         texts = [[text for part, text in answers if part in r.prompt][-1] for r in requests]
-        return [Completion(text, (5, 1), (0.0, 0.0), "stop") for text in texts]
+        return [Rollout(None, (), (5, 1), (0.0, 0.0), "stop", text) for text in texts]
 
     def close(self) -> None:
         """There is nothing to free."""

@@ -7,11 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lora_evo.model.engine import (
-    Completion,
     Engine,
     Request,
     Rollout,
-    TokenRequest,
+    before_stop,
     derive_seed,
     stream,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "BASE",
     "TARGET_MODULES",
     "BaseModel",
-    "Completion",
     "Engine",
     "HFEngine",
     "Request",
@@ -59,9 +57,9 @@ __all__ = [
     "StackedAdapters",
     "SupervisedLearner",
     "TokenPair",
-    "TokenRequest",
     "VLLMEngine",
     "VLLMOptions",
+    "before_stop",
     "choose_device",
     "derive_seed",
     "drawn",

@@ -13,8 +13,9 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lora_evo.errors import LoraEvoError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Key: TypeAlias = str | int | float | bool | None
 Folders: TypeAlias = Mapping[str, str | os.PathLike[str]]
 """Adapter names and their PEFT folders."""
+Samples: TypeAlias = Generator[tuple[int, "Rollout"], None, None]
+"""Numbers of requests and their samples."""
 _MASK = (1 << 128) - 1
 _CONTEXT_TOKENS = 8
 """Prompt tokens decoded along with a completion, so that its first space is kept."""
@@ -50,20 +53,22 @@ def stream(seed: int) -> "np.random.Generator":
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to sample from a text.
+    """One completion to sample.
 
     `seed` keys this request's own random stream: the same request gives the same tokens whatever
     else is in the batch. `temperature` 0 is greedy and ignores the seed.
 
+    - prompt: a text, or the ids of its tokens. Of a text, `max_tokens` is cut to what the context
+      leaves; a longer prompt is refused.
     - adapter: name of an adapter that the engine holds; None is the base model.
-    - stop: texts that end the completion and are not part of it; the model's end token always ends.
-    - special_tokens: whether the tokenizer adds tokens of its own, such as a start; chat prompts
-      have them.
+    - stop: texts that end the completion; the model's end token always ends it.
+    - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start; chat
+      prompts have them.
     - top_p: sample among the likeliest tokens that together have this probability; 1 is all.
     - top_k: sample among so many of the likeliest tokens, before `top_p`; 0 is all.
     """
 
-    prompt: str
+    prompt: str | tuple[int, ...]
     adapter: str | None = None
     max_tokens: int = 256
     temperature: float = 0.0
@@ -73,46 +78,31 @@ class Request:
     top_p: float = 1.0
     top_k: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """One completion to sample from token ids; fields as of `Request`."""
-
-    adapter: str | None
-    prompt_ids: tuple[int, ...]
-    max_tokens: int
-    temperature: float = 1.0
-    seed: int = 0
-    stop: tuple[str, ...] = ()
-    top_p: float = 1.0
-    top_k: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One sampled continuation of a text.
-
-    - text: decoded completion without the end token; special tokens inside it are kept.
-    - token_ids: sampled tokens, the end token included when it was sampled.
-    - logprobs: log p of each sampled token (nats) under temperature, top-p and top-k (at
-      temperature 0: under temperature 1, among all).
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    finish_reason: Literal["stop", "length"]
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """The prompt's token ids. Raises TypeError for a text."""
+        if isinstance(self.prompt, str):
+            raise TypeError("the prompt is a text, expected token ids: see Engine.tokenise")
+        return self.prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One sampled continuation by token ids, as a learner needs it; see `Completion`."""
+    """One sampled continuation: its tokens as a learner needs them, and its text.
+
+    - completion_ids: sampled tokens, the end token included when it was sampled.
+    - logprobs: log p of each of them (nats) under temperature, top-p and top-k (at temperature 0:
+      under temperature 1, among all).
+    - text: of `completion_ids` without the end token; special tokens and a stop text inside it are
+      kept. `before_stop` cuts it.
+    """
 
     adapter: str | None
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Literal["stop", "length"]
+    text: str = ""
 
 
 class Engine(ABC):
@@ -148,21 +138,28 @@ class Engine(ABC):
     def versions(self) -> Mapping[str, int]:
         """Names of the adapters that requests may name, and the version that is in force."""
 
-    def rollouts(self, requests: Sequence[TokenRequest]) -> list[Rollout]:
+    def generate(self, requests: Sequence[Request]) -> list[Rollout]:
         """Sample every request; results in the same order. Raises LoraEvoError."""
-        found = dict(self.stream(requests))
-        return [found[i] for i in range(len(requests))]
+        samples = dict(self.stream(requests))
+        return [samples[i] for i in range(len(requests))]
 
-    @abstractmethod
-    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
         """Yield (number of the request, its sample) as samples are made, in any order.
 
         To be read to its end, or dropped, before the engine's next call. Raises LoraEvoError.
         """
+        tokenised = [self.tokenise(request) for request in requests]
+        with closing(self._stream(tokenised)) as samples:
+            for i, rollout in samples:
+                yield i, replace(rollout, text=self._text(rollout))
+
+    @abstractmethod
+    def _stream(self, requests: Sequence[Request]) -> Samples:
+        """Yield what `stream` yields, without texts, of requests by token ids."""
 
     @abstractmethod
     def put_adapter(self, name: str, version: int, adapter: "Adapter") -> None:
-        """Let `name` mean this adapter from the next call of `rollouts` on.
+        """Let `name` mean this adapter from the next call on.
 
         Raises LoraEvoError, and leaves what was there, when the adapter does not fit the base.
         """
@@ -187,16 +184,10 @@ class Engine(ABC):
         found = None if adapter is None else self.hashes[adapter]
         return {**self.about, "adapter_hash": found}
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion per request by text, in the same order."""
-        asked = [self.tokenise(request) for request in requests]
-        return [
-            self.completion(rollout, request.stop)
-            for rollout, request in zip(self.rollouts(asked), requests, strict=True)
-        ]
-
-    def tokenise(self, request: Request) -> TokenRequest:
+    def tokenise(self, request: Request) -> Request:
         """Return the request by token ids: with one start token at most, within the context."""
+        if not isinstance(request.prompt, str):
+            return request
         bos = self.tokenizer.bos_token
         begun = bool(bos) and request.prompt.startswith(bos)
         added = request.special_tokens and not begun
@@ -207,27 +198,15 @@ class Engine(ABC):
                 f"the prompt has {len(prompt)} tokens and the model reads {self.context}: nothing "
                 f"is left for an answer to {request.prompt[:40]!r}..."
             )
-        return TokenRequest(
-            request.adapter,
-            tuple(prompt),
-            min(request.max_tokens, room),
-            request.temperature,
-            request.seed,
-            request.stop,
-            request.top_p,
-            request.top_k,
-        )
+        return replace(request, prompt=tuple(prompt), max_tokens=min(request.max_tokens, room))
 
-    def completion(self, rollout: Rollout, stop: Sequence[str] = ()) -> Completion:
-        """Decode a rollout; the text ends before the end token and before any stop text."""
+    def _text(self, rollout: Rollout) -> str:
+        """Decode the completion, without its end token."""
         ids = rollout.completion_ids
         kept = ids[:-1] if ids and ids[-1] in self.end_tokens else ids
         before = rollout.prompt_ids[-_CONTEXT_TOKENS:]
         prefix, whole = self.decode(before), self.decode(before + kept)
-        text = whole[len(prefix) :] if whole.startswith(prefix) else self.decode(kept)
-        found = [text.index(s) for s in stop if s in text]
-        text = text[: min(found)] if found else text
-        return Completion(text, ids, rollout.logprobs, rollout.finish_reason)
+        return whole[len(prefix) :] if whole.startswith(prefix) else self.decode(kept)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of these tokens, special ones included."""
@@ -235,6 +214,11 @@ class Engine(ABC):
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+    """Return a text up to the first of the stop texts in it."""
+    return min((text.partition(end)[0] for end in stop), key=len, default=text)
 
 
 def unknown_adapter(name: str, known: Mapping[str, object] | Sequence[str]) -> LoraEvoError:
@@ -247,7 +231,7 @@ def stop_width(stop: Sequence[str]) -> int:
     return max(len(s.encode()) for s in stop)
 
 
-def check_request(request: TokenRequest) -> None:
+def check_request(request: Request) -> None:
     """Raise LoraEvoError for a request that no engine can sample."""
     if not request.prompt_ids:
         raise LoraEvoError("a prompt is empty, expected at least one token")

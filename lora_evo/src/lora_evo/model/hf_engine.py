@@ -20,8 +20,9 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, GeneralCache, KVCache, decoder_of, padded
 from lora_evo.model.engine import (
     Engine,
+    Request,
     Rollout,
-    TokenRequest,
+    Samples,
     check_request,
     end_tokens,
     stop_width,
@@ -44,7 +45,7 @@ _SHARED_FROM = 32
 class SampleTable:
     """Requests that are sampled together, and what was drawn for each; tensors are by row."""
 
-    requests: list[tuple[int, TokenRequest]]
+    requests: list[tuple[int, Request]]
     """With the number of each."""
     uniforms: Tensor
     temperatures: Tensor
@@ -63,7 +64,7 @@ class SampleTable:
 
     @classmethod
     def of(
-        cls, requests: Sequence[tuple[int, TokenRequest]], steps: int, device: torch.device
+        cls, requests: Sequence[tuple[int, Request]], steps: int, device: torch.device
     ) -> "SampleTable":
         """Begin requests of at most `steps` tokens."""
         asked, rows = [request for _, request in requests], len(requests)
@@ -277,14 +278,14 @@ class HFEngine(Engine):
         """Refused: the places belong to the stack."""
         raise LoraEvoError(f"{name!r} has a place in the stack, which can only be replaced")
 
-    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+    def _stream(self, requests: Sequence[Request]) -> Samples:
         """Yield (number of the request, its sample) as rows finish."""
         for request in requests:
             check_request(request)
         for part in self._parts(requests):
             yield from self._sample(requests, part)
 
-    def _parts(self, requests: Sequence[TokenRequest]) -> list[list[int]]:
+    def _parts(self, requests: Sequence[Request]) -> list[list[int]]:
         """Return the numbers of the requests that may share batches, in the order of reading."""
         members = [self._place(request) for request in requests]
         ordered = sorted(
@@ -303,7 +304,7 @@ class HFEngine(Engine):
 
     @torch.inference_mode()
     def _sample(
-        self, requests: Sequence[TokenRequest], numbers: Sequence[int]
+        self, requests: Sequence[Request], numbers: Sequence[int]
     ) -> Iterator[tuple[int, Rollout]]:
         """Sample these requests in one batch; where rows finish, others take their place."""
         waiting = list(numbers)
@@ -335,7 +336,7 @@ class HFEngine(Engine):
                 batch.tokens = self._draw(batch.table, logits)
 
     def _begin(
-        self, requests: Sequence[TokenRequest], waiting: list[int], most: int, steps: int
+        self, requests: Sequence[Request], waiting: list[int], most: int, steps: int
     ) -> Batch:
         """Take requests from those that wait, read their prompts and draw their first tokens."""
         chunk = sorted(waiting[:most], key=lambda i: self._place(requests[i]))
@@ -355,7 +356,7 @@ class HFEngine(Engine):
         self._apply_stops(table)
         return tokens
 
-    def _prefill(self, requests: list[TokenRequest]) -> tuple[Tensor, Cache, Tensor]:
+    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Cache, Tensor]:
         """Read each different (member, prompt) once and spread the result over the requests.
 
         Returns the last logits, the cache, and where it is no padding [rows, length].
@@ -398,7 +399,7 @@ class HFEngine(Engine):
                     table.lengths[row] = drawn
                     table.stopped[row] = True
 
-    def _place(self, request: TokenRequest) -> int:
+    def _place(self, request: Request) -> int:
         return self.adapters.index(request.adapter)
 
 

@@ -21,7 +21,7 @@ from lora_evo.model.base_model import (
     load_base_model,
     resolve,
 )
-from lora_evo.model.engine import Engine, Folders, TokenRequest
+from lora_evo.model.engine import Engine, Folders, Request
 from lora_evo.model.hf_engine import HFEngine
 from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
@@ -227,8 +227,7 @@ def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str,
     ids = tuple(i % vocabulary for i in range(1, _PROBE_TOKENS + 1))
     # One at a time: rows of one batch may be rounded differently.
     plain, *changed = (
-        engine.rollouts([TokenRequest(name, ids, _PROBE_TOKENS, temperature=0.0)])[0].logprobs
-        for name in (None, *names)
+        engine.generate([Request(ids, name, _PROBE_TOKENS)])[0].logprobs for name in (None, *names)
     )
     for name, logprobs in zip(names, changed, strict=True):
         if logprobs == plain:

@@ -29,8 +29,9 @@ from lora_evo.errors import EngineStopped, LoraEvoError
 from lora_evo.model.base_model import BaseModel, Shapes, check_shapes
 from lora_evo.model.engine import (
     Engine,
+    Request,
     Rollout,
-    TokenRequest,
+    Samples,
     check_request,
     end_tokens,
     unknown_adapter,
@@ -124,7 +125,7 @@ class VLLMEngine(Engine):
             raise unknown_adapter(name, self._held)
         self._remove(self._held.pop(name))
 
-    def stream(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[int, Rollout]]:
+    def _stream(self, requests: Sequence[Request]) -> Samples:
         """Yield (number of the request, its sample) as they end.
 
         A vLLM that fails is started again once, here as in every other call, and asked for what is
@@ -177,7 +178,7 @@ class VLLMEngine(Engine):
         except LoraEvoError as error:
             raise EngineStopped(str(error)) from error
 
-    def _check(self, request: TokenRequest) -> None:
+    def _check(self, request: Request) -> None:
         """Refuse what would kill the engine while it samples."""
         check_request(request)
         if request.adapter not in (None, *self._held):
@@ -191,7 +192,7 @@ class VLLMEngine(Engine):
             )
 
     def _sampled(
-        self, left: dict[int, TokenRequest], *, watch_text: bool
+        self, left: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
         """Yield samples as they end; each is taken out of what is left."""
         asked: ServedModel | None = None
@@ -216,7 +217,7 @@ class VLLMEngine(Engine):
                 self._served.call(lambda llm: llm.llm_engine.abort_request(list(numbers)))
             raise
 
-    def _ask(self, requests: Mapping[int, TokenRequest], watch_text: bool) -> dict[str, int]:
+    def _ask(self, requests: Mapping[int, Request], watch_text: bool) -> dict[str, int]:
         """Let vLLM begin with these; return their numbers by a name that none had before."""
         self._asked += 1
         names = {f"{self._asked}.{i}": i for i in requests}
@@ -287,7 +288,7 @@ def next_outputs(llm: Any) -> list[Any]:
 
 
 def sampling_arguments(
-    request: TokenRequest, end_tokens: Sequence[int], *, watch_text: bool = True
+    request: Request, end_tokens: Sequence[int], *, watch_text: bool = True
 ) -> dict[str, Any]:
     """Return the keywords of `vllm.SamplingParams`; the seed is the request's own.
 
@@ -311,7 +312,7 @@ def sampling_arguments(
 
 
 def rollout_of(
-    request: TokenRequest,
+    request: Request,
     sampled: Any,
     end_tokens: Sequence[int],
     decode: Callable[[Sequence[int]], str],
@@ -328,7 +329,7 @@ def rollout_of(
     return Rollout(request.adapter, request.prompt_ids, ids[:length], logprobs[:length], why)
 
 
-def is_cut_short(request: TokenRequest, rollout: Rollout) -> bool:
+def is_cut_short(request: Request, rollout: Rollout) -> bool:
     """Whether vLLM ended a row at a stop text that is not there in our reading.
 
     Where a prompt ends within a character, the first text that vLLM decodes holds the prompt's.

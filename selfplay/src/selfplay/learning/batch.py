@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from lora_evo.model import StackedAdapters
+from lora_evo.model import Rollout, StackedAdapters
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 
@@ -18,21 +18,17 @@ NO_ADVANTAGE = 1e-9
 class TrainingSample:
     """One completion to learn from.
 
-    - logprobs: as reported by the sampler, one per completion token.
-    - truncated: the completion ran into the length limit.
-    - role: what the member did, `propose` or `solve`.
-    - task: samples of one task were compared with each other.
-    - kind: of the task; rewards are compared within member, role and kind.
+    - rollout: as sampled, with one log-probability per completion token.
+    - phase: what the member did, `propose` or `solve`.
+    - task_id: samples of one task were compared with each other.
+    - kind: of the task; rewards are compared within member, phase and kind.
     """
 
     member: str
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    rollout: Rollout
     advantage: float = 0.0
-    truncated: bool = False
-    role: str = ""
-    task: str = ""
+    phase: str = ""
+    task_id: str = ""
     kind: str = ""
     reward: float = 0.0
 
@@ -51,7 +47,8 @@ class Row:
     @property
     def length(self) -> int:
         """Tokens of prompt and completion."""
-        return len(self.sample.prompt_ids) + len(self.sample.completion_ids)
+        rollout = self.sample.rollout
+        return len(rollout.prompt_ids) + len(rollout.completion_ids)
 
     @property
     def has_signal(self) -> bool:
@@ -70,26 +67,27 @@ def batch_rows(
     max_completion_length: tokens, the divisor of the loss dr_grpo.
     """
     members = [adapters.index(s.member) for s in samples]
-    for s in samples:
-        if not s.prompt_ids or len(s.logprobs) != len(s.completion_ids):
+    rollouts = [s.rollout for s in samples]
+    for s, rollout in zip(samples, rollouts, strict=True):
+        if not rollout.prompt_ids or len(rollout.logprobs) != len(rollout.completion_ids):
             raise SelfplayError(
-                f"a sample of {s.member!r} has {len(s.prompt_ids)} prompt tokens, "
-                f"{len(s.completion_ids)} completion tokens and {len(s.logprobs)} "
+                f"a sample of {s.member!r} has {len(rollout.prompt_ids)} prompt tokens, "
+                f"{len(rollout.completion_ids)} completion tokens and {len(rollout.logprobs)} "
                 "log-probabilities; expected a prompt, and one log-probability per token"
             )
     if None in {s.member for s in samples}:
         raise SelfplayError("a sample has no member: the base model is frozen")
     weights = token_weights(
         members,
-        [len(s.completion_ids) for s in samples],
-        [s.truncated for s in samples],
+        [len(rollout.completion_ids) for rollout in rollouts],
+        [rollout.finish_reason == "length" for rollout in rollouts],
         config,
         max_completion_length,
     )
     return [
         Row(sample, member, weight)
         for sample, member, weight in zip(samples, members, weights, strict=True)
-        if sample.completion_ids
+        if sample.rollout.completion_ids
     ]
 
 

@@ -143,7 +143,7 @@ class Learner:
         learned = [row for row in rows if row.has_signal or (regularised and row.weight > 0)]
         sums = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:
-            sums[row.member].add_row(row.sample.logprobs)
+            sums[row.member].add_row(row.sample.rollout.logprobs)
         norms: dict[int, tuple[float | None, bool]] = dict.fromkeys(sums, (None, False))
         self._rows, self._advance = (0, self.config.num_iterations * len(learned)), advance
         for iteration in range(self.config.num_iterations):

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from lora_evo.model import BASE, StackedAdapters
+from lora_evo.model import BASE, Rollout, StackedAdapters
 from selfplay.config import LearnerConfig
-from selfplay.learning.batch import Row, TrainingSample
+from selfplay.learning.batch import Row
 from selfplay.learning.output_layer import OutputLayer
 from selfplay.learning.statistics import StatsSum
 
@@ -164,7 +164,7 @@ class PaddedRows:
     """Completion tokens of each row."""
 
     @classmethod
-    def of(cls, rows: Sequence[TrainingSample], pad: int, device: torch.device) -> "PaddedRows":
+    def of(cls, rows: Sequence[Rollout], pad: int, device: torch.device) -> "PaddedRows":
         """Lay rows out; pad may be any valid id, since no loss ever sees it."""
         T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
         ids = torch.full((len(rows), T), pad)
@@ -214,8 +214,10 @@ class ForwardPass:
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
         device = next(self.model.parameters()).device
-        padded = PaddedRows.of([row.sample for row in batch], self._pad, device)
-        rollout = torch.tensor([p for row in batch for p in row.sample.logprobs], device=device)
+        padded = PaddedRows.of([row.sample.rollout for row in batch], self._pad, device)
+        rollout = torch.tensor(
+            [p for row in batch for p in row.sample.rollout.logprobs], device=device
+        )
         reference = None
         if self.config.beta > 0.0:
             with torch.no_grad():

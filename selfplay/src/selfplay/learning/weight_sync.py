@@ -3,7 +3,7 @@
 import torch
 
 from lora_evo import adapter_hash
-from lora_evo.model import Engine, Rollout, TokenRequest
+from lora_evo.model import Engine, Request, Rollout
 from selfplay.errors import SelfplayError
 from selfplay.learning.learner import Learner
 
@@ -65,7 +65,7 @@ def probe(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[fl
     model, adapters = learner.model, learner.adapters
     ids = tuple(i % model.config.vocab_size for i in range(1, _PROBE_TOKENS + 1))
     names = (None, *learner.members)
-    sampled = engine.rollouts([TokenRequest(name, ids, 1, temperature=0.0) for name in names])
+    sampled = engine.generate([Request(ids, name, 1) for name in names])
     device = next(model.parameters()).device
     with adapters.route([adapters.index(name) for name in names]):
         tokens = torch.tensor([ids] * len(names), device=device)

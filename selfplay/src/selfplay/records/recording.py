@@ -25,11 +25,11 @@ def task_rows(
     solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
 ) -> list[rows.TaskRow]:
     """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
-    of_task = {s.task: s for s in samples if s.role == "propose"}
+    of_task = {s.task_id: s for s in samples if s.phase == "propose"}
     of_attempts = defaultdict(list)
     for s in samples:
-        if s.role == "solve":
-            of_attempts[s.task].append(s)
+        if s.phase == "solve":
+            of_attempts[s.task_id].append(s)
     found = []
     for p in solved:
         source, task, sample = p.task or p.proposal, p.task, of_task.get(p.id)
@@ -84,8 +84,8 @@ def metrics_row(
     refused = Counter(p.status for p in solved if p.task is None)
     return rows.StepRow(
         step=step,
-        teacher_reward=mean([s.reward for s in samples if s.role == "propose"]),
-        student_reward=mean([s.reward for s in samples if s.role == "solve"]),
+        teacher_reward=mean([s.reward for s in samples if s.phase == "propose"]),
+        student_reward=mean([s.reward for s in samples if s.phase == "solve"]),
         valid_share=len(valid) / max(1, len(judged)),
         solve_rate=_solve_rate(valid),
         same_tasks=_same_tasks_row(solved),
@@ -132,8 +132,8 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     """Return the share of tasks all of whose several attempts earned the same; 0 without such."""
     rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
     for s in samples:
-        if s.role == "solve":
-            rewards[s.member, s.task].append(s.reward)
+        if s.phase == "solve":
+            rewards[s.member, s.task_id].append(s.reward)
     several = [r for r in rewards.values() if len(r) > 1]
     return mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
 
@@ -171,7 +171,7 @@ def _member_rows(
         for name in dict.fromkeys(name for name in names if name is not None):
             row = found.setdefault(name, {"role": role})
             key = "reward" if row["role"] == role else f"{role}_reward"
-            row[key] = mean([s.reward for s in samples if (s.member, s.role) == (name, done)])
+            row[key] = mean([s.reward for s in samples if (s.member, s.phase) == (name, done)])
             row["role"] = row["role"] if row["role"] == role else "agent"
     for name, row in found.items():
         taught = [p for p in solved if p.teacher == name]

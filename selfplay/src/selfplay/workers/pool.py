@@ -17,7 +17,7 @@ import click
 from torch import Tensor
 
 from lora_evo import Adapter, EngineStopped
-from lora_evo.model import TokenRequest
+from lora_evo.model import Request
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
@@ -345,7 +345,7 @@ class RemotePopulation:
         method: str,
         asked: Sequence[W],
         members: Sequence[str | None],
-        requests: Callable[[Sequence[W]], list[TokenRequest]],
+        requests: Callable[[Sequence[W]], list[Request]],
     ) -> Iterator[W]:
         """Yield the workers' answers; the base's requests are batched as in one process."""
         pieces = [[i] for i, member in enumerate(members) if member is not None]
@@ -410,7 +410,7 @@ class RemotePopulation:
         return answer
 
 
-def base_batches(requests: Sequence[TokenRequest], size: int) -> list[list[int]]:
+def base_batches(requests: Sequence[Request], size: int) -> list[list[int]]:
     """Cut the base's requests, by index, as an engine in a single process would."""
     prompts = [request.prompt_ids for request in requests]
     order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))
