@@ -24,6 +24,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
+from lora_evo.peft_files.adapter import open_adapter
 
 WEIGHTS = "adapter_model.safetensors"
 INDEX = "adapter_model.safetensors.index.json"
@@ -64,6 +65,15 @@ def test_hash_ignores_tensor_order_and_lineage_but_not_weights_and_configuration
     trained = content_hash(saved)
     config(lora_alpha=9)(saved)
     assert len({before, trained, content_hash(saved)}) == 3
+
+
+def test_weights_that_change_under_a_reader_are_not_mixed(saved, make_adapter):
+    reader = open_adapter(saved)
+    path = reader.paths[0]
+    assert torch.equal(reader.slot(path).A, make_adapter(1).slots[path].A)
+    save_adapter(make_adapter(2), saved, overwrite=True)
+    with pytest.raises(LoraEvoError, match="was changed while it was read"):
+        reader.slot(path)
 
 
 def test_an_existing_directory_is_refused_unless_asked(saved, make_adapter):

@@ -120,10 +120,10 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
     )
     beginning = tuple(range(2, 2 + common))
     asked = [
-        replace(request, prompt_ids=(*beginning, i % 5 + 2, *request.prompt_ids))
+        replace(request, prompt=(*beginning, i % 5 + 2, *request.prompt_ids))
         for i, request in enumerate(requests(tiny, 16))
     ]
-    asked.append(replace(asked[0], prompt_ids=(*beginning, 7), seed=5))
+    asked.append(replace(asked[0], prompt=(*beginning, 7), seed=5))
     together = engine.generate(asked)
     longest = max(len(request.prompt_ids) for request in asked)
     wanted = [(4, 40), (17, longest - 40)] if common == 40 else [(17, longest)]

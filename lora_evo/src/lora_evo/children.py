@@ -6,7 +6,6 @@ Both ways make a child module by module with the same `Birth`, so they give the 
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -336,11 +335,10 @@ def _write_child(
                 "instead"
             )
     refuse_existing(out, overwrite=overwrite)
-    with ExitStack() as stack:
-        readers = [stack.enter_context(open_adapter(parent)) for parent in parents]
-        known = [read_lineage(parent) for parent in parents]
-        birth = Birth(readers, found, **settings)
-        draft = stack.enter_context(appearing_directory(out, overwrite=overwrite))
+    readers = [open_adapter(parent) for parent in parents]
+    known = [read_lineage(parent) for parent in parents]
+    birth = Birth(readers, found, **settings)
+    with appearing_directory(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, readers[0].layout(birth.config), slots)
         before = max(0 if lineage is None else lineage.generation for lineage in known)
@@ -481,22 +479,21 @@ def _remake(
         )
     fields = ("seed", "strength", "weights", "parameters")
     settings: dict[str, Any] = {name: getattr(lineage, name) for name in fields}
-    with ExitStack() as stack:
-        *readers, reader = (stack.enter_context(open_adapter(at)) for at in (*folders, child))
-        try:
-            again = Birth(readers, operator or lineage.operator, **settings)
-        except LoraEvoError as error:
-            raise LoraEvoError(f"{child} cannot be made again: {error}") from error
-        if reader.paths != readers[0].paths:
-            raise LoraEvoError(f"{child} sits on other modules than its first parent")
-        gaps: dict[str, Gap] = {}
-        differing: list[str] = []
-        for path, slot, digest in again.grow():
-            there = reader.slot(path)
-            gaps[path] = slot_gap(path, slot, there)
-            if slot_digest(there) != digest:
-                differing.append(path)
-        return again.lineage(), gaps, differing
+    *readers, reader = (open_adapter(folder) for folder in (*folders, child))
+    try:
+        again = Birth(readers, operator or lineage.operator, **settings)
+    except LoraEvoError as error:
+        raise LoraEvoError(f"{child} cannot be made again: {error}") from error
+    if reader.paths != readers[0].paths:
+        raise LoraEvoError(f"{child} sits on other modules than its first parent")
+    gaps: dict[str, Gap] = {}
+    differing: list[str] = []
+    for path, slot, digest in again.grow():
+        there = reader.slot(path)
+        gaps[path] = slot_gap(path, slot, there)
+        if slot_digest(there) != digest:
+            differing.append(path)
+    return again.lineage(), gaps, differing
 
 
 def _versions(lineage: Lineage) -> str:

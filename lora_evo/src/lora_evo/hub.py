@@ -11,7 +11,7 @@ from pathlib import Path
 from lora_evo.errors import LoraEvoError, pip_install
 from lora_evo.lineage import LINEAGE_FILE, Lineage
 from lora_evo.peft_files.config import AdapterConfig
-from lora_evo.peft_files.directory import CONFIG_FILE, PathLike, open_files
+from lora_evo.peft_files.directory import CONFIG_FILE, PathLike, adapter_files
 
 CARD_FILE = "README.md"
 
@@ -59,8 +59,7 @@ def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = Non
         raise LoraEvoError(
             f"pushing needs huggingface_hub; type: {pip_install('huggingface_hub')}"
         ) from error
-    with open_files(directory) as found:
-        base = found.config.base_model_name_or_path or ""
+    base = adapter_files(directory).config.base_model_name_or_path or ""
     if base.count("/") > 1 or base.startswith((".", "/", "~")):
         raise LoraEvoError(
             f"{directory} has the base model {base!r}, a path of this machine; set "

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.adapter import Adapter, SlotSource, check_comparable, opened
+from lora_evo.peft_files.adapter import Adapter, SlotSource, check_comparable, slot_source
 from lora_evo.peft_files.directory import PathLike, shortest_unique_names
 from lora_evo.thin import one_thread
 from lora_evo.updates import effective_rank, inner_products
@@ -85,9 +84,7 @@ def diversity(
             f"{len(names)} names for {len(members)} adapters: {', '.join(names)}; expected a "
             "distinct one for each"
         )
-    with ExitStack() as stack:
-        sources = [opened(member, stack) for member in members]
-        return _compare(tuple(names), sources)
+    return _compare(tuple(names), [slot_source(member) for member in members])
 
 
 def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:

@@ -2,15 +2,15 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import torch
+from safetensors import safe_open
 
 from lora_evo.atomic import appearing_directory
 from lora_evo.errors import LoraEvoError
@@ -23,16 +23,16 @@ from lora_evo.peft_files.directory import (
     WEIGHTS_FILE,
     AdapterFiles,
     PathLike,
-    TensorInfo,
+    adapter_files,
     combine,
     naming,
-    open_files,
     tensor_names,
     write_tensors,
 )
 
-_DTYPES = {name: getattr(torch, word) for name, word in NUMBER_TYPES.items()}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
+Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
+"""Type, as safetensors names it, and shape of tensors by name."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -163,54 +163,54 @@ def _peft_names(model: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class AdapterReader(AdapterFiles):
-    """An opened adapter directory whose values are read slot by slot."""
+    """An adapter directory whose values are read slot by slot."""
 
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
-        factors = []
         with naming(self.directory):
-            for name in tensor_names(path):
-                info = self.files[name].infos[name]
-                payload = torch.empty(info.size, dtype=torch.uint8)  # torch aligns it to 64 bytes
-                self.files[name].read_into(name, payload.numpy().data)
-                factors.append(payload.view(_DTYPES[info.dtype]).reshape(info.shape))
-            slot = Slot(factors[0], factors[1], self.config.scale(path))
+            names = tensor_names(path)
+            factors: dict[str, torch.Tensor] = {}
+            for file in {self.tensors[name].file for name in names}:
+                # Into memory of its own, so that the file is mapped no longer than that.
+                with safe_open(file, framework="pt") as mapped:
+                    for name in names:
+                        if self.tensors[name].file == file:
+                            factors[name] = mapped.get_tensor(name).clone()
+                            self.tensors[name].check_unchanged()
+            slot = Slot(factors[names[0]], factors[names[1]], self.config.scale(path))
             check_finite(path, slot)
         return slot
 
-    def layout(self, config: AdapterConfig) -> dict[str, TensorInfo]:
+    def layout(self, config: AdapterConfig) -> Layout:
         """Return type and shape by name of the tensors of a child with the ranks of `config`."""
-        found: dict[str, TensorInfo] = {}
+        layout: Layout = {}
         for path in self.paths:
             rank = config.rank(path)
-            a, b = (self.files[name].infos[name] for name in tensor_names(path))
-            sized = replace(a, shape=(rank, a.shape[1])), replace(b, shape=(b.shape[0], rank))
-            found |= dict(zip(tensor_names(path), sized, strict=True))
-        return found
+            a, b = tensor_names(path)
+            layout[a] = self.tensors[a].dtype, (rank, self.tensors[a].shape[1])
+            layout[b] = self.tensors[b].dtype, (self.tensors[b].shape[0], rank)
+        return layout
 
 
 SlotSource: TypeAlias = Adapter | AdapterReader
 """What is read module by module: in memory, or on disk."""
 
 
-@contextmanager
-def open_adapter(directory: PathLike, *, any_start: bool = False) -> Iterator[AdapterReader]:
-    """Open a PEFT LoRA directory, its weights in one file or in shards.
+def open_adapter(directory: PathLike, *, any_start: bool = False) -> AdapterReader:
+    """Return the reader of a PEFT LoRA directory, its weights in one file or in shards.
 
     Raises `LoraEvoError` for what cannot be used; any_start: only to be looked at, so that the
     base may be without a part of it (PiSSA and the like).
     """
-    with open_files(directory) as found:
-        if found.config.start_problem and not any_start:
-            raise LoraEvoError(f"{directory}: {found.config.start_problem}")
-        yield AdapterReader(found.directory, found.config, found.paths, found.files)
+    files = adapter_files(directory)
+    if files.config.start_problem and not any_start:
+        raise LoraEvoError(f"{directory}: {files.config.start_problem}")
+    return AdapterReader(files.directory, files.config, files.paths, files.tensors)
 
 
-def opened(adapter: Adapter | PathLike, stack: ExitStack) -> SlotSource:
-    """Return an adapter as it is, a directory as a reader that `stack` closes."""
-    if isinstance(adapter, Adapter):
-        return adapter
-    return stack.enter_context(open_adapter(adapter))
+def slot_source(adapter: Adapter | PathLike) -> SlotSource:
+    """Return an adapter as it is, a directory as a reader."""
+    return adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
 
 
 def load_adapter(directory: PathLike) -> Adapter:
@@ -221,8 +221,8 @@ def load_adapter(directory: PathLike) -> Adapter:
         >>> load_adapter("members/t0").config.r
         8
     """
-    with open_adapter(directory) as reader:
-        return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
+    reader = open_adapter(directory)
+    return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
 
 
 def save_adapter(
@@ -245,8 +245,8 @@ def save_adapter(
     """
     for path, slot in adapter.slots.items():
         check_finite(path, slot)
-    layout = {
-        name: TensorInfo(_NAMES[factor.dtype], tuple(factor.shape))
+    layout: Layout = {
+        name: (_NAMES[factor.dtype], tuple(factor.shape))
         for path, slot in adapter.slots.items()
         for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
     }
@@ -261,7 +261,7 @@ def save_adapter(
 def write_adapter(
     folder: Path,
     config: AdapterConfig,
-    layout: Mapping[str, TensorInfo],
+    layout: Layout,
     slots: Iterable[tuple[str, Slot]],
 ) -> None:
     """Write configuration and weights into `folder`; slots come one by one, in any order."""

@@ -1,4 +1,4 @@
-"""PEFT adapter directories: opened and checked, read and written one tensor at a time; no torch.
+"""PEFT adapter directories: looked at, checked, hashed and written; no torch.
 
 Weights may lie in several safetensors files (shards): `adapter_model-00001-of-00003.safetensors`,
 ..., with an index whose `weight_map` says in which file each tensor lies. Directories are also
@@ -11,13 +11,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize, safe_open
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.peft_files.config import AdapterConfig, check_pair
@@ -50,64 +50,43 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class TensorInfo:
-    """Type, shape and place of a tensor in its file."""
+class StoredTensor:
+    """Where a tensor is stored, and as what; its values are not read."""
 
+    file: Path
     dtype: str
     """As safetensors names it: F32, BF16, ..."""
     shape: tuple[int, ...]
-    start: int = 0
-    """In bytes, from the file's beginning."""
+    stamp: tuple[int, ...]
+    """Of the file when it was looked at."""
 
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return math.prod(self.shape) * _SIZES[self.dtype]
+    def check_unchanged(self) -> None:
+        """Raise `LoraEvoError` where the file is not the one that was looked at."""
+        if file_stamp(self.file) != self.stamp:
+            raise LoraEvoError(f"{self.file.name} was changed while it was read; try again")
 
 
-class TensorFile:
-    """An open safetensors file. Raises `LoraEvoError` when it is not a whole one."""
-
-    def __init__(self, path: Path) -> None:
-        _check_container(path)
-        self._file = path.open("rb")
-        length = int.from_bytes(self._file.read(8), "little")
-        header = json.loads(self._file.read(length))
-        self.infos: Mapping[str, TensorInfo] = {
-            name: TensorInfo(
-                entry["dtype"], tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-            )
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-
-    def read_into(self, name: str, buffer: memoryview) -> None:
-        """Read the bytes of a tensor into `buffer`, which has its size."""
-        info = self.infos[name]
-        self._file.seek(info.start)
-        got = self._file.readinto(buffer)
-        if got != info.size:
-            raise LoraEvoError(
-                f"{name} ends after {got} of {info.size} bytes: the file is truncated"
-            )
-
-    def close(self) -> None:
-        """Close the file; nothing can be read any more."""
-        self._file.close()
+def file_stamp(file: Path) -> tuple[int, ...]:
+    """Return what tells a file from another of its name."""
+    stat = file.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def write_tensors(
-    path: Path, layout: Mapping[str, TensorInfo], payloads: Iterable[tuple[str, memoryview]]
+    path: Path, layout: Mapping[str, tuple[str, Sequence[int]]], payloads: Iterable[tuple[str, Any]]
 ) -> None:
-    """Write a safetensors file of this layout; the tensors' bytes may come in any order."""
+    """Write a safetensors file of this layout; the tensors' bytes come piece by piece, in any
+    order.
+
+    safetensors' own writer needs them all at once.
+    """
     # Wide types first, then by name: every tensor is aligned to its own element size.
-    ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1].dtype], item[0]))
+    ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1][0]], item[0]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, info in ordered:
-        places = [offset, offset + info.size]
-        header[name] = {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": places}
-        offset += info.size
+    end = 0
+    for name, (dtype, shape) in ordered:
+        start, end = end, end + math.prod(shape) * _SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
@@ -117,17 +96,15 @@ def write_tensors(
             file.write(payload)
 
 
-def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
-    """Return the open file of every tensor of an adapter directory; `stack` closes them.
+def stored_weights(folder: Path) -> Mapping[str, StoredTensor]:
+    """Return every tensor of an adapter directory: of one file of weights, as PEFT, or of shards.
 
-    One file of weights comes first, as in PEFT, then shards. Raises `LoraEvoError` when there are
-    none, or only a pickle.
+    Raises `LoraEvoError` when there are none, or only a pickle.
     """
     if (folder / WEIGHTS_FILE).is_file():
-        file = stack.enter_context(closing(TensorFile(folder / WEIGHTS_FILE)))
-        return dict.fromkeys(file.infos, file)
+        return stored_tensors(folder / WEIGHTS_FILE)
     if (folder / INDEX_FILE).is_file():
-        return _open_shards(folder, stack)
+        return _stored_shards(folder)
     if (folder / "adapter_model.bin").is_file():
         raise LoraEvoError(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
     if any(folder.glob("adapter_model-*-of-*.safetensors")):
@@ -135,7 +112,7 @@ def open_weights(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     raise LoraEvoError(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
 
 
-def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
+def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
     try:
         raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -143,7 +120,7 @@ def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     places = raw.get("weight_map") if isinstance(raw, dict) else None
     if not isinstance(places, dict) or not places:
         raise LoraEvoError(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
-    files: dict[str, TensorFile] = {}
+    tensors: dict[str, StoredTensor] = {}
     for name, shard in places.items():
         if not isinstance(shard, str) or Path(shard).name != shard:
             raise LoraEvoError(
@@ -152,18 +129,20 @@ def _open_shards(folder: Path, stack: ExitStack) -> Mapping[str, TensorFile]:
     for shard in sorted(set(places.values())):
         if not (folder / shard).is_file():
             raise LoraEvoError(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
-        file = files[shard] = stack.enter_context(closing(TensorFile(folder / shard)))
+        stored = stored_tensors(folder / shard)
         listed = {name for name, place in places.items() if place == shard}
-        odd = sorted(listed ^ file.infos.keys())
+        odd = sorted(listed ^ stored.keys())
         if odd:
             raise LoraEvoError(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
-    return {name: files[shard] for name, shard in places.items()}
+        tensors |= stored
+    return tensors
 
 
-def _check_container(path: Path) -> None:
-    """Refuse what is not a whole safetensors file, saying what it seems to be instead."""
-    with path.open("rb") as file:
-        head = file.read(16)
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Return what a safetensors file holds; refuse another file, saying what it seems to be."""
+    stamp = file_stamp(path)
+    with path.open("rb") as start:
+        head = start.read(16)
     if head[:4] == b"PK\x03\x04" or head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04"):
         raise LoraEvoError(f"{path.name} is a pickle under another name; {_PICKLE_ADVICE}")
     if head.startswith(b"version https://"):
@@ -171,8 +150,12 @@ def _check_container(path: Path) -> None:
             f"{path.name} is a Git LFS pointer; run `git lfs pull` to get the weights"
         )
     try:
-        with safe_open(path, framework="np"):
-            pass
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.offset_keys()}
+            return {
+                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()), stamp)
+                for name, part in slices.items()
+            }
     except (SafetensorError, OSError, ValueError) as error:
         raise LoraEvoError(
             f"{path.name} is not a whole safetensors file ({error}); it is truncated or corrupt: "
@@ -182,33 +165,29 @@ def _check_container(path: Path) -> None:
 
 @dataclass(frozen=True)
 class AdapterFiles:
-    """An opened adapter directory: names, shapes and types are checked, values are not read."""
+    """An adapter directory: names, shapes and types are checked, values are not read."""
 
     directory: Path
     config: AdapterConfig
     paths: tuple[str, ...]
     """Module paths in sorted order."""
-    files: Mapping[str, TensorFile]
-    """The open file of every tensor."""
+    tensors: Mapping[str, StoredTensor]
 
 
-@contextmanager
-def open_files(directory: PathLike) -> Iterator[AdapterFiles]:
-    """Open a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
+def adapter_files(directory: PathLike) -> AdapterFiles:
+    """Look at a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
     folder = Path(directory)
     if not (folder / CONFIG_FILE).is_file():
-        what = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
-        raise LoraEvoError(f"{folder} {what}; expected a PEFT adapter directory")
-    with ExitStack() as stack:
-        with naming(folder):
-            try:
-                text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
-            except UnicodeDecodeError as error:
-                raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
-            config = AdapterConfig.from_json(text)
-            files = open_weights(folder, stack)
-            paths = _checked_paths(config, files)
-        yield AdapterFiles(folder, config, paths, files)
+        fault = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
+        raise LoraEvoError(f"{folder} {fault}; expected a PEFT adapter directory")
+    with naming(folder):
+        try:
+            text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
+        config = AdapterConfig.from_json(text)
+        tensors = stored_weights(folder)
+        return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
 
 
 @contextmanager
@@ -230,20 +209,23 @@ def content_hash(directory: PathLike) -> str:
 
     It does not depend on the order of tensors in the file and of target modules.
     """
+    adapter = adapter_files(directory)
+    values: dict[str, Any] = {}
+    with naming(adapter.directory):
+        for file in {tensor.file for tensor in adapter.tensors.values()}:
+            values |= deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+        for tensor in adapter.tensors.values():
+            tensor.check_unchanged()
     digests = {}
-    with open_files(directory) as adapter:
-        for path in adapter.paths:
-            digest = hashlib.sha256()
-            for name in tensor_names(path):
-                file = adapter.files[name]
-                info, payload = file.infos[name], bytearray(file.infos[name].size)
-                with naming(adapter.directory):
-                    file.read_into(name, memoryview(payload))
-                # The words are torch's, so that a slot in memory has the same digest.
-                digest.update(f"torch.{NUMBER_TYPES[info.dtype]}{list(info.shape)}".encode())
-                digest.update(payload)
-            digests[path] = digest.hexdigest()
-        return combine(adapter.config, digests)
+    for path in adapter.paths:
+        digest = hashlib.sha256()
+        for name in tensor_names(path):
+            stored = adapter.tensors[name]
+            # The words are torch's, so that a slot in memory has the same digest.
+            digest.update(f"torch.{NUMBER_TYPES[stored.dtype]}{list(stored.shape)}".encode())
+            digest.update(values[name]["data"])
+        digests[path] = digest.hexdigest()
+    return combine(adapter.config, digests)
 
 
 def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
@@ -298,10 +280,10 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
     return next(names for names in candidates if len(set(names)) == len(names))
 
 
-def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tuple[str, ...]:
+def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:
     """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
     halves: dict[str, str] = {}
-    for name, file in files.items():
+    for name, tensor in tensors.items():
         match = _KEY.fullmatch(name)
         if match is None:
             reason = next((why for part, why in _REASONS.items() if part in name), None)
@@ -311,10 +293,9 @@ def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tu
                 else f"unknown tensor {name}: expected only names like "
                 f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
             )
-        stored = file.infos[name].dtype
-        if stored not in NUMBER_TYPES:
+        if tensor.dtype not in NUMBER_TYPES:
             raise LoraEvoError(
-                f"{name} is stored as {stored}; expected one of {', '.join(NUMBER_TYPES)}: "
+                f"{name} is stored as {tensor.dtype}; expected one of {', '.join(NUMBER_TYPES)}: "
                 "save the adapter unquantised"
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]
@@ -325,5 +306,5 @@ def _checked_paths(config: AdapterConfig, files: Mapping[str, TensorFile]) -> tu
             other = "B" if present == "A" else "A"
             raise LoraEvoError(f"half a pair: {path} has lora_{present} but no lora_{other}")
         a, b = tensor_names(path)
-        check_pair(config, path, files[a].infos[a].shape, files[b].infos[b].shape)
+        check_pair(config, path, tensors[a].shape, tensors[b].shape)
     return tuple(sorted(halves))

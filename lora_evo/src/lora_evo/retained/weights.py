@@ -1,12 +1,17 @@
 """What weights alone say of an adapter, and of how far a child is from a parent."""
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from lora_evo.peft_files.adapter import Adapter, check_comparable, open_adapter, opened, slot_digest
+from lora_evo.peft_files.adapter import (
+    Adapter,
+    check_comparable,
+    open_adapter,
+    slot_digest,
+    slot_source,
+)
 from lora_evo.peft_files.directory import PathLike, combine
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
@@ -46,8 +51,9 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
     """
     modules: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
-    with open_adapter(directory, any_start=True) as reader, one_thread():
-        config = reader.config
+    reader = open_adapter(directory, any_start=True)
+    config = reader.config
+    with one_thread():
         for path in reader.paths:
             slot = reader.slot(path)
             values = singular_values(slot)
@@ -90,11 +96,10 @@ def retention(
         >>> round(retention(parent, child).whole.relative_change, 3)
         0.1
     """
-    with ExitStack() as stack:
-        one, two = opened(parent, stack), opened(child, stack)
-        check_comparable({"the parent": one, "the child": two}, any_base=any_base)
-        with one_thread():
-            gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
+    one, two = slot_source(parent), slot_source(child)
+    check_comparable({"the parent": one, "the child": two}, any_base=any_base)
+    with one_thread():
+        gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
     return Retention(total_gap(gaps.values()), gaps)
 
 
