@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
-from selfplay import Config, TaskKind, load_preset, read_run, train
+from selfplay import Config, Extensions, TaskKind, load_preset, read_run, train
 
 ENDS = ("none", "IndexError", "TypeError", "ValueError", "ZeroDivisionError", "NameError")
 
@@ -82,7 +82,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    train(settings(given.steps), given.out, task_kinds=[CODE_E], workers=given.workers)
+    extensions = Extensions(task_kinds=[CODE_E])
+    train(settings(given.steps), given.out, extensions=extensions, workers=given.workers)
     for step in read_run(given.out).steps:
         row = step.kinds[CODE_E.name]
         solved = "unknown" if row.solve_rate is None else f"{row.solve_rate:.0%}"

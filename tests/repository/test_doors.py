@@ -24,11 +24,8 @@ MOST_NAMES = 34
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Yield the names of the modules that a file imports, but not those for types alone."""
+    """Yield the names of the modules that a file imports, those for types alone too."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

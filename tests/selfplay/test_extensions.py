@@ -19,11 +19,11 @@ from rich.console import Console
 from lora_evo import OPERATORS
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.experiments.comparison import open_trials
-from selfplay.extensions import RunOptions
 from selfplay.records.directory import create, open_config
 from selfplay.records.progress import Progress
 from selfplay.reward_state import load_state, state_of
 from selfplay.rewards import TEACHER_REWARDS, TeacherReward
+from selfplay.run import Extensions
 from selfplay.step import train_step
 from selfplay.training import new_run, open_run, resume, train
 from selfplay_command import command, train_until
@@ -48,15 +48,16 @@ def half(proposed):
 """
 SCRIPT = """
 import sys
-from selfplay import SelfplayError, load_preset, new_run, resume
+from selfplay import Extensions, SelfplayError, load_preset, new_run, resume
 if __name__ == "__main__":
     todo, home, *settings = sys.argv[1:]
     if todo == "begin":
-        with new_run(load_preset("nano", *settings), home, teacher_reward=half) as run:
+        own = Extensions(teacher_reward=half)
+        with new_run(load_preset("nano", *settings), home, extensions=own) as run:
             print(run.config.reward.teacher)
     for reward in (half, None) if todo == "resume" else ():
         try:
-            resume(home, teacher_reward=reward)
+            resume(home, extensions=Extensions(teacher_reward=reward))
         except SelfplayError as error:
             print(error)
 """
@@ -108,21 +109,21 @@ def module(tmp_path, monkeypatch):
 
 def begun(config, home, **options):
     """A run with its first checkpoint and no step."""
-    with new_run(config, home, **options):
+    with new_run(config, home, extensions=Extensions(**options)):
         return home
 
 
 def refused(home, **options):
     """What a resume answers, in one line."""
     with pytest.raises(SelfplayError) as error:
-        resume(home, **options)
+        resume(home, extensions=Extensions(**options))
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_path, module):
     home, seen, half = tmp_path / "run", [], module(MINE).half
-    given = {"teacher_reward": half, "student_reward": learns_nothing, "operators": [OWN]}
+    own = Extensions(half, learns_nothing, [OWN])
     config = runs.config(*TINY, "evolution.crossover_share=0")
 
     def stop(run, row):
@@ -130,11 +131,12 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(config, home, **given, callbacks=[stop])
+        train(config, home, extensions=replace(own, callbacks=[stop]))
     assert seen == [(1, 1)]
     assert "of_mine_rewards:half#" in (home / "config.yaml").read_text()
-    given = {"student_reward": learns_nothing, "operators": [replace(OWN)]}
-    resume(home, **given, callbacks=[lambda run, row: seen.append((run.step, row.step))])
+    seeing = [lambda run, row: seen.append((run.step, row.step))]
+    again = Extensions(None, learns_nothing, [replace(OWN)], callbacks=seeing)
+    resume(home, extensions=again)
     assert seen == [(1, 1), (2, 2)]
     rewards = {row["teacher_reward"] for row in runs.rows(home / "metrics.jsonl")}
     assert rewards <= {-1.0, -0.375, 0.25}
@@ -185,18 +187,18 @@ def test_a_reward_that_compares_is_given_what_it_needs(runs, tmp_path):
     config = runs.config(*TINY, "steps=1")
     homes = [tmp_path / name for name in ("plain", "comparing")]
     for home, given in zip(homes, (better, reward), strict=True):
-        train(config, home, teacher_reward=given)
+        train(config, home, extensions=Extensions(teacher_reward=given))
     plain, comparing = (runs.rows(home / "tasks.jsonl") for home in homes)
     accepted = [row for row in comparing if row["status"] == "ok"]
     assert accepted
     assert all(row["base_solve_rate"] is not None and row["reward"] == 1.0 for row in accepted)
     assert all(row["base_solve_rate"] is None for row in plain)
     assert open_config(homes[1]).reward.teacher.startswith(":better#")
-    with open_run(homes[1], teacher_reward=reward) as run:
+    with open_run(homes[1], extensions=Extensions(reward)) as run:
         assert run.extensions.teacher_reward is reward
     with (
         pytest.raises(ConfigError, match="not the same"),
-        open_run(homes[1], teacher_reward=better),
+        open_run(homes[1], extensions=Extensions(better)),
     ):
         raise AssertionError
 
@@ -233,7 +235,7 @@ def test_a_scripts_own_function_is_handed_over_again_as_it_was(tmp_path):
     name = python(tmp_path / "begins.py", "begin", home, *TINY).strip()
     assert name.startswith(":half#")
     differs, missing = python("-m", "other", "resume", home, cwd=tmp_path).splitlines()
-    call = 'resume("RUN", teacher_reward=half)'
+    call = 'resume("RUN", extensions=Extensions(teacher_reward=half))'
     assert f"began with {name[1:]}: its source is not the same" in differs
     assert call in differs
     assert "reward.teacher names half, which the program that began" in missing
@@ -265,7 +267,7 @@ def test_what_a_function_holds_is_part_of_what_it_is(
 ):
     home = begun(runs.config(*TINY), tmp_path / "run", teacher_reward=reward)
     assert difference in refused(home, teacher_reward=other)
-    with open_run(home, teacher_reward=same or reward) as run:
+    with open_run(home, extensions=Extensions(same or reward)) as run:
         assert run.extensions.teacher_reward is (same or reward)
 
 
@@ -274,13 +276,13 @@ def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_pa
     noise = replace(OWN)  # held by no module, so that no import finds it
     home = begun(config, tmp_path / "run", operators=[noise], student_reward=learns_nothing)
     reward = {"student_reward": learns_nothing}
-    assert 'resume("RUN", operators=[own_noise])' in refused(home, **reward)
+    assert 'resume("RUN", extensions=Extensions(operators=[own_noise]))' in refused(home, **reward)
     other = replace(OWN, default_strength=0.5)
     line = refused(home, **reward, operators=[other])
     assert "operators is own_noise(default_strength=0.5)#" in line
     line = refused(home, **reward, operators=[noise], teacher_reward=of_share(0.5))
     assert "teacher_reward holds :reward, and reward.teacher of this run names populora" in line
-    resume(home, **reward, operators=[replace(OWN)])
+    resume(home, extensions=Extensions(**reward, operators=[replace(OWN)]))
 
 
 def test_a_function_of_a_module_that_changes_is_refused(runs, tmp_path, module):
@@ -304,9 +306,9 @@ def test_a_run_without_hashes_takes_what_has_the_name(runs, tmp_path, module):
         home = tmp_path / str(number)
         create(home, runs.config(*TINY, "steps=1", f"reward.teacher='{name}'"))
         if number:
-            assert 'hand it over again, from Python: resume("RUN", teacher' in refused(home)
+            assert 'hand it over again, from Python: resume("RUN", extensions=Ext' in refused(home)
         assert "it has another name" in refused(home, teacher_reward=of_share(0.5))
-        resume(home, **({"teacher_reward": half} if number else {}))
+        resume(home, extensions=Extensions(half if number else None))
         assert open_config(home).reward.teacher == name
 
 
@@ -315,7 +317,7 @@ def test_two_closures_of_one_name_are_two_arms(runs, tmp_path):
     for number, (share, seed) in enumerate([(0.5, 1), (0.25, 2), (0.5, 2)]):
         homes.append(tmp_path / str(number))
         config = runs.config(*TINY, "steps=1", f"seed={seed}")
-        train(config, homes[-1], teacher_reward=of_share(share))
+        train(config, homes[-1], extensions=Extensions(of_share(share)))
     plan, trials = open_trials(homes)
     first, second, third = (trial.group.arm for trial in trials)
     assert first == third != second
@@ -324,31 +326,28 @@ def test_two_closures_of_one_name_are_two_arms(runs, tmp_path):
 
 def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
     config = runs.config(*TINY, "steps=3")
-    rewards = {
-        name: {"teacher_reward": Kept(0.5), "student_reward": Kept(0.25).__call__}
-        for name in ("whole", "again")
-    }
-    train(config, tmp_path / "whole", **rewards["whole"])
-    train_until(3, config, tmp_path / "half", **rewards["again"], phase="save")
-    fresh = {"teacher_reward": Kept(0.5), "student_reward": Kept(0.25).__call__}
+    rewards = {name: Extensions(Kept(0.5), Kept(0.25).__call__) for name in ("whole", "again")}
+    train(config, tmp_path / "whole", extensions=rewards["whole"])
+    train_until(3, config, tmp_path / "half", extensions=rewards["again"], phase="save")
+    fresh = Extensions(Kept(0.5), Kept(0.25).__call__)
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "half", copy)
-    resume(tmp_path / "half", **fresh)
-    resume(copy, **rewards["again"])  # which has moved on after the checkpoint
+    resume(tmp_path / "half", extensions=fresh)
+    resume(copy, extensions=rewards["again"])  # which has moved on after the checkpoint
     assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
     assert runs.outcome(copy) == runs.outcome(tmp_path / "whole")
-    assert fresh["teacher_reward"].paid == rewards["whole"]["teacher_reward"].paid > 0
+    assert fresh.teacher_reward.paid == rewards["whole"].teacher_reward.paid > 0
     assert not capsys.readouterr().err
 
 
 def test_a_reward_that_changes_and_keeps_no_state_is_named(runs, tmp_path, capsys):
     config, home, reward = runs.config(*TINY), tmp_path / "run", Rising(0.5)
-    train_until(2, config, home, teacher_reward=reward)
+    train_until(2, config, home, extensions=Extensions(reward))
     line = "teacher_reward: what Rising holds has changed in the run, and no checkpoint keeps it"
     assert capsys.readouterr().err.count(line) == 1
-    with open_run(home, teacher_reward=reward):  # it is as the checkpoint had it
+    with open_run(home, extensions=Extensions(reward)):  # it is as the checkpoint had it
         assert not capsys.readouterr().err
-    with open_run(home, teacher_reward=Rising(0.5)):
+    with open_run(home, extensions=Extensions(Rising(0.5))):
         assert "Rising goes on with what it held before the first" in capsys.readouterr().err
     reward.paid += 1
     assert "teacher_reward is Rising(paid=" in refused(home, teacher_reward=reward)
@@ -373,7 +372,7 @@ class Unsaved(Kept):
 )
 def test_a_state_that_cannot_be_kept_is_refused_before_the_run(reward, expected, runs, tmp_path):
     with pytest.raises(SelfplayError, match=expected):
-        train(runs.config(*TINY), tmp_path / "run", teacher_reward=reward)
+        train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(reward))
     assert not (tmp_path / "run").exists()
 
 
@@ -388,8 +387,8 @@ def test_the_command_ends_with_one_line_for_a_reward_that_fails(runs, tmp_path, 
 def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tmp_path):
     written, rows = io.StringIO(), []
     shown = Progress(Console(file=written, force_terminal=True, width=200))
-    given = {"callbacks": [lambda run, row: rows.append(row)]}
-    with new_run(runs.config(*TINY, "steps=3"), tmp_path / "run", **given) as run:
+    own = Extensions(callbacks=[lambda run, row: rows.append(row)])
+    with new_run(runs.config(*TINY, "steps=3"), tmp_path / "run", extensions=own) as run:
         train_step(run, Progress(quiet=True))
         train_step(run, shown)
     shown.step(msgspec.structs.replace(rows[-1], step=5))
@@ -399,17 +398,13 @@ def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tm
 
 @pytest.mark.parametrize("function", [train, resume, new_run, open_run])
 def test_help_shows_every_parameter_with_its_type(function):
+    names = ["extensions", "workers", "ray", "progress"]
     parameters = inspect.signature(function).parameters
-    names = [*RunOptions.__annotations__]
-    assert names[0] == "teacher_reward"
-    assert len(names) == 7
-    assert list(parameters)[-7:] == names
+    assert list(parameters)[-4:] == names
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in names)
-    assert [parameters[n].default for n in names] == [None, None, (), (), (), None, None]
     shown = pydoc.plain(pydoc.render_doc(function))
+    assert "extensions: selfplay.run.Extensions | None = None" in shown
     assert "workers: int | None = None" in shown
-    assert "**" not in shown
-    assert "task_kinds: collections.abc.Sequence[selfplay.prompts.task_kind.TaskKind] = ()" in shown
     with pytest.raises(TypeError, match="techer"), new_run(None, "nowhere", techer=1):
         raise AssertionError
 

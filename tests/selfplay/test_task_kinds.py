@@ -15,6 +15,7 @@ from selfplay.prompts.template import template_named
 from selfplay.records.run_record import read_run
 from selfplay.reports.run_report import report
 from selfplay.rollout import Proposed, open_sandbox, validated
+from selfplay.run import Extensions
 from selfplay.step import remember
 from selfplay.training import new_run, resume, train
 from selfplay_command import train_until
@@ -43,8 +44,9 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
         *("steps=3", "rollout.kinds=[code_o]", "rollout.train_on=buffer"),
         *("rollout.max_proposal_length=64", f"eval.held_out=[{held_out}]"),
     )
-    train(config, tmp_path / "whole", task_kinds=[example.CODE_E])
-    train_until(2, config, tmp_path / "half", task_kinds=[example.CODE_E])
+    own = Extensions(task_kinds=[example.CODE_E])
+    train(config, tmp_path / "whole", extensions=own)
+    train_until(2, config, tmp_path / "half", extensions=own)
     recorded = ["code_o", name_of(example.CODE_E)]
     assert recorded[1].startswith(f"{CODE_E}#")
     assert read_run(tmp_path / "half").config["rollout"]["kinds"] == recorded
@@ -83,14 +85,14 @@ def test_the_examples_kind_judges_calls_by_how_they_end(example):
 def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, example):
     kind = example.RaisedException()
     config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
-    with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
+    with new_run(config, tmp_path / "run", extensions=Extensions(task_kinds=[kind])) as run:
         assert run.config.rollout.kinds == ("code_o", name_of(kind))
     with pytest.raises(ConfigError, match=r"code_e, which the program .* hand it over again"):
         resume(tmp_path / "run")
     other = type("Other", (example.RaisedException,), {"words": "guess"})()
     with pytest.raises(ConfigError, match=r"task_kinds is code_e#.* resume\(.*\[code_e\]"):
-        resume(tmp_path / "run", task_kinds=[other])
-    resume(tmp_path / "run", task_kinds=[example.RaisedException()])
+        resume(tmp_path / "run", extensions=Extensions(task_kinds=[other]))
+    resume(tmp_path / "run", extensions=Extensions(task_kinds=[example.RaisedException()]))
     assert len(read_run(tmp_path / "run").steps) == 1
 
 
@@ -126,7 +128,7 @@ def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path
 
     kind = Sums()
     config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
-    with new_run(config, tmp_path / "run", task_kinds=[kind]) as run:
+    with new_run(config, tmp_path / "run", extensions=Extensions(task_kinds=[kind])) as run:
         assert kind in run.template.in_play
         assert run.buffer.draw(1, 0, shows=kind.shows) == []
         written = Proposed(0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1"))
@@ -140,5 +142,6 @@ def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path
 @pytest.mark.slow
 def test_a_kind_of_ones_own_goes_to_workers(runs, tmp_path, example):
     config = runs.config("steps=1", "rollout.kinds=[code_o]", "eval.eval_every=0")
-    train(config, tmp_path / "run", task_kinds=[example.CODE_E], workers=2)
+    own = Extensions(task_kinds=[example.CODE_E])
+    train(config, tmp_path / "run", extensions=own, workers=2)
     assert {t.kind for t in read_run(tmp_path / "run").tasks()} == {"code_o", "code_e"}

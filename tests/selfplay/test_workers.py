@@ -15,7 +15,7 @@ import torch
 from code_verifier import Proposal
 from lora_evo import EngineStopped
 from lora_evo.model import Rollout, load_base_model, resolve
-from selfplay import cli, training
+from selfplay import devices, training
 from selfplay.config import cut_by_member
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
@@ -243,13 +243,13 @@ def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):
 
 
 def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
-    monkeypatch.setattr(cli.os, "sched_getaffinity", lambda pid: {0, 1, 2})
-    assert cli._workers(runs.config(), None, None) == 3
-    assert cli._workers(runs.config("mode=azr"), None, None) == 1
-    assert cli._workers(runs.config("base=/a/model"), None, None) == 1
-    assert cli._workers(runs.config("engine=vllm"), None, None) == 1
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    assert cli._workers(runs.config(), None, None) == 1
+    monkeypatch.setattr(devices.os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    assert devices.worker_count(runs.config(), None, None) == 3
+    assert devices.worker_count(runs.config("mode=azr"), None, None) == 1
+    assert devices.worker_count(runs.config("base=/a/model"), None, None) == 1
+    assert devices.worker_count(runs.config("engine=vllm"), None, None) == 1
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    assert devices.worker_count(runs.config(), None, None) == 1
 
 
 def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_path, monkeypatch):
@@ -286,7 +286,7 @@ def test_an_address_where_nothing_answers_is_one_line(tmp_path):
 
 
 def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
     refused(
         train_with(tmp_path, "--workers", "2"),
         f"type: {sys.executable} -m pip install ray, or leave out",

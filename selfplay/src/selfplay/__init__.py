@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from selfplay.errors import ConfigError, SelfplayError
+from selfplay.errors import SelfplayError
 
 if TYPE_CHECKING:
     from selfplay.base_defaults import config_for as config_for
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from selfplay.rewards import training_samples as training_samples
     from selfplay.rollout import Attempt as Attempt
     from selfplay.rollout import Proposed as Proposed
+    from selfplay.run import Extensions as Extensions
     from selfplay.run import Run as Run
     from selfplay.step import evolve as evolve
     from selfplay.step import match as match
@@ -48,7 +49,7 @@ _LAZY = {
     "learning.batch": ("TrainingSample",),
     "learning.learner": ("Learner",),
     "base_defaults": ("config_for",),
-    "run": ("Run",),
+    "run": ("Extensions", "Run"),
     "records.progress": ("Progress",),
     "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
@@ -65,7 +66,7 @@ _LAZY = {
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 
-__all__ = ["ConfigError", "SelfplayError", "__version__", *_MODULE_OF]
+__all__ = ["SelfplayError", "__version__", *_MODULE_OF]
 
 
 def __getattr__(name: str) -> object:

@@ -6,9 +6,10 @@ from typing import Any
 from lora_evo.model import TARGET_MODULES
 from selfplay.architecture import Architecture, model_config, read_architecture
 from selfplay.config import Config, load_preset, read_config
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, silence_transformers
 from selfplay.prompts.template import template_named
 from selfplay.settings import merged, override, read_preset
+from selfplay.terminal import say
 
 LARGE = 1_000_000_000
 """Parameters from which on a base gets the sizes of the 7B presets, where there is a GPU."""
@@ -45,6 +46,19 @@ def config_for(
         override(data, assignment)
     config = read_config(data)
     return config, _chosen(config, model, preset, why)
+
+
+def configured(
+    base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **values: Any
+) -> Config:
+    """Return the configuration of a command's options; for a base, say what was chosen."""
+    if base is None:
+        return load_preset(preset or "nano", *assignments, **values)
+    silence_transformers()
+    config, chosen = config_for(base, *assignments, preset=preset, **values)
+    if not quiet:
+        say(chosen, err=True)
+    return config
 
 
 def preset_for(model: Architecture) -> str:

@@ -5,20 +5,16 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import SelfplayError, one_line_errors, pip_install, silence_transformers
+from selfplay.errors import one_line_errors, silence_transformers
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
 from selfplay.terminal import program, quote, say
-
-if TYPE_CHECKING:  # torch comes with it, and a report does without
-    from selfplay.config import Config
 
 PATH = click.Path(path_type=Path)
 
@@ -102,23 +98,6 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-def _configured(
-    base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **given: Any
-) -> "Config":
-    """Return the configuration of a command's options; for a base, say what was chosen."""
-    from selfplay.config import load_preset
-
-    if base is None:
-        return load_preset(preset or "nano", *assignments, **given)
-    from selfplay.base_defaults import config_for
-
-    silence_transformers()
-    config, chosen = config_for(base, *assignments, preset=preset, **given)
-    if not quiet:
-        say(chosen, err=True)
-    return config
-
-
 @main.command()
 @BASE
 @PRESET
@@ -161,8 +140,11 @@ def train(
     All that the run does is written to a new directory. `selfplay report` shows it, at any time,
     and `selfplay resume` continues it after any interruption.
     """
-    config = _configured(base, preset, assignments, quiet, **given)
-    workers = _workers(config, workers, ray)
+    from selfplay.base_defaults import configured
+    from selfplay.devices import worker_count
+
+    config = configured(base, preset, assignments, quiet, **given)
+    workers = worker_count(config, workers, ray)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -189,13 +171,14 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     have gone without the interruption.
     """
     with one_line_errors(run):
+        from selfplay.devices import worker_count
         from selfplay.records.directory import open_config
         from selfplay.records.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
         config = open_config(run)
-        workers = _workers(config, workers, ray)
+        workers = worker_count(config, workers, ray)
         if not config.batch_by_member and (ray is not None or (workers or 1) > 1):
             click.echo(
                 "this run was started without --workers: several members share its batches, and "
@@ -213,28 +196,6 @@ def _say_done(home: Path) -> None:
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
     say(f"done: {home}; see it with:")
     click.echo(f"  {program()} report {quote(home)} --html report.html")
-
-
-def _workers(config: "Config", workers: int | None, ray: str | None) -> int | None:
-    """Return how many workers a run gets; SelfplayError where they need Ray, which is not there.
-
-    The built-in models are too small for two threads to help them: without --workers they use cores
-    by workers, where Ray is installed.
-    """
-    from lora_evo.model import choose_device
-    from selfplay.members import all_founders
-
-    has_ray = find_spec("ray") is not None
-    if workers is None and ray is None and config.batch_by_member:
-        small = config.base == "nano" and config.engine == "hf"
-        cores = small and has_ray and choose_device(config.device).type == "cpu"
-        workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
-    if not has_ray and (ray is not None or workers not in (None, 1)):
-        raise SelfplayError(
-            "several workers need Ray, which is not installed; type: "
-            f"{pip_install('ray')}, or leave out --workers and --ray"
-        )
-    return workers
 
 
 @main.command()
@@ -273,10 +234,11 @@ def sft(
     them. --base, --preset and --set are those of the run to come, whose members start from the
     result with --set warm_start=OUT. To resume after an interruption, type the same command again.
     """
+    from selfplay.base_defaults import configured
     from selfplay.sft import fine_tune
 
     silence_transformers()
-    config = _configured(base, preset, assignments, False, steps=steps, seed=seed)
+    config = configured(base, preset, assignments, False, steps=steps, seed=seed)
     losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
     gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
@@ -328,10 +290,11 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     trains two steps at the preset's sizes: seconds and memory by phase, and whether the sampler and
     the learner agree. The exit code is 1 where something fails; what to type is then printed.
     """
+    from selfplay.base_defaults import configured
     from selfplay.doctor import examine, to_text
 
     silence_transformers()
-    config = _configured(base, preset, assignments, as_json)
+    config = configured(base, preset, assignments, as_json)
     diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
     click.echo(json.dumps(asdict(diagnosis), indent=1) if as_json else to_text(diagnosis))
     if not all(check.passed for check in diagnosis.checks):

@@ -5,9 +5,13 @@ import resource
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from selfplay.errors import ConfigError
+from lora_evo.model import choose_device
+from selfplay.config import Config
+from selfplay.errors import ConfigError, SelfplayError, pip_install
+from selfplay.members import all_founders
 from selfplay.settings import one_of
 
 GIB = 2**30
@@ -63,6 +67,25 @@ def this_machine(device: str, threads: int) -> Machine:
         memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
     name = f"CPU, {cores} thread{'s' * (cores > 1)}"
     return Machine(name, memory, is_gpu=False)
+
+
+def worker_count(config: Config, workers: int | None, ray: str | None) -> int | None:
+    """Return how many workers a run gets; SelfplayError where they need Ray, which is not there.
+
+    The built-in models are too small for two threads to help them: without --workers they use cores
+    by workers, where Ray is installed.
+    """
+    has_ray = find_spec("ray") is not None
+    if workers is None and ray is None and config.batch_by_member:
+        small = config.base == "nano" and config.engine == "hf"
+        cores = small and has_ray and choose_device(config.device).type == "cpu"
+        workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
+    if not has_ray and (ray is not None or workers not in (None, 1)):
+        raise SelfplayError(
+            "several workers need Ray, which is not installed; type: "
+            f"{pip_install('ray')}, or leave out --workers and --ray"
+        )
+    return workers
 
 
 def memory_mb() -> float:

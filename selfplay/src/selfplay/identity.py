@@ -117,7 +117,8 @@ def _call(option: str, name: str) -> str:
     """Return the call that hands an object over."""
     bare = _bare(name) if _bare(name).isidentifier() else "..."
     several = option in ("operators", "task_kinds")
-    return f'resume("RUN", {option}={f"[{bare}]" if several else bare})'
+    value = f"[{bare}]" if several else bare
+    return f'resume("RUN", extensions=Extensions({option}={value}))'
 
 
 def _difference(name: str, thing: Any) -> str:

@@ -64,7 +64,7 @@ class TeacherReward:
         return self.function(p)
 
 
-def needed_by(reward: TeacherFunction) -> tuple[Witness, ...]:
+def needed_by(reward: TeacherFunction | None) -> tuple[Witness, ...]:
     """Return who else attempts the tasks; none for a plain function."""
     return reward.needs if isinstance(reward, TeacherReward) else ()
 

@@ -1,22 +1,59 @@
-"""An open run: its configuration, its members, and how far it is."""
+"""An open run: its configuration, its members, how far it is, and what a user adds to it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from code_verifier import Sandbox, Task
 from league import League
+from lora_evo import Operator
 from lora_evo.model import derive_seed
 from selfplay.config import Config
-from selfplay.extensions import Extensions
 from selfplay.members import Advance, Members
+from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template
+from selfplay.records.rows import StepRow
 from selfplay.records.tracking import Trackers
+from selfplay.rewards import TEACHER_REWARDS, StudentReward, TeacherFunction
 from selfplay.tasks import HeldOutTask, TaskBuffer
 
 T = TypeVar("T")
+Callback: TypeAlias = "Callable[[Run, StepRow], None]"
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """What a user adds to a run: rewards, operators, task kinds and callbacks of their own.
+
+    Rewards, operators and task kinds win over the configuration, and config.yaml says what they
+    were: `module:name` or `:name`, and hashes of what they are made of.
+
+    - teacher_reward: of a `Proposed`, and student_reward: of an `Attempt`: finite numbers. An
+      object with `state_dict` and `load_state_dict` has its state kept in checkpoints.
+    - operators: mutations and crossovers instead of the configured ones of their kind.
+    - task_kinds: in play with those of `rollout.kinds`.
+    - callbacks: called after each step with the run and its `StepRow`; they are not recorded.
+
+    Example:
+
+        >>> Extensions(teacher_reward=lambda proposed: float(proposed.task is not None))
+    """
+
+    teacher_reward: TeacherFunction | None = None
+    student_reward: StudentReward | None = None
+    operators: Sequence[Operator] = ()
+    task_kinds: Sequence[TaskKind] = ()
+    callbacks: Sequence[Callback] = ()
+
+    def own_rewards(self) -> Iterator[tuple[str, TeacherFunction | StudentReward]]:
+        """Yield role and reward where the reward is not ours."""
+        teacher = self.teacher_reward
+        if teacher is not None and teacher not in TEACHER_REWARDS.values():
+            yield "teacher", teacher
+        if self.student_reward is not None:
+            yield "student", self.student_reward
 
 
 @dataclass(repr=False)
@@ -33,7 +70,9 @@ class Run:
     - parents: what each child was made of: folders of `ancestors`.
     - structures: how often each normalised structure came in accepted programs: the coverage.
     - step: steps done.
-    - extensions: rewards, operators and callbacks.
+    - extensions: with all operators that children are made with, and the configured rewards; a
+      student_reward of None is `verifier` with the values of the configuration.
+    - first_states: by role, what a reward that keeps a state began the run with.
     - advance: hears how far a phase is.
     - changed_rewards: by role, what is to be said of rewards that hold something else than at the
       start, and have no `state_dict`.
@@ -54,6 +93,7 @@ class Run:
     step: int = 0
     trackers: Trackers = field(default_factory=Trackers)
     extensions: Extensions = field(default_factory=Extensions)
+    first_states: Mapping[str, bytes] = field(default_factory=dict)
     advance: Advance = lambda done, total: None
     changed_rewards: dict[str, str] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
 from selfplay.records.rows import BASE, BirthRow, ResourceRow, append_rows
 from selfplay.records.tracking import step_metrics
-from selfplay.rewards import needed_by, training_samples
+from selfplay.rewards import needed_by, populora, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
 
@@ -51,8 +51,9 @@ def train_step(run: Run, progress: Progress) -> None:
     clock.phase("solve")
     solved, replayed = solve(run, verified, step)
     clock.phase("update")
-    own = run.extensions
-    samples = training_samples(solved, config, replayed, own.teacher_reward, own.student_reward)
+    extensions = run.extensions
+    teacher_reward = extensions.teacher_reward or populora
+    samples = training_samples(solved, config, replayed, teacher_reward, extensions.student_reward)
     factor = config.learner.schedule(step, config.steps)
     stats = run.population.update(samples, factor, run.advance)
     record_outcomes(run, matches, solved)
@@ -84,7 +85,7 @@ def train_step(run: Run, progress: Progress) -> None:
             save_checkpoint(run)
     progress.step(row, measured, run.before.get(BASE, ()))
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
-    for callback in own.callbacks:
+    for callback in extensions.callbacks:
         callback(run, msgspec.structs.replace(row, measured=tuple(measured)))
 
 

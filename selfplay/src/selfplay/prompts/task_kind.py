@@ -1,9 +1,9 @@
 """Task kinds: what a task asks for, in prompts, in what is read of completions, and in verdicts.
 
 `code_o`, `code_i` and `code_f` are three of them in every template. One of your own is an object of
-a subclass of `TaskKind`: hand it to `train(..., task_kinds=[KIND])`, or name it in `rollout.kinds`
-as `module:KIND`. A whole one is in `examples/own_task_kind.py`. One with the name of a built-in
-kind takes its place, with prompts and a gate of its own.
+a subclass of `TaskKind`: hand it over in `Extensions(task_kinds=[KIND])`, or name it in
+`rollout.kinds` as `module:KIND`. A whole one is in `examples/own_task_kind.py`. One with the name
+of a built-in kind takes its place, with prompts and a gate of its own.
 """
 
 from collections.abc import Sequence

@@ -66,7 +66,7 @@ def save_checkpoint(run: Run) -> None:
         draft.mkdir()
         _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
         (draft / _STATE).write_text(json.dumps(state, indent=1))
-        write_rewards(draft, run.extensions.rewards(), run.extensions.first_states)
+        write_rewards(draft, run.extensions.own_rewards(), run.first_states)
         if run.league is not None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
@@ -80,8 +80,8 @@ def save_checkpoint(run: Run) -> None:
 def _look_at_rewards(run: Run) -> None:
     """Say once which rewards have come to hold something that no checkpoint keeps."""
     names = {"teacher": run.config.reward.teacher, "student": run.config.reward.student}
-    marks = changed_marks(run.extensions.rewards(), names)
-    for role, reward in run.extensions.rewards():
+    marks = changed_marks(run.extensions.own_rewards(), names)
+    for role, reward in run.extensions.own_rewards():
         if role in marks and role not in run.changed_rewards:
             click.echo(
                 f"{role}_reward: what {called(reward)} holds has changed in the run, and no "
@@ -162,7 +162,7 @@ def restore(run: Run, checkpoint: Path) -> None:
         ) from error
     run.step, run.born, run.changed_rewards = state.step, state.born, state.changed_rewards
     kept = kept_rewards(checkpoint)
-    for role, reward in run.extensions.rewards():
+    for role, reward in run.extensions.own_rewards():
         if role in kept.states:
             load_state(reward, kept.states[role], f"{role}_reward")
         elif role in kept.marks and mark_of(reward) != kept.marks[role]:

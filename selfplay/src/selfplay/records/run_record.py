@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from selfplay.records.rows import (
 )
 from selfplay.settings import read_yaml
 from selfplay.terminal import program, quote
-
-if TYPE_CHECKING:
-    import pandas
 
 Floats = npt.NDArray[np.float64]
 Points = Sequence[tuple[int, float | None]]
@@ -175,8 +172,9 @@ class RunRecord:
                 rates.setdefault(step, {})[member] = rate
         return base, dict(sorted(rates.items()))
 
-    def to_pandas(self) -> "dict[str, pandas.DataFrame]":
-        """Return data frames: steps, tasks, attempts, members, ratings, matches, evals, lineage.
+    def to_pandas(self) -> dict[str, Any]:
+        """Return a `pandas.DataFrame` each of steps, tasks, attempts, members, ratings, matches,
+        evals and lineage.
 
         A nested value becomes a column of its own, `outer/inner`. Needs pandas.
         """

@@ -13,15 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lora_evo import check_output, write_text
-
-if TYPE_CHECKING:  # it takes a second to import
-    import altair as alt
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """A head and rows."""
@@ -52,9 +49,7 @@ document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), tr
 """Draws every chart in its place; what was folded away had no width to draw in."""
 
 
-def write_page(
-    path: Path, template: str, charts: "Mapping[str, alt.TopLevelMixin]", **values: object
-) -> None:
+def write_page(path: Path, template: str, charts: Mapping[str, Any], **values: object) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
     Equal values give equal bytes. Raises LoraEvoError for a place that cannot hold the page.
@@ -124,7 +119,7 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _specification(chart: "alt.TopLevelMixin") -> Any:
+def _specification(chart: Any) -> Any:
     """Return a chart as plain data for the page, as wide as its place."""
     plain = {
         k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
