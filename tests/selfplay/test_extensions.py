@@ -19,9 +19,9 @@ from rich.console import Console
 from lora_evo import OPERATORS
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.experiments.comparison import open_trials
+from selfplay.extensions import load_state, state_of
 from selfplay.records.directory import create, open_config
 from selfplay.records.progress import Progress
-from selfplay.reward_state import load_state, state_of
 from selfplay.rewards import TEACHER_REWARDS, TeacherReward
 from selfplay.run import Extensions
 from selfplay.step import train_step

@@ -3,21 +3,44 @@
 Objects are handed to `train` and its like as `Extensions`, or named `module:object` in the
 configuration. config.yaml says what they were (see `identity`), so that a resume imports them again
 where that is possible, and refuses what is something else by then.
+
+A reward whose object has `state_dict` and `load_state_dict`, as modules of torch do, continues
+where a checkpoint was made. So do methods of such an object, `functools.partial` of it, and a
+`TeacherReward` with it.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from io import BytesIO
+from types import MethodType
 from typing import Any
+
+import torch
 
 from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.identity import called, name_of, resolved
 from selfplay.prompts.task_kind import named_kinds
-from selfplay.reward_state import KeptRewards, load_state, state_of
-from selfplay.rewards import TEACHER_REWARDS, needed_by, verifier
+from selfplay.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
 from selfplay.run import Extensions
 from selfplay.settings import without_hash
+from selfplay.source_hash import mark_of
+
+
+@dataclass(frozen=True)
+class KeptRewards:
+    """What a checkpoint says of rewards, by role."""
+
+    first_states: Mapping[str, bytes] = field(default_factory=dict)
+    """Before the first step."""
+    states: Mapping[str, bytes] = field(default_factory=dict)
+    """When the checkpoint was made."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """What was then said of those that had changed and have no `state_dict`."""
+
 
 _KNOWN: Mapping[str, Mapping[str, Any]] = {
     "teacher": TEACHER_REWARDS,
@@ -130,3 +153,73 @@ def _name(thing: Any, known: Mapping[str, Any]) -> str:
     """Return the short name of what is ours, and what was recorded of anything else."""
     short = called(thing)
     return short if known.get(short) is thing else name_of(thing)
+
+
+def changed_marks(rewards: Iterable[tuple[str, Any]], names: Mapping[str, str]) -> dict[str, str]:
+    """Return by role what is to be said of rewards without a state that hold something else by now.
+
+    names: by role, what was recorded of them.
+    """
+    marks = {}
+    for role, reward in rewards:
+        recorded = names[role].removeprefix(without_hash(names[role]))
+        if recorded and _keeper(reward) is None and (mark := mark_of(reward)) != recorded:
+            marks[role] = mark
+    return marks
+
+
+def state_of(reward: Any, option: str) -> bytes | None:
+    """Return a reward's state as it is; None where it keeps none.
+
+    option: what errors call it. Raises SelfplayError for a state that cannot be read again.
+    """
+    keeper = _keeper(reward)
+    if keeper is None:
+        return None
+    loads = callable(getattr(keeper, "load_state_dict", None))
+    if not loads or not callable(getattr(keeper, "state_dict", None)):
+        there, missing = ("load_state_dict", "state_dict")[:: 1 if loads else -1]
+        raise SelfplayError(
+            f"{option}: {called(reward)} has {there} and no {missing}; expected both, to save what "
+            "it keeps and to load it"
+        )
+    buffer = BytesIO()
+    try:
+        torch.save(keeper.state_dict(), buffer)
+        _unpacked(buffer.getvalue())
+    except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
+        raise SelfplayError(
+            f"{option}: what state_dict of {called(reward)} returns cannot be saved and read again "
+            f"({first_line(error)}); expected numbers, texts, lists, dictionaries and tensors"
+        ) from error
+    return buffer.getvalue()
+
+
+def load_state(reward: Any, state: bytes, option: str) -> None:
+    """Let a reward continue from a state. Raises SelfplayError where it does not take it."""
+    keeper = _keeper(reward)
+    if keeper is None or not callable(getattr(keeper, "load_state_dict", None)):
+        return
+    try:
+        keeper.load_state_dict(_unpacked(state))
+    except Exception as error:  # the user's method may raise what it likes
+        raise SelfplayError(
+            f"{option}: load_state_dict of {called(reward)} does not take what its state_dict "
+            f"returned: {type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _unpacked(state: bytes) -> Any:
+    return torch.load(BytesIO(state), weights_only=True)
+
+
+def _keeper(reward: Any) -> Any:
+    """Return the object whose state a reward has; None where it has none."""
+    while isinstance(reward, partial | TeacherReward):
+        reward = reward.func if isinstance(reward, partial) else reward.function
+    if isinstance(reward, MethodType):
+        reward = reward.__self__
+    if isinstance(reward, type):
+        return None
+    methods = ("state_dict", "load_state_dict")
+    return reward if any(callable(getattr(reward, name, None)) for name in methods) else None

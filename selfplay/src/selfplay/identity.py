@@ -9,10 +9,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import MethodType, ModuleType
-from typing import Any, TypeVar, cast
+from types import MethodType
+from typing import Any, TypeVar
 
 from selfplay.errors import ConfigError
 from selfplay.settings import load_object, one_of, without_hash
@@ -54,45 +53,22 @@ def resolved(
     and for an object, imported or handed over, that is not what the name was recorded of.
     """
     left = list(handed)
-    chosen: list[tuple[str, T]] = []
     for thing in left:
         ready(thing)
+    chosen: list[tuple[str, T]] = []
     for name in names:
-        place = without_hash(name)
         if name in known:
             chosen.append((name, known[name]))
-            left = [thing for thing in left if thing is not known[name]]
-            continue
-        if ":" not in name:
+        elif ":" not in name:
             raise ConfigError(f"{key} is {name!r}; {one_of(name, [*known, 'module:object'])}")
-        match = next(
-            (t for t in left if _is(t, name) or (later_mark and mark_of(t) == later_mark)), None
-        )
-        if match is not None:
-            left = [thing for thing in left if thing is not match]
-            chosen.append((name, match))
-        elif others := [t for t in left if len(names) == 1 or called(t) == _bare(name)]:
-            raise ConfigError(
-                f"{option} is {called(others[0])}{mark_of(others[0])}, and the run began with "
-                f"{_bare(name)}{name.removeprefix(place)}: {_difference(name, others[0])}; hand "
-                f"over what it began with, as in {_call(option, name)}, or start another run"
-            )
-        elif place.partition(":")[0] in SCRIPT:
-            raise ConfigError(
-                f"{key} names {_bare(name)}, which the program that began the run handed over and "
-                f"no import finds; hand it over again, from Python: {_call(option, name)}"
-            )
+        elif same := [t for t in left if _is(t, name) or mark_of(t) == later_mark]:
+            chosen.append((name, same[0]))
         else:
-            thing = load_object(place, key)
-            ready(thing)
-            mark = mark_of(thing)
-            if mark not in (name.removeprefix(place) or mark, later_mark):
-                raise ConfigError(
-                    f"{key} is {name}, and {place} is now {place}{mark}: "
-                    f"{_difference(name, thing)}; put it back as it was, or start another run, "
-                    f"with {key}={place}"
-                )
-            chosen.append((name if mark == later_mark else place + mark, thing))
+            others = [t for t in left if len(names) == 1 or called(t) == _bare(name)]
+            if others:
+                raise _other(option, name, others[0])
+            chosen.append(_imported(key, name, option, ready, later_mark))
+        left = [thing for thing in left if thing is not chosen[-1][1]]
     if left:
         raise ConfigError(
             f"{option} holds {', '.join(map(_place, left))}, and {key} of this run names "
@@ -109,27 +85,57 @@ def _is(thing: Any, name: str) -> bool:
     return _bare(name) in (called(thing), type(thing).__name__) or place == _place(thing)
 
 
+def _imported(
+    key: str, name: str, option: str, ready: Callable[[Any], None], later_mark: str | None
+) -> tuple[str, Any]:
+    """Import what a name was recorded of; return it after the name to record."""
+    place = without_hash(name)
+    if place.partition(":")[0] in SCRIPT:
+        raise ConfigError(
+            f"{key} names {_bare(name)}, which the program that began the run handed over and "
+            f"no import finds; hand it over again, from Python: {_call(option, name)}"
+        )
+    thing = load_object(place, key)
+    ready(thing)
+    mark = mark_of(thing)
+    if mark == later_mark:
+        return name, thing
+    if mark != (name.removeprefix(place) or mark):
+        raise ConfigError(
+            f"{key} is {name}, and {place} is now {place}{mark}: {_difference(name, mark)}; put it "
+            f"back as it was, or start another run, with {key}={place}"
+        )
+    return place + mark, thing
+
+
+def _other(option: str, name: str, thing: Any) -> ConfigError:
+    recorded, mark = name.removeprefix(without_hash(name)), mark_of(thing)
+    return ConfigError(
+        f"{option} is {called(thing)}{mark}, and the run began with {_bare(name)}{recorded}: "
+        f"{_difference(name, mark)}; hand over what it began with, as in {_call(option, name)}, or "
+        "start another run"
+    )
+
+
 def _bare(name: str) -> str:
     return without_hash(name).partition(":")[2]
 
 
 def _call(option: str, name: str) -> str:
     """Return the call that hands an object over."""
-    bare = _bare(name) if _bare(name).isidentifier() else "..."
-    several = option in ("operators", "task_kinds")
-    value = f"[{bare}]" if several else bare
+    value = _bare(name) if _bare(name).isidentifier() else "..."
+    value = f"[{value}]" if option in ("operators", "task_kinds") else value
     return f'resume("RUN", extensions=Extensions({option}={value}))'
 
 
-def _difference(name: str, thing: Any) -> str:
-    """Say in what a thing is not what a name was recorded of."""
+def _difference(name: str, mark: str) -> str:
+    """Say in what a thing with this mark is not what a name was recorded of."""
     recorded = name.removeprefix(without_hash(name))
     if not recorded:
         return "it has another name"
-    parts = [mark.rpartition("#") for mark in (recorded, mark_of(thing))]
-    if len({code.partition("-")[0] for _, _, code in parts}) > 1:
+    (before, _, old), (now, _, new) = recorded.rpartition("#"), mark.rpartition("#")
+    if old.partition("-")[0] != new.partition("-")[0]:
         return "its source is not the same"
-    (before, *_), (now, *_) = parts
     if before and now and before != now:
         return f"it held {before} and holds {now}"
     return "what it captures, its defaults, attributes or globals are not the same"
@@ -138,46 +144,31 @@ def _difference(name: str, thing: Any) -> str:
 def _place(thing: Any) -> str:
     """Return `module:object` where a fresh process can import it, else `:name`."""
     home = str(getattr(thing, "__module__", ""))
-    others = [] if hasattr(thing, "__qualname__") else list(sys.modules.items())
-    for name, module in [(home, sys.modules.get(home)), *others]:
-        if isinstance(module, ModuleType) and name not in (*SCRIPT, "builtins"):
-            for attribute, value in list(vars(module).items()):
-                own = name == home or not attribute.startswith("_")
-                if value is thing and own and _is_importable(name):
-                    return f"{name}:{attribute}"
-    qualified = str(getattr(thing, "__qualname__", ""))
-    if "." in qualified and "<" not in qualified and home not in SCRIPT and _is_importable(home):
-        owner: Any = sys.modules[home]
-        for part in qualified.split("."):
-            owner = getattr(owner, part, None)
-        if owner is thing:
-            return f"{home}:{qualified}"
+    places = [(home, str(getattr(thing, "__qualname__", "")))]
+    modules = [home] if places[0][1] else [home, *sys.modules]  # any may hold an object
+    for name in modules:
+        members = list(getattr(sys.modules.get(name), "__dict__", {}).items())
+        public = [attribute for attribute, value in members if value is thing]
+        places += [(name, a) for a in public if name == home or not a.startswith("_")]
+    for name, path in places[1:] + places[:1]:
+        owner: Any = sys.modules.get(name)
+        if path and _is_importable(name):
+            for part in path.split("."):
+                owner = getattr(owner, part, None)
+            if owner is thing:
+                return f"{name}:{path}"
     return f":{called(thing)}"
 
 
 def _is_importable(name: str) -> bool:
-    """Return whether a fresh process finds this module, from the working directory too."""
-    module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    if getattr(module, "__spec__", None) is None:
+    """Return whether a fresh process finds a module that is here, from the working directory too.
+
+    `importlib.util.find_spec` would find what is imported already.
+    """
+    package, here = name.partition(".")[0], getattr(sys.modules.get(name), "__spec__", None)
+    if name in (*SCRIPT, "builtins") or here is None:
         return False
-    if file is None:
-        return name in sys.builtin_module_names
-    here = str(Path.cwd())
-    paths: Sequence[str] = sys.path if here in sys.path else [*sys.path, here]
-    origin = None
-    for end, _ in enumerate(parts := name.split("."), start=1):
-        spec = _found(".".join(parts[:end]), paths)
-        if spec is None:
-            return False
-        paths, origin = spec.submodule_search_locations or (), spec.origin
-    return origin is not None and Path(origin).resolve() == Path(file).resolve()
-
-
-def _found(name: str, paths: Sequence[str]) -> ModuleSpec | None:
-    """Return what the finders of imports say of a module, which stays as it is."""
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        if find is not None and (spec := find(name, paths)) is not None:
-            return cast(ModuleSpec, spec)
-    return None
+    paths = [*sys.path, str(Path.cwd())]
+    specs = (finder.find_spec(package, paths) for finder in sys.meta_path)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return spec is not None and spec.origin == getattr(sys.modules[package].__spec__, "origin", "")

@@ -23,21 +23,17 @@ from torch import Tensor
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay.errors import RunDirectoryError, first_line
+from selfplay.extensions import KeptRewards, changed_marks, load_state, state_of
 from selfplay.identity import called
 from selfplay.members import role_of
 from selfplay.records import directory as files
 from selfplay.records.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
-from selfplay.reward_state import (
-    KeptRewards,
-    changed_marks,
-    load_state,
-    read_rewards,
-    write_rewards,
-)
 from selfplay.run import Run
 from selfplay.source_hash import mark_of
 
 _LEARNER, _STATE, _HASHES = "learner.safetensors", "state.json", "hashes.json"
+_FIRST, _NOW = "_reward.first.pt", "_reward.pt"
+"""States of a role's reward before the first step, and when the checkpoint was made."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
@@ -66,7 +62,10 @@ def save_checkpoint(run: Run) -> None:
         draft.mkdir()
         _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
         (draft / _STATE).write_text(json.dumps(state, indent=1))
-        write_rewards(draft, run.extensions.own_rewards(), run.first_states)
+        for role, reward in run.extensions.own_rewards():
+            if (kept := state_of(reward, f"{role}_reward")) is not None:
+                (draft / f"{role}{_FIRST}").write_bytes(run.first_states.get(role, kept))
+                (draft / f"{role}{_NOW}").write_bytes(kept)
         if run.league is not None:
             run.league.copy_to(draft / "league")
         for member in run.population.members:
@@ -144,7 +143,14 @@ def _files(directory: Path) -> list[Path]:
 
 def kept_rewards(checkpoint: Path) -> KeptRewards:
     """Return what a checkpoint says of rewards."""
-    return read_rewards(checkpoint, _read_state(checkpoint).changed_rewards)
+    first, now = (
+        {
+            path.name.removesuffix(ending): path.read_bytes()
+            for path in checkpoint.glob(f"*{ending}")
+        }
+        for ending in (_FIRST, _NOW)
+    )
+    return KeptRewards(first, now, _read_state(checkpoint).changed_rewards)
 
 
 def restore(run: Run, checkpoint: Path) -> None:
