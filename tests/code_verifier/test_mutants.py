@@ -24,7 +24,7 @@ MUTANTS = tomllib.loads((CORPUS / "mutants.toml").read_text())["mutant"]
 
 
 def noticing(mutant: dict[str, str]) -> Path:
-    return Path(__file__).with_name(f"test_code_verifier_{mutant['tests']}.py")
+    return Path(__file__).with_name(f"test_{mutant['tests']}.py")
 
 
 def test_the_tests_that_shall_notice_exist() -> None:

@@ -193,13 +193,14 @@ _NAMED = frozenset(
     (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
 ) | frozenset((ast.MatchAs, ast.MatchStar))
 _BINDING = frozenset(("arg", "asname", "rest", "name"))
-_CLOSE = ("", ")")
 _FIELDS = {
-    kind: tuple(name for name in reversed(kind._fields) if name not in _SKIPPED)
+    kind: tuple(name for name in kind._fields if name not in _SKIPPED)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"""The fields of each type of node that count, last first."""
+"""The fields of each type of node that count."""
+_Token = tuple[str, str]
+"""A name that may be replaced, or "", and the text."""
 
 
 def fingerprint(program: str | ParsedProgram) -> str:
@@ -221,54 +222,55 @@ def fingerprint(program: str | ParsedProgram) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def _tokens(tree: ast.Module) -> tuple[list[tuple[str, str]], set[str]]:
-    """The tree in order as pairs (name that may be replaced, or "", text), and the names bound."""
-    tokens: list[tuple[str, str]] = []
+def _tokens(tree: ast.Module) -> tuple[list[_Token], set[str]]:
+    """The tree in order, and the names that it binds."""
+    tokens: list[_Token] = []
     bound: set[str] = set()
     stack: list[Any] = [tree]
     while stack:
         item = stack.pop()
-        kind = item.__class__
-        if kind is tuple:
+        if item.__class__ is tuple:
             tokens.append(item)
-            continue
-        if kind is list:
-            tokens.append(("", "["))
-            stack.append(("", "]"))
-            stack.extend(reversed(item))
-            continue
-        fields = _FIELDS.get(kind)
-        if fields is None:
-            tokens.append(("", f" {item!r}"))
-            continue
-        plain = kind is ast.Constant or kind is ast.MatchSingleton
-        if plain or _is_signed_number(item):
-            constant = item if plain else item.operand
-            tokens.append(("", f"({type(constant.value).__name__})"))
-            continue
-        if kind is ast.Name:
-            if item.ctx.__class__ is not ast.Load:
-                bound.add(item.id)
-            tokens.append((item.id, f" {item.id}"))
-            continue
-        if kind is ast.AnnAssign and item.value is not None:
-            stack += [_CLOSE, item.value, [item.target]]
-            tokens.append(("", "(Assign"))
-            continue
-        tokens.append(("", f"({kind.__name__}"))
-        stack.append(_CLOSE)
-        for field in fields:
-            value = getattr(item, field, None)
-            if value.__class__ is str and (field in _NAMES or kind in _NAMED):
-                if field in _BINDING and kind is not ast.keyword:
-                    bound.add(value)
-                value = (value, f" {value}")
-            elif kind is ast.Global or kind is ast.Nonlocal:
-                value = [(name, f" {name}") for name in item.names]
-            elif field == "body" and kind in DOCUMENTED and docstring_of(item) is not None:
-                value = item.body[1:] or [ast.Pass()]
-            stack.append(value)
+        else:
+            token, parts = _opened(item, bound)
+            tokens.append(token)
+            stack.extend(reversed(parts))
     return tokens, bound
+
+
+def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
+    """The first token of a node, a list or a value, and what follows it."""
+    kind = item.__class__
+    if kind is list:
+        return ("", "["), [*item, ("", "]")]
+    if kind not in _FIELDS:
+        return ("", f" {item!r}"), ()
+    plain = kind is ast.Constant or kind is ast.MatchSingleton
+    if plain or _is_signed_number(item):
+        constant = item if plain else item.operand
+        return ("", f"({type(constant.value).__name__})"), ()
+    if kind is ast.Name:
+        if item.ctx.__class__ is not ast.Load:
+            bound.add(item.id)
+        return (item.id, f" {item.id}"), ()
+    if kind is ast.AnnAssign and item.value is not None:
+        return ("", "(Assign"), [[item.target], item.value, ("", ")")]
+    parts = [_part(item, kind, field, bound) for field in _FIELDS[kind]]
+    return ("", f"({kind.__name__}"), [*parts, ("", ")")]
+
+
+def _part(node: Any, kind: type[ast.AST], field: str, bound: set[str]) -> Any:
+    """What a field of a node adds; the names that it binds are added to `bound`."""
+    value = getattr(node, field, None)
+    if value.__class__ is str and (field in _NAMES or kind in _NAMED):
+        if field in _BINDING and kind is not ast.keyword:
+            bound.add(value)
+        return value, f" {value}"
+    if kind is ast.Global or kind is ast.Nonlocal:
+        return [(name, f" {name}") for name in node.names]
+    if field == "body" and kind in DOCUMENTED and docstring_of(node) is not None:
+        return node.body[1:] or [ast.Pass()]
+    return value
 
 
 def _is_signed_number(item: Any) -> bool:
