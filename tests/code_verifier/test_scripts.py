@@ -27,7 +27,7 @@ LIMITS: dict[str, Any] = {"module_s": 0.3, "total_s": 0.5}
 
 def test_values_come_back_as_data(runner: ScriptRunner) -> None:
     calls = call(runner, "def f(*x): return x", (1, 2.5), ("a", None), ({1: {2}},), (1j, b"x"))
-    assert (calls.ending, calls.call) == ("done", 4)
+    assert (calls.status, calls.call) == ("ok", 4)
     texts = [value.text for value in calls.values]
     assert texts == ["(1, 2.5)", "('a', None)", "({1: {2}},)", "(1j, b'x')"]
     assert {value.type_name for value in calls.values} == {"tuple"}
@@ -36,7 +36,7 @@ def test_values_come_back_as_data(runner: ScriptRunner) -> None:
 def test_the_standard_library_is_there(runner: ScriptRunner) -> None:
     names = "re math collections threading dataclasses typing json datetime random sqlite3 logging"
     program = f"import {', '.join(names.split())}\nfrom collections import abc\ndef f(x): return x"
-    assert call(runner, program).ending == "done"
+    assert call(runner, program).status == "ok"
     clock = "import time\ndef f(x): return time.time() > 1.7e9 and time.process_time() >= 0"
     assert call(runner, clock).values[0].text == "True"
 
@@ -79,7 +79,7 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
 
 
 @pytest.mark.parametrize(
-    ("program", "ending", "reason"),
+    ("program", "status", "reason"),
     [
         ("def f(x): 1 / 0", "exception", "ZeroDivisionError: division by zero"),
         ("def f(x): return open('/etc/passwd')", "exception", "PermissionError"),
@@ -88,30 +88,34 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
         ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),
         ("import os\ndef f(x): return 1 // (os.system('true') == 0)", "exception", "ZeroDivision"),
         ("import socket\ndef f(x): socket.socket()", "exception", "PermissionError"),
-        ("import ctypes\ndef f(x): return x", "module", "ModuleNotFoundError"),
+        ("import ctypes\ndef f(x): return x", "exception", "ModuleNotFoundError"),
         ("def f(x): return [0] * 10**9", "exception", "MemoryError"),
         ("def f(x): return f(x)", "exception", "RecursionError"),
         ("def f(x): return input()", "exception", ""),
-        ("def g(x): return x", "module", "KeyError"),
-        ("def f(x", "module", "SyntaxError"),
-        ("while True: pass", "cpu", "processor time"),
-        ("def f(x):\n    while True: pass", "cpu", "processor time"),
-        ("import os\ndef f(x): os._exit(0)", "left", "without a whole report"),
-        ("import os\ndef f(x): os._exit(3)", "left", "exit code 3"),
-        ("import signal\ndef f(x):\n    signal.setitimer(2, 0)\n    while True: pass", "total", ""),
-        ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "flood", "output"),
-        ("def f(x): return type('A' * 2**21, (), {})()", "flood", "output"),
+        ("def g(x): return x", "exception", "KeyError"),
+        ("def f(x", "exception", "SyntaxError"),
+        ("while True: pass", "timeout", "processor time"),
+        ("def f(x):\n    while True: pass", "timeout", "processor time"),
+        ("import os\ndef f(x): os._exit(0)", "violation", "without a whole report"),
+        ("import os\ndef f(x): os._exit(3)", "violation", "exit code 3"),
+        (
+            "import signal\ndef f(x):\n    signal.setitimer(2, 0)\n    while True: pass",
+            "timeout",
+            "limit of it all",
+        ),
+        ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "too_long", "output"),
+        ("def f(x): return type('A' * 2**21, (), {})()", "too_long", "output"),
     ],
 )
-def test_endings(runner: ScriptRunner, program: str, ending: str, reason: str) -> None:
+def test_endings(runner: ScriptRunner, program: str, status: str, reason: str) -> None:
     calls = call(runner, program, output_bytes=1 << 20)
-    assert calls.ending == ending
+    assert calls.status == status
     assert reason in calls.reason
 
 
 def test_values_before_an_end_are_kept(runner: ScriptRunner) -> None:
     calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
-    assert (len(calls.values), calls.ending, calls.call) == (2, "exception", 3)
+    assert (len(calls.values), calls.status, calls.call) == (2, "exception", 3)
 
 
 FORGED = (
@@ -142,34 +146,34 @@ def test_long_texts_are_left_out_but_for_those_asked_for(runner: ScriptRunner) -
 def test_scripts_have_a_real_pipe(runner: ScriptRunner) -> None:
     program = "import sys\nprint(sys.stdin.readline().strip(), sys.stdin.buffer.read())"
     run = runner.run(program, "é\nb", cpu_s=1.0)
-    assert (run.ending, run.output) == ("done", "é b''\n".encode())  # the text layer read ahead
+    assert (run.status, run.output) == ("ok", "é b''\n".encode())  # the text layer read ahead
     large = "x" * 3_000_000
     run = runner.run("print(len(open(0).read()))", large, cpu_s=1.0)
     assert run.output == b"3000000\n"
     run = runner.run("import sys; sys.stdin.close(); print(1)", large, cpu_s=1.0)
-    assert (run.ending, run.output) == ("done", b"1\n")
+    assert (run.status, run.output) == ("ok", b"1\n")
 
 
 @pytest.mark.parametrize(
-    ("data", "values", "ending"),
+    ("data", "values", "status"),
     [
         (b"", 0, None),
-        (b'["done", ""]\n', 0, None),
-        (b'["int", "d", "1", 1, false, 0.1]\n["done", ""]\n', 1, "done"),
-        (b'["int", "d", "1", 1, false, 0.1]\n["left", ""]\n', 1, None),
+        (b'["ok", ""]\n', 0, None),
+        (b'["int", "d", "1", 1, false, 0.1]\n["ok", ""]\n', 1, "ok"),
+        (b'["int", "d", "1", 1, false, 0.1]\n["violation", ""]\n', 1, None),
         (b'["int", "d", "1", 1, false, NaN]\n', 0, None),
         (b'["int", "d", "1", 1, false, 1' + b"0" * 400 + b"]\n", 0, None),
         (b'["int", 1, "1", 1, false, 0.1]\n', 0, None),
         (b'["int", "d", [], 1, false, 0.1]\n', 0, None),
         (b"[" * 100_000, 0, None),
         (b'["int", "d", "1", 1, false, 0.1]\n' * 3, 1, None),
-        (b'[3, null]\n["done", ""]\n', 0, None),
+        (b'[3, null]\n["ok", ""]\n', 0, None),
         (b"\xff\n", 0, None),
     ],
 )
-def test_reports_may_be_forged(data: bytes, values: int, ending: str | None) -> None:
+def test_reports_may_be_forged(data: bytes, values: int, status: str | None) -> None:
     found, end = read_report(data, 1)
-    assert (len(found), end and end[0]) == (values, ending)
+    assert (len(found), end and end[0]) == (values, status)
 
 
 EQUAL = (
@@ -253,4 +257,4 @@ def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner, memory: 
 
 
 def test_no_program_has_its_server_signalled(runner: ScriptRunner) -> None:
-    assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).ending != "fault"
+    assert call(runner, ASKS_TO_BE_SIGNALLED, output_bytes=1 << 20).status != "sandbox_error"

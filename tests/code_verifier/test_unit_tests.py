@@ -85,7 +85,7 @@ class Opaque:
         "import os\nos._exit(0)",
         "import os, sys\nframe = sys._getframe()\n"
         'while "room" not in frame.f_locals: frame = frame.f_back\n'
-        'frame.f_locals["room"].write(b\'["bool","","True",4,false,0.0]\\n["done",""]\\n\')\n'
+        'frame.f_locals["room"].write(b\'["bool","","True",4,false,0.0]\\n["ok",""]\\n\')\n'
         "os._exit(0)",
         "import builtins\nbuiltins.abs = lambda x: 0\ndef f(x): return 0",
         "set = lambda x: 0\ndef f(x): return 0",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from code_verifier.errors import CodeVerifierError, SandboxUnavailable
+from code_verifier.errors import CodeVerifierError, SandboxUnavailable, Status
 from code_verifier.scripts.runner import ScriptRun, ScriptRunner
 
 HOST = "127.0.0.1"
@@ -21,7 +21,6 @@ QUEUE = 512
 """Requests that wait or run at a time; more are answered 503."""
 _MOST_BYTES = 1 << 27
 _TIMEOUT_S, _MOST_S = 10.0, 3600.0
-_LATE = ("cpu", "total", "idle")
 _FILES = """
 def _give_files_(files):
     import builtins, importlib.util, io, os, sys
@@ -152,10 +151,10 @@ def _decoded(files: Any) -> dict[str, bytes]:
 
 
 def _result(run: ScriptRun) -> dict[str, Any]:
-    if run.ending == "fault":
+    if run.status == Status.SANDBOX_ERROR:
         return _response("SandboxError", run.reason, None)
-    late = run.ending in _LATE
-    code = run.exit_code if run.ending == "done" else 1
+    late = run.status == Status.TIMEOUT
+    code = run.exit_code if run.status == Status.OK else 1
     found = {
         "status": "TimeLimitExceeded" if late else "Finished",
         "execution_time": run.cpu_s,

@@ -13,7 +13,7 @@ import os
 import sys
 
 from code_verifier.canonical import canonical
-from code_verifier.errors import LiteralError
+from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import modules
 from code_verifier.jail.protocol import FRAME, MISSING, REASON_CHARS, RESULT_FD, pack_result
 
@@ -111,11 +111,11 @@ def _outcome(
     except BaseException as error:
         _settrace(None)
         _setprofile(None)
-        return pack_result("exception", _exception(error).encode("utf-8", "backslashreplace"))
+        return pack_result(Status.EXCEPTION, _exception(error).encode("utf-8", "backslashreplace"))
     sys.setrecursionlimit(_OWN_RECURSION)
     sys.set_int_max_str_digits(_OWN_DIGITS)
     try:
-        return pack_result("ok", canonical(value, limits["output_chars"]).encode())
+        return pack_result(Status.OK, canonical(value, limits["output_chars"]).encode())
     except LiteralError as error:
         return pack_result(error.status, str(error)[:REASON_CHARS].encode())
 

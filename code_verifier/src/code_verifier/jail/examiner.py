@@ -20,7 +20,7 @@ import unicodedata  # the parser imports it for names beyond ASCII
 import warnings
 from typing import Any
 
-from code_verifier.errors import LiteralError
+from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import confine, policy, protocol
 from code_verifier.literals import parse_arguments
 from code_verifier.syntax import FAILURES, describe
@@ -64,7 +64,7 @@ def _open_nothing(event: str, arguments: tuple[Any, ...]) -> None:
 def _answer(request: bytes) -> bytes:
     text, inputs, chars = marshal.loads(request)
     results = [_examine(text)]
-    if results[0][0] == "ok":
+    if results[0][0] == Status.OK:
         results += [_arguments(input, chars) for input in inputs]
     signal.setitimer(signal.ITIMER_PROF, 0)
     return b"".join(protocol.pack_result(*result) for result in results)
@@ -81,19 +81,19 @@ def _examine(text: str) -> tuple[str, bytes]:
     try:
         tree = ast.parse(text.removeprefix("\ufeff"))
     except FAILURES as error:
-        return "syntax_error", _bytes(describe(error))
+        return Status.SYNTAX_ERROR, _bytes(describe(error))
     try:
         examination = policy.examine(tree)
         if examination.refusal is not None:
-            return "banned", _bytes(examination.refusal)
+            return Status.BANNED, _bytes(examination.refusal)
         flags = protocol.CHANCE * examination.chance | examination.tier << protocol.TIER_SHIFT
-        return "ok", bytes([flags]) + marshal.dumps(
+        return Status.OK, bytes([flags]) + marshal.dumps(
             compile(tree, "<program>", "exec", dont_inherit=True)
         )
     except MemoryError:
-        return "memory", b"compiling the program takes too much memory"
+        return Status.MEMORY, b"compiling the program takes too much memory"
     except FAILURES as error:
-        return "syntax_error", _bytes(describe(error))
+        return Status.SYNTAX_ERROR, _bytes(describe(error))
 
 
 def _arguments(input: str, chars: int) -> tuple[str, bytes]:
@@ -102,7 +102,7 @@ def _arguments(input: str, chars: int) -> tuple[str, bytes]:
     try:
         args, kwargs = parse_arguments(input, chars)
         unordered = "{" in input and _holds_set([args, kwargs])
-        return "ok", bytes([protocol.CHANCE * unordered]) + marshal.dumps((args, kwargs))
+        return Status.OK, bytes([protocol.CHANCE * unordered]) + marshal.dumps((args, kwargs))
     except LiteralError as error:
         return error.status, _bytes(str(error))
 

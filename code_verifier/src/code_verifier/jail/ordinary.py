@@ -28,9 +28,10 @@ import sys
 import threading
 import time
 
+from code_verifier.errors import Status
 from code_verifier.jail import confine
-from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
-from code_verifier.jail.server import ForkServer, load_hashes, reap
+from code_verifier.jail.protocol import CODES, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
+from code_verifier.jail.server import ForkServer, load_hashes
 from code_verifier.scripts.values import describe
 
 TYPE_CHECKING = False
@@ -68,8 +69,18 @@ _PAGE = 4096
 _BEAT_S = 5.0
 _PROGRESS_S = 0.01
 _SPENT, _RAISED, _FULL = 72, 73, 74
-"""Exit codes: slept longer than the limit; a script ended with an exception, whose type is in the
-shared memory; a report has no room left."""
+"""Exit codes of a child's own, behind 0 for a whole report or the end of a script."""
+_EXITS = {
+    0: (Status.OK, ""),
+    _SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
+    _RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
+    _FULL: (Status.TOO_LONG, "returned more than the limit of output"),
+}
+_SEEN = {
+    Status.TOO_LONG: "wrote more than the limit of output",
+    Status.TIMEOUT: "waited for something that does not come",
+}
+"""Why the server ends a child."""
 _DIGITS = 4300
 _REASON_CHARS = 300
 _WALL_S, _WALL_FACTOR = 60.0, 100.0  # far off, since a busy machine gives little of its time
@@ -153,42 +164,26 @@ class OrdinaryServer(ForkServer):
             os._exit(1)  # the task was not read: the caller makes a new server
         exchange = _Exchange(pid, feed, order["stdin"], result, room)
         seen = exchange.run(self.idle_s, _WALL_S + _WALL_FACTOR * hard_s)
-        written = exchange.written if seen != "flood" else 0
+        written = exchange.written if seen != Status.TOO_LONG else 0
         os.close(result)
-        how, number, spent = reap(pid, seen != "left", hard_s)
+        status, reason, code, spent = self.reap(pid, bool(seen), hard_s)
+        number = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
+        if seen:
+            status, reason = seen, _SEEN[seen]
+        elif code in _EXITS and status == Status.VIOLATION:
+            status, reason = _EXITS[code]
+            reason = reason or bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
+        if status == Status.TIMEOUT and code not in (signal.SIGPROF, _SPENT):
+            number = 0  # the time of the whole process, and not of a call
         if order["kind"] == "calls":
             written = max(0, room.find(b"\0"))
-        ending, reason = self._ending(how, number, seen)
-        call = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
         text = reason.encode("utf-8", "replace")
-        head = HEAD.pack(ENDINGS.index(ending), call, spent, len(text)) + text
+        head = HEAD.pack(CODES[status], number, spent, len(text)) + text
         with room, memoryview(room) as whole, whole[:written] as data:
             for part in (LENGTH.pack(len(head) + written) + head, data):
                 done = 0
                 while done < len(part):
                     done += os.write(1, part[done : done + READ])
-
-    def _ending(self, how: str, number: int, seen: str) -> tuple[str, str]:
-        """How it ended, and why, for people."""
-        if seen == "flood":
-            return "flood", "wrote more than the limit of output"
-        if seen == "idle":
-            return "idle", "waited for something that does not come"
-        if how == "timer":
-            return "cpu", "used more processor time than the limit"
-        if how == "cpu":
-            return "total", "used more processor time than the limit of all calls"
-        if how == "memory":
-            return "memory", "killed by the kernel, probably for lack of memory"
-        if how in ("signal", "filter"):
-            return "crash", f"crashed with signal {number or int(signal.SIGSYS)}"
-        if number == _SPENT:
-            return "cpu", "slept longer than the limit of time"
-        if number == _FULL:
-            return "flood", "returned more than the limit of output"
-        if number == _RAISED:
-            return "raised", bytes(self.progress[8:208]).rstrip(b"\0").decode("utf-8", "replace")
-        return "left", "" if number == 0 else f"left with exit code {number}"
 
 
 class _Exchange:
@@ -207,21 +202,21 @@ class _Exchange:
         os.set_blocking(feed, False)
 
     def run(self, idle_s: float, wall_s: float) -> str:
-        """Go on until the child has `left`, or is to be killed: it wrote a `flood`, or is `idle`
-        for `idle_s`, takes longer than `wall_s`, or has lost its caller."""
+        """Go on until the child has left ("") or is to be killed: it wrote too much (`too_long`),
+        does nothing for `idle_s`, takes longer than `wall_s` or has lost its caller (`timeout`)."""
         started = moved = time.monotonic()
         cpu = 0.0
         try:
             while True:
                 for source, _ in self.poller.poll(_BEAT_S * 1000.0):
                     if source == 0:
-                        return "idle"
+                        return Status.TIMEOUT
                     if source == self.end:
-                        return "left"
+                        return ""
                     if source == self.feed:
                         self._write()
                     elif not self._read():
-                        return "flood"
+                        return Status.TOO_LONG
                 now = time.monotonic()
                 if now - moved < _BEAT_S:
                     continue
@@ -229,7 +224,7 @@ class _Exchange:
                 if spent - cpu > _PROGRESS_S:
                     cpu, moved = spent, now
                 if now - moved > idle_s or now - started > wall_s:
-                    return "idle"
+                    return Status.TIMEOUT
         finally:
             os.close(self.end)
             if self.feed >= 0:
@@ -283,7 +278,7 @@ def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoR
     try:
         entry = _load(request)
     except BaseException as error:
-        _end(room, "module", error)
+        _end(room, Status.EXCEPTION, error)
     calls = zip(marshal.loads(request["inputs"]), request["limits"], strict=True)
     for number, (args, limit) in enumerate(calls):
         progress[:8] = (number + 1).to_bytes(8, "little")
@@ -302,8 +297,8 @@ def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoR
             head = f"[{_quoted(name)},{_quoted(digest)},{shown}"
             _send(room, f"{head},{chars},{'true' if floats else 'false'},{spent:.9f}]\n")
         except BaseException as error:
-            _end(room, "exception", error)
-    _end(room, "done", None)
+            _end(room, Status.EXCEPTION, error)
+    _end(room, Status.OK, None)
 
 
 def _load(request: dict[str, Any]) -> Any:
@@ -331,11 +326,11 @@ def _described(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]
         sys.setrecursionlimit(depth)
 
 
-def _end(room: mmap.mmap, how: str, error: BaseException | None) -> NoReturn:
+def _end(room: mmap.mmap, status: str, error: BaseException | None) -> NoReturn:
     """Send the last line, and leave without finalisers."""
     gc.disable()
     reason = "" if error is None else _reason(error)
-    _send(room, f"[{_quoted(how)},{_quoted(reason)}]\n")
+    _send(room, f"[{_quoted(status)},{_quoted(reason)}]\n")
     os._exit(0)
 
 

@@ -16,6 +16,8 @@ import marshal
 import os
 import struct
 
+from code_verifier.errors import Status
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -27,16 +29,24 @@ REPLY = struct.Struct("<d")  # milliseconds
 RESULT = struct.Struct("<BI")  # status, bytes that follow
 FRAME = struct.Struct("<16sI")
 
-# Of a script's reply: ending, the call that ran (from 1 on), seconds, bytes of the reason.
+# Of an ordinary reply: status, number of the call or exit code, seconds, bytes of the reason.
 HEAD = struct.Struct("<BIdH")
-ENDINGS = ("left", "cpu", "total", "idle", "memory", "flood", "raised", "crash", "fault")
 
-STATUSES = (
-    *("ok", "syntax_error", "banned", "exception", "timeout", "memory", "not_literal"),
-    *("too_long", "violation", "sandbox_error", "missing_module"),
-)
 MISSING = "missing_module"
 """What a child reports that looked for a module which its server does not hold."""
+STATUSES = (
+    Status.OK,
+    Status.SYNTAX_ERROR,
+    Status.BANNED,
+    Status.EXCEPTION,
+    Status.TIMEOUT,
+    Status.MEMORY,
+    Status.NOT_LITERAL,
+    Status.TOO_LONG,
+    Status.VIOLATION,
+    Status.SANDBOX_ERROR,
+    MISSING,
+)
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
 # Flags: of a program that can reach a source of chance, and of arguments that hold a set; the other

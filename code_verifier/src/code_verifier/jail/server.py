@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 
+from code_verifier.errors import Status
 from code_verifier.jail import confine
 
 TYPE_CHECKING = False
@@ -37,6 +38,7 @@ class ForkServer:
             self.filters = {}
         self.layers["seccomp"] = bool(self.filters)
         confine.hide_modules(hidden)
+        self.memory = memory
         self.pid = os.getpid()
 
     def freeze(self) -> None:
@@ -82,28 +84,32 @@ class ForkServer:
         finally:
             os._exit(1)
 
+    def reap(self, pid: int, kill: bool, hard_s: float) -> tuple[str, str, int, float]:
+        """Wait for a child, killed if need be: the status and the reason of its end as far as the
+        kernel knows (`violation` if it left by itself), its exit code or signal, its processor
+        seconds."""
+        if kill:
+            confine.kill_session(pid)
+        _, status, usage = os.wait4(pid, 0)
+        spent = usage.ru_utime + usage.ru_stime
+        code = abs(os.waitstatus_to_exitcode(status))
+        return *self._ending(os.WIFSIGNALED(status), code, spent >= hard_s), code, spent
 
-def reap(pid: int, kill: bool, hard_s: float) -> tuple[str, int, float]:
-    """Wait for a child, killed if need be; how it ended, and its processor seconds.
-
-    `timer`, `cpu`: it ran out of processor time, by its timer or by the kernel's limit. `filter`:
-    it made a call that the filter refuses. `memory`: it was killed. `signal`, `exit`: with the
-    number that follows, which is else 0.
-    """
-    if kill:
-        confine.kill_session(pid)
-    _, status, usage = os.wait4(pid, 0)
-    spent = usage.ru_utime + usage.ru_stime
-    if not os.WIFSIGNALED(status):
-        return "exit", os.waitstatus_to_exitcode(status), spent
-    number = os.WTERMSIG(status)
-    if number == signal.SIGPROF:
-        return "timer", 0, spent
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and spent >= hard_s):
-        return "cpu", 0, spent
-    if number == signal.SIGSYS:
-        return "filter", 0, spent
-    return ("memory", 0, spent) if number == signal.SIGKILL else ("signal", number, spent)
+    def _ending(self, signalled: bool, code: int, late: bool) -> tuple[str, str]:
+        if signalled and code == signal.SIGPROF:
+            return Status.TIMEOUT, "used more processor time than the limit"
+        if signalled and (code == signal.SIGXCPU or (code == signal.SIGKILL and late)):
+            return Status.TIMEOUT, "used more processor time than the limit of it all"
+        if signalled and code == signal.SIGSYS:
+            return Status.VIOLATION, "made a system call that is not allowed"
+        if signalled and code == signal.SIGKILL:
+            return Status.MEMORY, "killed by the kernel, probably for lack of memory"
+        if signalled:
+            name = signal.Signals(code).name
+            return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
+        if code == NO_MEMORY:
+            return Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"
+        return Status.VIOLATION, f"left without a result (exit code {code})"
 
 
 def load_hashes() -> None:

@@ -8,19 +8,22 @@ from __future__ import annotations
 import marshal
 import os
 import select
-import signal
 import sys
 import time
 from os import urandom
 
+from code_verifier.errors import Status
 from code_verifier.jail import child, confine, modules, nondeterminism, protocol, vdso
-from code_verifier.jail.server import NO_MEMORY, ForkServer, load_hashes, reap
+from code_verifier.jail.server import ForkServer, load_hashes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_OF_CHILD = frozenset({"ok", "exception", "not_literal", "too_long", protocol.MISSING})
+_OF_CHILD = frozenset(
+    (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG, protocol.MISSING)
+)
+"""What a child may report."""
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes", "marshal", "select", "signal")
 _now = time.monotonic
 
@@ -80,7 +83,8 @@ class StrictServer(ForkServer):
         os.close(writer)
         if pid < 0:
             os.close(reader)
-            self._send(0.0, protocol.pack_result("sandbox_error", b"the server could not fork"))
+            result = protocol.pack_result(Status.SANDBOX_ERROR, b"the server could not fork")
+            self._send(0.0, result)
             return
         data, in_time = self._collect(reader, started + self.wall_s)
         wall_ms = (_now() - started) * 1000.0
@@ -90,9 +94,15 @@ class StrictServer(ForkServer):
             self._send(wall_ms, data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
             return
-        ending, number, _ = reap(pid, not in_time or _is_complete(data), self.cpu_s)
-        name, reason = self._verdict(ending, number, in_time, data)
-        self._send(wall_ms, protocol.pack_result(name, reason.encode()))
+        kill = not in_time or _is_complete(data)
+        status, reason, _, _ = self.reap(pid, kill, self.cpu_s)
+        if len(data) > self.most or (in_time and data and status != Status.TIMEOUT):
+            status, reason = Status.VIOLATION, "wrote to the result pipe itself"
+        elif not in_time:
+            status, reason = Status.TIMEOUT, f"ran longer than {self.wall_s:g} s"
+        elif status == Status.TIMEOUT:
+            reason = f"used more than {self.cpu_s:g} s of processor time"
+        self._send(wall_ms, protocol.pack_result(status, reason.encode()))
 
     def _send(self, wall_ms: float, result: bytes) -> None:
         protocol.send(protocol.REPLY.pack(wall_ms) + result)
@@ -115,27 +125,6 @@ class StrictServer(ForkServer):
             return data, False
         finally:
             self.poller.unregister(fd)
-
-    def _verdict(self, ending: str, number: int, in_time: bool, data: bytes) -> tuple[str, str]:
-        """Status and reason for a child that left no valid frame."""
-        if len(data) > self.most:
-            return "violation", "wrote to the result pipe itself"
-        if not in_time:
-            return "timeout", f"ran longer than {self.wall_s:g} s"
-        if ending in ("timer", "cpu"):
-            return "timeout", f"used more than {self.cpu_s:g} s of processor time"
-        if ending == "filter":
-            return "violation", "made a system call that is not allowed"
-        if data:
-            return "violation", "wrote to the result pipe itself"
-        if ending == "memory":
-            return "memory", "killed by the kernel, probably for lack of memory"
-        if ending == "signal":
-            name = signal.Signals(number).name
-            return "exception", f"crashed with {name} (often by recursion without end)"
-        if number == NO_MEMORY:
-            return "memory", f"used more than {self.limits['memory_mb']} MiB of memory"
-        return "violation", f"left without a result (exit code {number})"
 
 
 def _is_complete(data: bytes) -> bool:

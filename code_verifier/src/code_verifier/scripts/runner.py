@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from code_verifier.errors import Status
 from code_verifier.jail import seccomp
-from code_verifier.jail.protocol import ENDINGS, HEAD, LENGTH, RESULT_FD
+from code_verifier.jail.protocol import HEAD, LENGTH, RESULT_FD, STATUSES
 from code_verifier.processes import HASH_SEEDS, ORDINARY, Kind, Pool, Process, ProcessLost
 from code_verifier.scripts.values import describe
 
@@ -56,14 +57,14 @@ class Value(NamedTuple):
 class Calls:
     """Values of the calls that returned, in order, and how the process ended.
 
-    ending: `done`; `exception` of call `call` (from 1 on); `module` when the module itself raised
-    or lacks the function; `cpu` and `idle` for its time, in call `call` (0: in the module), and
-    `total` for that of all calls together; `memory`, `crash`, `left` (without a report), `flood`;
-    `fault` when the sandbox failed.
+    status: `ok` when all calls returned; `exception` when one or the module raised, or it lacks the
+    function, or the process crashed; `timeout`, `memory`, `too_long` over a limit; `violation` when
+    the process left without a whole report; `sandbox_error`. call: the one that ended it, from 1
+    on; 0 for the module, and for the time of all calls together.
     """
 
     values: tuple[Value, ...]
-    ending: str
+    status: str
     call: int
     reason: str
     cpu_s: float
@@ -71,11 +72,12 @@ class Calls:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """Output of a script. ending: `done`, `raised`, or as in `Calls`. exit_code: what it gave to
-    `exit`, modulo 256."""
+    """Output of a script. status: `exception` when it raised or crashed, and else as in `Calls`.
+    exit_code: what it gave to `exit`, modulo 256; `os._exit` with another code than 0 is a
+    `violation`."""
 
     output: bytes
-    ending: str
+    status: str
     reason: str
     cpu_s: float
     exit_code: int = 0
@@ -145,14 +147,12 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
             "full": tuple(full),
             "text_chars": text_chars,
         }
-        ending, call, spent, reason, data = self._ask(order, task)
+        status, call, spent, reason, data = self._ask(order, task)
         values, end = read_report(data, len(inputs))
-        if ending == "left" and end is not None:
-            ending, reason = end
-            call = len(values) + 1 if ending == "exception" else call
-        elif ending == "left" and not reason:
-            reason = "left without a whole report"
-        return Calls(tuple(values), ending, call, reason, spent)
+        if status == Status.OK:
+            status, reason = end or (Status.VIOLATION, "left without a whole report")
+            call = len(values) + 1 if call and status == Status.EXCEPTION else call
+        return Calls(tuple(values), status, call, reason, spent)
 
     def run(
         self,
@@ -168,14 +168,13 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
         order |= {"stdin": stdin.encode("utf-8", "surrogateescape"), "output_bytes": output_bytes}
         task = {"program": program, "prelude": prelude, "recursion": recursion}
-        ending, exit_code, spent, reason, data = self._ask(order, task)
-        done = ending == "left" and not reason
-        return ScriptRun(data, "done" if done else ending, reason, spent, exit_code)
+        status, exit_code, spent, reason, data = self._ask(order, task)
+        return ScriptRun(data, status, reason, spent, exit_code)
 
     def _ask(
         self, order: dict[str, Any], task: dict[str, Any]
     ) -> tuple[str, int, float, str, bytes]:
-        """Ending, call, processor seconds, reason and data of a child."""
+        """Status, call or exit code, processor seconds, reason and data of a child."""
         head = marshal.dumps(order)
         body = LENGTH.pack(len(head)) + head + marshal.dumps(task)
         numpy = "numpy" in task["program"] or "numpy" in task["prelude"]
@@ -184,11 +183,11 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         try:
             reply = self._pool.ask(kind, body, grace_s)
         except ProcessLost as error:
-            return "fault", 0, 0.0, f"a fork server was lost: {error}", b""
+            return Status.SANDBOX_ERROR, 0, 0.0, f"a fork server was lost: {error}", b""
         code, call, spent, size = HEAD.unpack_from(reply)
         start = HEAD.size + size
         reason = reply[HEAD.size : start].decode("utf-8", "replace")
-        return ENDINGS[code], call, spent, reason, reply[start:]
+        return STATUSES[code], call, spent, reason, reply[start:]
 
     def _process(self, kind: Kind) -> Process:
         spec = importlib.util.find_spec("numpy") if kind == _NUMPY else None
@@ -203,7 +202,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
 
 
 def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:
-    """Values and ending of a child's report of at most `most` values; it may be forged or cut."""
+    """The values of a child's report, at most `most`, with the status and the reason that it ends
+    with. It may be forged or cut."""
     values: list[Value] = []
     lines = data[: data.rfind(b"\n") + 1].rstrip(b"\n").replace(b"\n", b",")
     try:
@@ -212,10 +212,10 @@ def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | 
         return values, None
     for row in rows:
         match row:
-            case ["exception" | "module" as ending, str(reason)]:
-                return values, (ending, reason)
-            case ["done", str(reason)] if len(values) == most:
-                return values, ("done", reason)
+            case [Status.EXCEPTION, str(reason)]:
+                return values, (Status.EXCEPTION, reason)
+            case [Status.OK, str(reason)] if len(values) == most:
+                return values, (Status.OK, reason)
             case [str(name), str(digest), str() | None as text, int(chars), floats, float(spent)]:
                 timed = math.isfinite(spent)
                 if not timed or len(digest) > _DIGEST_CHARS or len(values) == most:

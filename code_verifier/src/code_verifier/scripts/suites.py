@@ -150,11 +150,11 @@ def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) ->
         return _run_calls(runner, program, tests, cpu_s)
     for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
         run = runner.run(program, stdin, cpu_s=cpu_s, prelude=tests.setup)
-        if run.ending != "done":
-            return _failed(number, run.ending, run.reason)
+        if run.status != Status.OK:
+            return _failed(number, run.status, run.reason)
         printed = run.output.decode("utf-8", "replace")
         if not equal_output(printed, expected):
-            return _failed(number, "", f"printed {_cut(printed)}; expected {_cut(expected)}")
+            return _failed(number, Status.OK, f"printed {_cut(printed)}; expected {_cut(expected)}")
     return Grade(1.0, "")
 
 
@@ -164,9 +164,9 @@ def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     for number, (value, expected) in enumerate(zip(calls.values, tests.outputs, strict=False), 1):
         if not equal_value(value, read_value(expected)):
             text = value.text if value.text is not None else f"a {value.type_name}"
-            return _failed(number, "", f"returned {_cut(text)}; expected {_cut(expected)}")
-    if calls.ending != "done":
-        return _failed(len(calls.values) + 1, calls.ending, calls.reason)
+            return _failed(number, Status.OK, f"returned {_cut(text)}; expected {_cut(expected)}")
+    if calls.status != Status.OK:
+        return _failed(len(calls.values) + 1, calls.status, calls.reason)
     return Grade(1.0, "")
 
 
@@ -176,23 +176,24 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
     splits = [_split(_assertion(text), known) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
     calls = _ask(runner, program + _ASK, "_ask_", expressions, cpu_s, tests.setup)
-    if calls.ending != "done":
-        return _failed(None, calls.ending, calls.reason)
+    if calls.status != Status.OK:
+        return _failed(None, calls.status, calls.reason)
     returned = []
     for value in calls.values:
         try:
             read_value(value.text or "")  # a text that it reads is safe to evaluate
         except LiteralError:
-            return _failed(None, "", f"returned a {value.type_name}, which cannot be compared")
+            reason = f"returned a {value.type_name}, which cannot be compared"
+            return _failed(None, Status.OK, reason)
         returned.append(value.text or "")
     left = iter(returned)
     checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
     checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, tests.setup)
     for number, value in enumerate(checked.values, 1):
         if value.text != "True":
-            return _failed(number, "", f"not true: {_cut(tests.inputs[number - 1])}")
-    if checked.ending != "done":
-        return _failed(len(checked.values) + 1, checked.ending, checked.reason)
+            return _failed(number, Status.OK, f"not true: {_cut(tests.inputs[number - 1])}")
+    if checked.status != Status.OK:
+        return _failed(len(checked.values) + 1, checked.status, checked.reason)
     return Grade(1.0, "")
 
 
@@ -218,12 +219,12 @@ def _ask(
     )
 
 
-def _failed(number: int | None, ending: str, reason: str) -> Grade:
-    """The grade of a test that failed. ending: of its process, "" for one that ended well."""
-    if ending == "fault":
+def _failed(number: int | None, status: str, reason: str) -> Grade:
+    """The grade of a test that failed. status: of its process."""
+    if status == Status.SANDBOX_ERROR:
         return Grade(0.0, reason, status=Status.SANDBOX_ERROR)
     where = "" if number is None else f"test {number}: "
-    return Grade(0.0, f"{where}{reason or ending}")
+    return Grade(0.0, f"{where}{reason or status}")
 
 
 def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:

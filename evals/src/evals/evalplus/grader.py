@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from code_verifier import Calls, ScriptRunner, Value, ordered_map
+from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
 from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
 from evals.evalplus.problems import (
     WHOLE_CHARS,
@@ -38,7 +38,6 @@ _PIECE_S = 2.0
 _RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
 _REMEMBERED = 8
 _AHEAD = 32  # one program may take as long as hundreds of others
-_LATE = frozenset({"left", "crash", "idle", "total", "memory"})
 
 
 class ReferenceFailed(Exception):
@@ -133,7 +132,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             if wrong is not None:
                 reason = f"returned {_shown(found[wrong])}; expected {_shown(run.expected[wrong])}"
                 return Outcome(FAIL, reason, wrong)
-            if calls.ending != "done":
+            if calls.status != Status.OK:
                 return _outcome(calls, done)
         return Outcome(PASS)
 
@@ -186,7 +185,7 @@ def expected_values(
     if kept is not None:
         return kept
     calls = _run_reference(problem, inputs, runner)
-    if calls.ending != "done":
+    if calls.status != Status.OK:
         what = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
         raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {what}")
     with suppress(OSError):
@@ -257,16 +256,16 @@ def _pieces(expected: Sequence[Value]) -> list[tuple[int, int]]:
 def _outcome(calls: Calls, done: int) -> Outcome:
     """The status of a run that ended early, as evalplus would call it.
 
-    An exception and a call that takes too long fail; a module that takes too long and a process
-    that leaves without a report time out.
+    An exception, a crash and a call that takes too long fail; a module or a whole run that takes
+    too long, and a process that leaves without a report, time out.
     """
-    if calls.ending == "fault":
+    if calls.status == Status.SANDBOX_ERROR:
         return Outcome(None, calls.reason)
-    if calls.ending == "module":
-        return Outcome(FAIL, calls.reason)
-    if calls.ending in _LATE or not calls.call:
-        return Outcome(TIMEOUT, calls.reason, done if calls.call else None)
-    return Outcome(FAIL, calls.reason, done)
+    failed = done if calls.call else None
+    ended = calls.status in (Status.MEMORY, Status.VIOLATION)
+    if ended or (calls.status != Status.EXCEPTION and not calls.call):
+        return Outcome(TIMEOUT, calls.reason, failed)
+    return Outcome(FAIL, calls.reason, failed)
 
 
 def _shown(value: Value) -> str:

@@ -16,6 +16,7 @@ from code_verifier import (
     ProgramError,
     ScriptRun,
     ScriptRunner,
+    Status,
     equal_output,
     equal_value,
     ordered_map,
@@ -27,7 +28,6 @@ from evals.livecodebench.problems import FUNCTIONAL, Case, Problem, read_tests
 
 _LEAST_BYTES = 1 << 24
 _AHEAD = 32  # one program may take as long as hundreds of others
-_LATE = frozenset({"cpu", "total", "idle"})
 _RECURSION = 50_000
 _NAMED = str.split(
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
@@ -94,10 +94,10 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             if number == 0 and run.reason == "SyntaxError":
                 program = _inside_function(program)  # for `return` and `nonlocal` at the top
                 run = self._run(program, test)
-            if run.ending == "fault":
+            if run.status == Status.SANDBOX_ERROR:
                 return Outcome(None, run.reason)
-            if run.ending != "done":
-                return Outcome(_status(run.ending), run.reason, number)
+            if run.status != Status.OK:
+                return Outcome(_status(run.status), run.reason, number)
             output = run.output.decode("utf-8", "replace")
             if not equal_output(output, test.output):
                 reason = f"printed {_shown(output)}; expected {_shown(test.output)}"
@@ -140,12 +140,12 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
                 returned = value.text if value.text is not None else f"a {value.type_name}"
                 reason = f"returned {_shown(returned)}; expected {_shown(test.output)}"
                 return Outcome(FAIL, reason, number)
-        if calls.ending == "done":
+        if calls.status == Status.OK:
             return Outcome(PASS)
-        if calls.ending == "fault":
+        if calls.status == Status.SANDBOX_ERROR:
             return Outcome(None, calls.reason)
         failed = len(calls.values) if calls.call else None
-        return Outcome(_status(calls.ending), calls.reason, failed)
+        return Outcome(_status(calls.status), calls.reason, failed)
 
 
 def _inside_function(program: str) -> str:
@@ -180,8 +180,8 @@ def _arguments(test: Case, problem: Problem) -> tuple[object, ...]:
         raise EvalsError(f"problem {problem.question_id}: a test input is not JSON") from None
 
 
-def _status(ending: str) -> str:
-    return TIMEOUT if ending in _LATE else FAIL
+def _status(status: str) -> str:
+    return TIMEOUT if status == Status.TIMEOUT else FAIL
 
 
 def _shown(text: str) -> str:
