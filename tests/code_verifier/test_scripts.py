@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from code_verifier import Calls, LiteralError, ScriptRunner, Value, read_value
 from code_verifier.scripts.runner import read_report
@@ -198,6 +200,23 @@ def test_values_have_one_digest_where_they_are_equal_and_only_there() -> None:
         assert Value.of(value).digest == ""
     for value in ([object()], [[object()]], {(1,): [object()]}, {(1, frozenset({range(3)}))}):
         assert Value.of(value).chars == -1
+
+
+ATOMS = st.sampled_from(
+    [0, 1, 2**70, True, False, 0.0, -0.0, 1.0, 1.5, 2.0**70, 1 + 0j, 1.5j, "", "a", b"a", None]
+)
+HASHABLE = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=2).map(tuple), max_leaves=4)
+NESTED = st.recursive(
+    ATOMS | st.sets(HASHABLE, max_size=2) | st.dictionaries(HASHABLE, HASHABLE, max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=500)
+@given(NESTED, NESTED)
+def test_digests_are_equal_exactly_where_values_are(left: Any, right: Any) -> None:
+    assert (Value.of(left).digest == Value.of(right).digest) == (left == right)
 
 
 def test_texts_of_values_read_back() -> None:

@@ -159,7 +159,7 @@ _sandbox_options = _options(
     "How often each program is executed, at least; all outputs must be equal.",
 )
 @_exit_code
-def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **given: Any) -> int:
+def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limits: Any) -> int:
     """Check that programs run and give the same output every time.
 
     ROWS is a JSON Lines file with {"id"?, "program", "input"} on a line (? may be missing),
@@ -170,7 +170,7 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **given
     OUT gets a row for each, in the same order: {"id", "status", "output", "reason", "wall_ms",
     "runs"}; the status is ok, or says what is wrong. A row without an id gets its line number.
     """
-    with _sandbox(workers, runs=runs, **given) as sandbox:
+    with _sandbox(workers, runs=runs, **limits) as sandbox:
         results = _run(rows, partial(_checked, sandbox), workers)
         statuses = [str(row["status"]) for row in _written(results, [rows], out)]
     _print_counts(Counter(statuses), "status", as_json, out)
@@ -199,7 +199,7 @@ def grade(
     workers: int,
     python_equality: bool,
     tolerance: float,
-    **given: Any,
+    **limits: Any,
 ) -> int:
     """Grade answers to tasks about programs: 1 is right, 0 is wrong.
 
@@ -219,7 +219,7 @@ def grade(
     sandbox_error and the score null, is counted as ungraded, and the exit code is 1.
     """
     comparison = Comparison(not python_equality, tolerance)
-    with _sandbox(workers, comparison=comparison, **given) as sandbox:
+    with _sandbox(workers, comparison=comparison, **limits) as sandbox:
         results = _run(rows, partial(_graded, sandbox), workers)
         scores = [row["score"] for row in _written(results, [rows], out)]
     ungraded = scores.count(None)
@@ -263,11 +263,11 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
 
     def result(name: str | int | float | None, read: Callable[[], str]) -> Row:
         try:
-            found = measure(read())
+            numbers = measure(read())
         except ProgramError as error:
             return {"id": name, "error": str(error)}
-        measured.append((str(name), found))
-        return {"id": name} | asdict(found)
+        measured.append((str(name), numbers))
+        return {"id": name} | asdict(numbers)
 
     def results(path: Path) -> Iterator[Row]:
         if is_python(path) or path.is_dir():  # a folder that could not be listed
@@ -287,7 +287,7 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
     total = sum(1 for _ in _written(chain.from_iterable(map(results, sources)), sources, out))
     if html is not None:
         save_page(measured, total - len(measured), html)
-    _print_summary([found for _, found in measured], total - len(measured), as_json, out)
+    _print_summary([numbers for _, numbers in measured], total - len(measured), as_json, out)
     return 0
 
 
@@ -326,12 +326,12 @@ def doctor(as_json: bool) -> int:
         for name, cost in _COSTS.items()
     ]
     works = not error and active.issuperset(REQUIRED_LAYERS)
-    found = {"system": platform.system(), "machine": platform.machine()}
-    found |= {"kernel": platform.release(), "python": platform.python_version()}
+    facts = {"system": platform.system(), "machine": platform.machine()}
+    facts |= {"kernel": platform.release(), "python": platform.python_version()}
     if as_json:
-        click.echo(json.dumps(found | {"layers": layers, "works": works, "error": error}))
+        click.echo(json.dumps(facts | {"layers": layers, "works": works, "error": error}))
     else:
-        click.echo("{system} {kernel} on {machine}, Python {python}".format(**found))
+        click.echo("{system} {kernel} on {machine}, Python {python}".format(**facts))
         for name, cost in _COSTS.items():
             state = "active" if name in active else "MISSING"
             needed = "required" if name in REQUIRED_LAYERS else ""
@@ -395,8 +395,8 @@ def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
     else:
         verdict = sandbox.check(program, text_field(row, "input"))
     keys = ("status", "output", "reason", "wall_ms", "runs")
-    found = {key: getattr(verdict, key) for key in keys}
-    return {"id": name} | found | {"wall_ms": round(verdict.wall_ms, 3)}
+    fields = {key: getattr(verdict, key) for key in keys}
+    return {"id": name} | fields | {"wall_ms": round(verdict.wall_ms, 3)}
 
 
 def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:
@@ -414,11 +414,11 @@ def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdi
 
 def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
     name = id_of(row, line)
-    found = sandbox.grade(Task.from_row(row), text_field(row, "answer"))
-    score = found.score if found.judged else None
-    result: Row = {"id": name, "score": score, "reason": found.reason, "status": found.status}
-    if found.total is not None:
-        result |= {"passed": found.passed, "total": found.total}
+    verdict = sandbox.grade(Task.from_row(row), text_field(row, "answer"))
+    score = verdict.score if verdict.judged else None
+    result: Row = {"id": name, "score": score, "reason": verdict.reason, "status": verdict.status}
+    if verdict.total is not None:
+        result |= {"passed": verdict.passed, "total": verdict.total}
     return result
 
 

@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -90,12 +91,11 @@ def _parsed(line: bytes) -> Row | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Row:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the field {twice[:60]!r} appears twice")
-    return found
+    return row
 
 
 @contextmanager
@@ -136,9 +136,9 @@ def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
     """Raise CodeVerifierError when no file can be written at `path`, before the work begins, or
     when it would take the place of one of `sources`."""
     if path.is_dir() or not path.parent.is_dir():
-        what = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
-        what = "it is a folder; name a file" if path.is_dir() else what
-        raise CodeVerifierError(f"cannot write {path}: {what}")
+        reason = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
+        reason = "it is a folder; name a file" if path.is_dir() else reason
+        raise CodeVerifierError(f"cannot write {path}: {reason}")
     for source in sources if path.exists() else ():
         with suppress(OSError):  # a source that is gone cannot be overwritten
             if path.samefile(source):

@@ -94,8 +94,8 @@ def measure(program: str | ParsedProgram) -> Metrics:
     r"""Metrics of a program, which is not executed. Raises ProgramError when it does not parse or
     is too long or too deeply nested to be parsed.
 
-        >>> found = measure("def f(x):\n    return x if x > 0 else -x")
-        >>> found.cyclomatic, found.loc, found.variables
+        >>> metrics = measure("def f(x):\n    return x if x > 0 else -x")
+        >>> metrics.cyclomatic, metrics.loc, metrics.variables
         (2, 2, 1)
     """
     parsed = parse_program(program)

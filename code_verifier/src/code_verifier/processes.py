@@ -212,9 +212,9 @@ def _is_stopped(pid: int | None) -> bool:
 
 
 HASH_SEEDS = (
-    *(1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007),
-    *(11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991),
-)
+    1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007,
+    11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991,
+)  # fmt: skip
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 _EXAMINER_MEMORY = 1 << 30
 _KEPT = 56  # more than kinds: sixteen hash seeds in three tiers, and the examiner

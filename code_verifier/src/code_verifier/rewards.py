@@ -52,7 +52,7 @@ def find_answer(text: str) -> str | None:
 
 def _last_fence(text: str) -> str | None:
     """Content of the last closed fence; an open one at the end of the text does not count."""
-    found: str | None = None
+    block: str | None = None
     ticks, first = 0, 0
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -64,8 +64,8 @@ def _last_fence(text: str) -> str | None:
             if "`" not in stripped[width:]:
                 ticks, first = width, number + 1
         elif width >= ticks and width == len(stripped):
-            found, ticks = "\n".join(lines[first:number]), 0
-    return found
+            block, ticks = "\n".join(lines[first:number]), 0
+    return block
 
 
 def completion_text(completion: Any) -> str:
@@ -104,13 +104,13 @@ class Reward:
         self._sandbox = sandbox
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        given = {name: column for name, column in columns.items() if name in _COLUMNS}
+        table = {name: column for name, column in columns.items() if name in _COLUMNS}
         pairs: dict[int, tuple[Task | Suite, str]] = {}
         for index, completion in enumerate(completions):
-            asked = self._read(_plain({name: column[index] for name, column in given.items()}))
+            task = self._read(_plain({name: column[index] for name, column in table.items()}))
             answer = self._parse(completion_text(completion))
             if answer is not None:
-                pairs[index] = (asked, answer)
+                pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
         different = list(dict.fromkeys(pairs.values()))  # equal ones are judged once
         workers = self._sandbox.workers if self._sandbox is not None else os.cpu_count() or 1
@@ -200,8 +200,8 @@ def compute_score(
     if not isinstance(row, Mapping):
         kind = type(row).__name__
         raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
-    asked, answer = _read(row), find_answer(solution_str)
-    return 0.0 if answer is None else _score(_judge(asked, answer))
+    task, answer = _read(row), find_answer(solution_str)
+    return 0.0 if answer is None else _score(_judge(task, answer))
 
 
 def _score(grade: Grade) -> float:
@@ -228,9 +228,9 @@ def verifiers_reward(
         if not isinstance(row, Mapping):
             kind = type(row).__name__
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
-        asked, answer = _read(row), parse(str(trace.last_reply))
+        tests, answer = _read(row), parse(str(trace.last_reply))
         if answer is None:
             return 0.0
-        return _score(await asyncio.to_thread(_judge, asked, answer, sandbox))
+        return _score(await asyncio.to_thread(_judge, tests, answer, sandbox))
 
     return reward

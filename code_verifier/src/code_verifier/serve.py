@@ -115,8 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, line: str) -> None:
         self._answer(status, {"detail": line})
 
-    def _answer(self, status: int, found: Any) -> None:
-        data = json.dumps(found).encode()
+    def _answer(self, status: int, content: Any) -> None:
+        data = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -155,14 +155,14 @@ def _result(run: ScriptRun) -> dict[str, Any]:
         return _response("SandboxError", run.reason, None)
     late = run.status == Status.TIMEOUT
     code = run.exit_code if run.status == Status.OK else 1
-    found = {
+    result = {
         "status": "TimeLimitExceeded" if late else "Finished",
         "execution_time": run.cpu_s,
         "return_code": None if late else code,
         "stdout": run.output.decode("utf-8", "replace"),
         "stderr": run.reason,
     }
-    return _response("Failed" if late or code else "Success", "", found)
+    return _response("Failed" if late or code else "Success", "", result)
 
 
 def _response(status: str, message: str, result: dict[str, Any] | None) -> dict[str, Any]:

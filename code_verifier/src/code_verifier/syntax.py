@@ -101,8 +101,9 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
     if isinstance(program, ParsedProgram):
         return program
     if len(program) > MAX_PROGRAM:
-        found = f"the program has {len(program)} characters"
-        raise ProgramError(f"{found}; expected at most {MAX_PROGRAM}")
+        raise ProgramError(
+            f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"
+        )
     try:
         return ParsedProgram(program, parse_module(program))
     except SyntaxError as error:

@@ -92,18 +92,17 @@ class Task:
         Raises CodeVerifierError that names the column, what was found and what was expected.
         """
         kind = text_field(row, "kind")
-        own = any_kind and kind not in KINDS
-        if not own:
+        foreign = any_kind and kind not in KINDS
+        if not foreign:
             check_kind(kind)
-        program = program_of(row, required=not own and (complete or kind == "code_i"))
-        found = id_of(row)
-        name = "" if found is None else str(found)
-        if own or kind == "code_f":
+        program = program_of(row, required=not foreign and (complete or kind == "code_i"))
+        name = "" if (number := id_of(row)) is None else str(number)
+        if foreign or kind == "code_f":
             return cls(
                 kind,
                 program,
-                text_or_none(row, "input") if own else None,
-                text_or_none(row, "output") if own else None,
+                text_or_none(row, "input") if foreign else None,
+                text_or_none(row, "output") if foreign else None,
                 inputs=text_list(row, "inputs"),
                 outputs=text_list(row, "outputs"),
                 message=text_or_none(row, "message") or "",
@@ -111,8 +110,8 @@ class Task:
                 id=name,
             )
         shown = complete and kind == "code_o"
-        given = text_field(row, "input") if shown else text_or_none(row, "input")
-        return cls(kind, program, given, text_field(row, "output"), id=name)
+        text = text_field(row, "input") if shown else text_or_none(row, "input")
+        return cls(kind, program, text, text_field(row, "output"), id=name)
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,9 @@ class Proposal:
         """
         kind = text_or_none(row, "kind")
         if kind is not None and kind not in KINDS and any_kind:
-            given, inputs = text_or_none(row, "input"), text_list(row, "inputs")
+            text, inputs = text_or_none(row, "input"), text_list(row, "inputs")
             message = text_or_none(row, "message") or ""
-            return cls(kind, program_of(row, required=False), given, inputs, message)
+            return cls(kind, program_of(row, required=False), text, inputs, message)
         program = program_of(row)
         if kind == "code_f" or (row.get("inputs") is not None and not row.get("input")):
             inputs = text_list(row, "inputs")
@@ -265,27 +264,27 @@ def text_field(row: Mapping[str, Any], *names: str) -> str:
 
 def text_or_none(row: Mapping[str, Any], name: str) -> str | None:
     """Return a field that is a text; missing is null."""
-    found: str | None = _typed(row, name, str, "a text")
-    return found
+    text: str | None = _typed(row, name, str, "a text")
+    return text
 
 
 def text_list(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return a field that is a list of texts; missing is empty."""
-    found = tuple(_typed(row, name, list | tuple, "a list of texts") or ())
-    for place, item in enumerate(found, 1):
+    texts = tuple(_typed(row, name, list | tuple, "a list of texts") or ())
+    for place, item in enumerate(texts, 1):
         if not isinstance(item, str):
             kind = type(item).__name__
             raise CodeVerifierError(f"field {name!r} has a {kind} as item {place}; expected texts")
-    return found
+    return texts
 
 
 def _typed(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
-    found = row.get(name)
-    if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+    value = row.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         raise CodeVerifierError(
-            f"field {name!r} is of type {type(found).__name__}; expected {expected}"
+            f"field {name!r} is of type {type(value).__name__}; expected {expected}"
         )
-    return found
+    return value
 
 
 def program_of(row: Mapping[str, Any], required: bool = True) -> str:
@@ -303,8 +302,8 @@ def program_of(row: Mapping[str, Any], required: bool = True) -> str:
 
 def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int | float | None:
     """Return the row's `id`, or its place. An id is a text, a finite number or null."""
-    found: Any = row.get("id", place)
-    finite = not isinstance(found, float) or math.isfinite(found)
-    if not finite or not isinstance(found, str | int | float | None):
-        raise CodeVerifierError(f"field 'id' is {str(found)[:60]}; expected a text or a number")
-    return found
+    name: Any = row.get("id", place)
+    finite = not isinstance(name, float) or math.isfinite(name)
+    if not finite or not isinstance(name, str | int | float | None):
+        raise CodeVerifierError(f"field 'id' is {str(name)[:60]}; expected a text or a number")
+    return name

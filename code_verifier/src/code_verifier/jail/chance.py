@@ -11,20 +11,16 @@ from typing import Any
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a program by their type."""
 
-_MODULES = """
-    contextvars datetime pprint queue random secrets sys time timeit uuid weakref
-"""
-_NAMES = "dir frozenset globals hash id locals object set vars"
-_ATTRIBUTES = "__dict__ __hash__ __repr__ samples"
-_TEXTS = "ascii format repr str"
-_ITERATORS = "enumerate filter iter map memoryview property reversed super zip"
-_SHOWN = "dataclass Enum Flag IntEnum NamedTuple StrEnum"
-_CHANCE_MODULES = frozenset(_MODULES.split())
-_CHANCE_NAMES = frozenset(_NAMES.split())
-_CHANCE_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
-_TEXT_NAMES = frozenset(_TEXTS.split())
-_ITERATOR_NAMES = frozenset(_ITERATORS.split())
-_SHOWN_NAMES = frozenset(_SHOWN.split())
+_CHANCE_MODULES = frozenset(
+    str.split("contextvars datetime pprint queue random secrets sys time timeit uuid weakref")
+)
+_CHANCE_NAMES = frozenset(str.split("dir frozenset globals hash id locals object set vars"))
+_CHANCE_ATTRIBUTES = frozenset({"__dict__", "__hash__", "__repr__", "samples"})
+_TEXT_NAMES = frozenset({"ascii", "format", "repr", "str"})
+_ITERATOR_NAMES = frozenset(
+    str.split("enumerate filter iter map memoryview property reversed super zip")
+)
+_SHOWN_NAMES = frozenset(str.split("dataclass Enum Flag IntEnum NamedTuple StrEnum"))
 _TEXT_METHODS = frozenset({"__format__", "__repr__", "__str__"})
 
 

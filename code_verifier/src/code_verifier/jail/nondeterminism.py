@@ -55,10 +55,14 @@ def install_clocks(index: int, wall_s: float) -> None:
     _state["tick"] = 800 + 127 * index
     boot = 20_011 * 5 ** (index % len(STARTS)) * _SECOND + 104_729 * (index + 1)  # hours to years
     work = 31 * 1_000_000 * (index + 1) + 7 * index
-    for name, offset in (
-        *(("time", start), ("monotonic", boot), ("perf_counter", boot + 3 * work)),
-        *(("process_time", work), ("thread_time", work // 2)),
-    ):
+    offsets = {
+        "time": start,
+        "monotonic": boot,
+        "perf_counter": boot + 3 * work,
+        "process_time": work,
+        "thread_time": work // 2,
+    }
+    for name, offset in offsets.items():
         setattr(module, name, _seconds(offset))
         setattr(module, f"{name}_ns", _nanoseconds(offset))
     for name in ("gmtime", "localtime", "ctime"):
@@ -127,9 +131,9 @@ def _of_now(function: Callable[..., Any], now: Callable[[], float]) -> Callable[
 
 
 SEEDS = (
-    *(710_000_009, 820_000_001, 930_000_196, 140_001_062),
-    *(250_000_189, 360_000_626, 470_000_002, 580_000_009),
-)
+    710_000_009, 820_000_001, 930_000_196, 140_001_062,
+    250_000_189, 360_000_626, 470_000_002, 580_000_009,
+)  # fmt: skip
 _STRIDE = 1_000_003
 
 

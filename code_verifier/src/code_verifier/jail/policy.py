@@ -23,10 +23,9 @@ from code_verifier.jail.modules import (
 )
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
-_OUTSIDE_MODULES = """
-    os sys posix builtins subprocess socket threading importlib inspect signal shutil
-"""
-_OUTSIDE = frozenset(_OUTSIDE_MODULES.split())
+_OUTSIDE = frozenset(
+    str.split("os sys posix builtins subprocess socket threading importlib inspect signal shutil")
+)
 _SYS_READABLE = SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
 _BINDING = ("name", "asname", "arg", "rest")
 _SPECIAL = frozenset(name for name in BANNED_NAMES if name.startswith("__"))

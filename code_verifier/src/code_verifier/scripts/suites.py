@@ -281,22 +281,22 @@ def _bound(code: str) -> set[str]:
     return {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
 
 
-def equal_output(found: str, expected: str) -> bool:
+def equal_output(printed: str, expected: str) -> bool:
     """Compare the lines, without space around them: the same text, or the same numbers.
 
     Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
     """
-    lines, wanted = _lines(found), _lines(expected)
+    lines, wanted = _lines(printed), _lines(expected)
     return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
 
 
-def equal_value(found: Value, expected: object) -> bool:
+def equal_value(value: Value, expected: object) -> bool:
     """Compare a returned value with another under Python's `==`; a tuple at the top is as good as
     a list."""
     accepted = [Value.of(expected).digest]
     if isinstance(expected, list):
         accepted.append(Value.of(tuple(expected)).digest)
-    return found.digest != "" and found.digest in accepted
+    return value.digest != "" and value.digest in accepted
 
 
 def _lines(text: str) -> list[str]:

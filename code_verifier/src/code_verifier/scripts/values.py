@@ -17,11 +17,9 @@ import ast
 import hashlib
 import marshal
 import sys
-from array import array
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
-from operator import eq
 
 from code_verifier.errors import LiteralError
 from code_verifier.syntax import parse_expression
@@ -37,7 +35,6 @@ _SETS = (set, frozenset)
 _CONTAINERS = frozenset({*_SEQUENCES, *_SETS, dict})
 _EXACT = _SCALARS | _CONTAINERS | {complex, bytes, bytearray}
 _NORMAL = frozenset({int, str, bytes, type(None)})
-_REAL = frozenset({bool, int, float})
 _ZEROS: dict[type, Any] = {int: 0, float: 0.0, complex: 0j, str: ""}
 """What added to an instance of a subclass gives the number or text itself."""
 _NO_ITEMS: dict[int, int] = {}
@@ -47,7 +44,6 @@ _MAX_DRAWN = 1_000_000
 _MAX_DIGITS = 5000
 _LONG_BITS = 14_280  # near the interpreter's limit of 4300 digits
 _PART = 1 << 12
-_MINUS_ZERO = array("d", [-0.0]).tobytes()
 _HUGE = 3 << 20  # bytes of a normal form whose text is of no use
 _name_of = type.__dict__["__name__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
@@ -107,11 +103,9 @@ def _is_flat(container: Any) -> bool:
     interpreter's loops."""
     items = [*container, *container.values()] if type(container) is dict else container
     kinds = set(map(type, items))
-    return kinds <= _SCALARS or (kinds <= _ROWS and _inner_types(items) <= _SCALARS)
-
-
-def _inner_types(rows: Any) -> set[type]:
-    return set(map(type, chain.from_iterable(rows)))
+    if kinds <= _ROWS:
+        kinds = set(map(type, chain.from_iterable(items)))
+    return kinds <= _SCALARS
 
 
 def _plain(value: Any, depth: int, long: bool = False) -> Any:
@@ -178,13 +172,14 @@ def _digest(plain: Any) -> tuple[str, int]:
 
 
 def _normal(value: Any) -> Any:
-    """Plain data with equal bytes for equal values; whole numbers are integers; sets, dicts and
-    fractions in sequences have a form that no other value has. Raises Unequal."""
+    """Plain data with equal bytes for equal values: whole numbers are integers, and sets and dicts
+    have a form that no other value has. Raises Unequal."""
     kind = type(value)
     if kind in _NORMAL:
         return value
     if kind in _SEQUENCES:
-        return _normal_sequence(value)
+        plain = set(map(type, value)) <= _NORMAL
+        return value if plain else kind([_normal(item) for item in value])
     if kind is set or kind is frozenset:
         return {"set": sorted([_bytes(item) for item in value])}
     if kind is dict:
@@ -200,57 +195,8 @@ def _normal(value: Any) -> Any:
     return int(value) if kind is bool or value.is_integer() else value
 
 
-def _normal_sequence(value: Any) -> Any:
-    kinds = set(map(type, value))
-    if kinds <= _NORMAL:
-        return value
-    if kinds <= _ROWS:
-        if len(kinds) == 1 and (form := _joined(value)):
-            return form
-        if _inner_types(value) <= _NORMAL:
-            return value
-    if form := _numbers(value):
-        return form
-    items = type(value)([_normal(item) for item in value])
-    return _numbers(items) or items
-
-
 def _bytes(value: Any) -> bytes:
     return marshal.dumps(_normal(value), 2)
-
-
-def _joined(rows: Any) -> dict[str, list[str]] | None:
-    """A short form of lists or tuples of texts; None where one is empty or a text has a NUL."""
-    try:
-        texts = list(map("\0".join, rows))
-    except TypeError:
-        return None
-    if not all(rows) or "\0".join(texts).count("\0") != sum(map(len, rows)) - 1:
-        return None
-    return {f"{_name_of(type(rows))} of {_name_of(type(rows[0]))}": texts}
-
-
-def _numbers(items: Any) -> Any:
-    """The form of a list or tuple of numbers: whole ones as integers, others that each equal a
-    float as doubles; None of what is neither."""
-    if not set(map(type, items)) <= _REAL:
-        return None
-    try:
-        whole = type(items)(map(int, items))
-        if whole == items:
-            return whole
-    except (OverflowError, ValueError):
-        pass  # an infinity or a NaN
-    try:
-        doubles = array("d", items)
-    except OverflowError:
-        return None
-    if not all(map(eq, doubles, items)):  # too many digits, or a NaN
-        return None
-    form = doubles.tobytes()
-    if _MINUS_ZERO in form:
-        form = array("d", [number + 0.0 for number in doubles]).tobytes()
-    return {_name_of(type(items)): form}
 
 
 def _equal_number(value: Any) -> int | float:

@@ -30,7 +30,7 @@ from evals.evalplus.problems import (
 )
 from lora_evo import appearing
 
-_FORMAT = 10
+_FORMAT = 11
 _OUTPUT_BYTES = 1 << 28
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
