@@ -83,30 +83,11 @@ def find_members(specs: Sequence[str]) -> Members:
     folders: dict[str, Path] = {}
     groups: dict[str, Group | None] = {}
     for spec in map(_split, specs):
-        if spec.is_run:
-            living, shared = find_adapters([str(spec.folder)])
-            base = base or shared
-            chosen = _choose(spec, living)
-        elif spec.choice is None:
-            chosen, _ = find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])
-        else:
-            raise EvalsError(
-                f"{spec.folder} is not a selfplay run, which alone has members to choose; "
-                f"leave out {':' + spec.choice!r}"
-            )
+        chosen, shared = _adapters(spec)
+        base = base or shared
         renamed = spec.name if spec.is_run and spec.choice not in chosen else ""
         for member, folder in chosen.items():
-            name, group = member, None
-            place = folder.absolute() if spec.is_run else folder.resolve()
-            role = role_of(place.name) if place.parent.name == "members" else None
-            if role is not None:
-                run = place.parent.parent.resolve()
-                label = _label(renamed, run, runs)
-                group = Group(role, label)
-                if spec.is_run and run != next(iter(runs.values())):
-                    name = f"{_NOT_IN_NAMES.sub('-', label).strip('.@-') or 'run'}-{member}"
-            if spec.is_run and spec.name:
-                name = f"{renamed}-{member}" if renamed else spec.name
+            name, group = _named(spec, member, folder, renamed, runs)
             if name in folders and folders[name].resolve() == folder.resolve():
                 continue
             counted = folder.resolve() in (other.resolve() for other in folders.values())
@@ -114,6 +95,39 @@ def find_members(specs: Sequence[str]) -> Members:
             find_adapters([f"{n}={f}" for n, f in (*folders.items(), (name, folder))])
             folders[name] = folder
     return Members(folders, groups, base)
+
+
+def _adapters(spec: _Spec) -> tuple[dict[str, Path], str | None]:
+    """Return the folders that a spec names, and the base model of a run. Raises EvalsError."""
+    from lora_evo.model import find_adapters
+
+    if spec.is_run:
+        living, base = find_adapters([str(spec.folder)])
+        return _choose(spec, living), base
+    if spec.choice is not None:
+        raise EvalsError(
+            f"{spec.folder} is not a selfplay run, which alone has members to choose; "
+            f"leave out {':' + spec.choice!r}"
+        )
+    return find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])[0], None
+
+
+def _named(
+    spec: _Spec, member: str, folder: Path, renamed: str, runs: dict[str, Path]
+) -> tuple[str, Group | None]:
+    """Return what an adapter is called, and its group. renamed: what its spec calls the run."""
+    name, group = member, None
+    place = folder.absolute() if spec.is_run else folder.resolve()
+    role = role_of(place.name) if place.parent.name == "members" else None
+    if role is not None:
+        run = place.parent.parent.resolve()
+        label = _label(renamed, run, runs)
+        group = Group(role, label)
+        if spec.is_run and run != next(iter(runs.values())):
+            name = f"{_NOT_IN_NAMES.sub('-', label).strip('.@-') or 'run'}-{member}"
+    if spec.is_run and spec.name:
+        name = f"{renamed}-{member}" if renamed else spec.name
+    return name, group
 
 
 def _split(text: str) -> _Spec:

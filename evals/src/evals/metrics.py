@@ -198,17 +198,17 @@ def score_members(verdicts: Mapping[str, Verdicts], benchmark: str, k: int | Non
     import numpy as np
 
     scores: dict[str, dict[str, float]] = {}
-    for name, own in verdicts.items():
+    for name, samples in verdicts.items():
         try:
-            if found := problem_scores(own, k):
-                scores[name] = found
+            if by_problem := problem_scores(samples, k):
+                scores[name] = by_problem
         except EvalsError as error:
             raise EvalsError(f"{name} on {benchmark}: {error}") from None
     if not scores:
         raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
-    problems = dict.fromkeys(problem for found in scores.values() for problem in found)
+    problems = dict.fromkeys(problem for row in scores.values() for problem in row)
     table = np.array(
-        [[found.get(problem, np.nan) for problem in problems] for found in scores.values()]
+        [[row.get(problem, np.nan) for problem in problems] for row in scores.values()]
     )
     lost = [
         sum(v is None for samples in verdicts[name].values() for v in samples) for name in scores

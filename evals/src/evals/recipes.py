@@ -382,8 +382,8 @@ def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
     """Put fields in; what is in a field is never looked at again."""
     known = {key: value.strip() if template.stripped else value for key, value in fields.items()}
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name == "format":
             return _FIELD.sub(value, template.starter if has_starter else template.no_starter)
         if name not in known:

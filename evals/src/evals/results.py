@@ -104,7 +104,7 @@ def read_result(path: Path) -> Result:
     """
     try:
         row = json.loads(path.read_bytes())
-        levels = {int(level): _score(found) for level, found in row["levels"].items()}
+        levels = {int(level): _score(part) for level, part in row["levels"].items()}
         role = role_of(row["adapter"])
         group = row.get("group", role and {"role": role})
         row |= {"overall": _score(row["overall"]), "levels": levels}

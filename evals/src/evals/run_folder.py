@@ -142,11 +142,11 @@ def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[
         write_text(folder / "prompts.jsonl", prompt_lines(prompts))
         write_text(known, json.dumps(settings, indent=2) + "\n")
         return []
-    found = parse_object(known.read_bytes(), str(known))
+    before = parse_object(known.read_bytes(), str(known))
     changed = [
-        f"{name} was {found.get(name)!r}, now {settings.get(name)!r}"
-        for name in sorted(found.keys() | settings.keys())
-        if found.get(name) != settings.get(name)
+        f"{name} was {before.get(name)!r}, now {settings.get(name)!r}"
+        for name in sorted(before.keys() | settings.keys())
+        if before.get(name) != settings.get(name)
     ]
     if changed:
         raise SettingsChanged(

@@ -354,14 +354,14 @@ def fingerprint(rows: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
-def compared(benchmark: str, count: int, found: str) -> tuple[str, ...]:
-    """Return a note on whether `count` rows with the fingerprint `found` are the published ones.
+def compared(benchmark: str, count: int, digest: str) -> tuple[str, ...]:
+    """Return a note on whether `count` rows with the fingerprint `digest` are the published ones.
 
     There is none where another number was published, or the published fingerprint is not known.
     """
     known = OFFICIAL[benchmark]
     if not known.digest or count != next(iter(known.counts)):
         return ()
-    if found == known.digest:
+    if digest == known.digest:
         return ("the rows are the published ones",)
-    return (f"the rows are not the published ones: sha256 {found}, expected {known.digest}",)
+    return (f"the rows are not the published ones: sha256 {digest}, expected {known.digest}",)

@@ -108,43 +108,65 @@ def build_table(
     for name in results:
         if name not in bases:
             by_group.setdefault((groups or {}).get(name), []).append(name)
-    named_runs = {group.run for group in by_group if group is not None}
-    columns, ungraded = _columns(results, k)
-    named = [name for name in TITLES if name in columns]
-    order = [name for name in columns if name not in TITLES] + named
-    missing = {group: [name for name in _PARTS[group] if name not in columns] for group in _PARTS}
-
-    def cell(column: str, score: Estimate, names: Collection[str], who: str | None = None) -> Cell:
-        parts = _PARTS.get(column, (column,))
-        limited = any(name in names and where in parts for name, where in partial)
-        return Cell(
-            **vars(score), partial=limited, incomplete=bool(missing.get(column)), member=who
-        )
-
-    def row(name: str, kind: Kind, group: Group | None = None) -> Row:
-        scores = {column: columns[column].estimate(name) for column in order}
-        cells = {c: cell(c, score, [name]) for c, score in scores.items() if score is not None}
-        return Row(_one_line(name), kind, cells, group)
-
-    rows = [row(name, "base") for name in results if name in bases]
+    several = len({group.run for group in by_group if group is not None}) > 1
+    scores, ungraded = _columns(results, k)
+    columns = _Columns(scores, frozenset(partial))
+    rows = [columns.row(name, "base") for name in results if name in bases]
     for group, members in by_group.items():
-        rows += [row(name, "member", group) for name in members]
+        rows += [columns.row(name, "member", group) for name in members]
         if len(members) > 1:
-            kinds = {column: population(columns[column], members) for column in order}
-            for kind, label in _summaries(group, len(members), len(named_runs) > 1):
-                cells = {
-                    column: cell(column, summary[kind][0], members, summary[kind][1])
-                    for column, summary in kinds.items()
-                    if summary
-                }
-                rows.append(Row(_one_line(label), kind, cells, group))
-    notes = _notes(columns, rows, missing)
+            rows += columns.summaries(members, group, several)
+    notes = _notes(scores, rows, columns.missing)
     if ungraded:
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
     share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
     notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % bootstrap interval")
-    return Table(tuple(order), tuple(rows), measure, tuple(notes))
+    return Table(tuple(columns.order), tuple(rows), measure, tuple(notes))
+
+
+class _Columns:
+    """The columns of a table in their order, and the rows that they give.
+
+    partial: (name, benchmark) of what was run with a limit. missing: by average, the benchmarks
+    that it lacks.
+    """
+
+    def __init__(self, scores: Mapping[str, Column], partial: Collection[tuple[str, str]]) -> None:
+        self.scores, self.partial = scores, partial
+        known = [name for name in TITLES if name in scores]
+        self.order = [name for name in scores if name not in TITLES] + known
+        self.missing = {
+            average: [name for name in parts if name not in scores]
+            for average, parts in _PARTS.items()
+        }
+
+    def row(self, name: str, kind: Kind, group: Group | None = None) -> Row:
+        """Return the row of one adapter."""
+        scores = {column: self.scores[column].estimate(name) for column in self.order}
+        cells = {c: self._cell(c, score, [name]) for c, score in scores.items() if score}
+        return Row(_one_line(name), kind, cells, group)
+
+    def summaries(self, members: Sequence[str], group: Group | None, several: bool) -> list[Row]:
+        """Return the mean, the weakest and the best of a group; several: runs are told apart."""
+        columns = {column: population(self.scores[column], members) for column in self.order}
+        rows = []
+        for kind, label in _summaries(group, len(members), several):
+            cells = {
+                column: self._cell(column, summary[kind][0], members, summary[kind][1])
+                for column, summary in columns.items()
+                if summary
+            }
+            rows.append(Row(_one_line(label), kind, cells, group))
+        return rows
+
+    def _cell(
+        self, column: str, score: Estimate, names: Collection[str], member: str | None = None
+    ) -> Cell:
+        parts = _PARTS.get(column, (column,))
+        limited = any(name in names and where in parts for name, where in self.partial)
+        incomplete = bool(self.missing.get(column))
+        return Cell(**vars(score), partial=limited, incomplete=incomplete, member=member)
 
 
 def to_text(table: Table) -> str:

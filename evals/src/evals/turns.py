@@ -31,15 +31,15 @@ def own_turn(
     blocks and what is indented; what a template `continues` ends at any marker.
     """
     text, thoughts = _without_thoughts(response)
-    searched = _FENCED.sub(lambda found: "`" * len(found[0]), text) if code else text
+    searched = _FENCED.sub(lambda fence: "`" * len(fence[0]), text) if code else text
     start, first = thoughts, len(response) - len(response.lstrip())
-    for found in _TURN.finditer(searched):
-        token = found["token"] is not None
-        end = found.start("token" if token else "turn")
-        if end <= first or (not token and (end < thoughts or (code and found["space"]))):
+    for match in _TURN.finditer(searched):
+        token = match["token"] is not None
+        end = match.start("token" if token else "turn")
+        if end <= first or (not token and (end < thoughts or (code and match["space"]))):
             continue
         certain = template is not None and (
-            template.continues or (found["who"] == "User" and "User:" in template.text)
+            template.continues or (match["who"] == "User" and "User:" in template.text)
         )
         if token or certain or answered(text[start:end]):
             return response[:end]

@@ -73,19 +73,19 @@ def leaderboard(state: State, role: str) -> list[Standing]:
 
 
 def select(
-    state: State, role: str, count: int, given: Mapping[str, float] | None = None
+    state: State, role: str, count: int, fitness: Mapping[str, float] | None = None
 ) -> list[str]:
     """Return the names of the `count` least fit members, the weakest first.
 
-    given: a finite fitness by name for exactly the living members of the role; the config's if
+    fitness: a finite fitness by name for exactly the living members of the role; the config's if
     None. A child that has played fewer than `config.grace_matches` matches is spared,
     and so is a member without a fitness; when too few are left, fewer are returned. A whole role
     is never selected. The same state gives the same answer.
     """
-    if given is not None:
-        _check(state, role, given)
-    fitness = _fitness(state, role) if given is None else given
-    members = _best_first(state, role, fitness)
+    if fitness is not None:
+        _check(state, role, fitness)
+    values = _fitness(state, role) if fitness is None else fitness
+    members = _best_first(state, role, values)
     check_whole("n", count)
     if count >= len(members):
         raise LeagueError(
@@ -93,7 +93,7 @@ def select(
             f"to {len(members) - 1}: a role never dies out"
         )
     grace = state.config.grace_matches
-    rated = [m for m in members[::-1] if fitness[m.name] is not None]
+    rated = [m for m in members[::-1] if values[m.name] is not None]
     return [m.name for m in rated if not m.parents or m.matches >= grace][:count]
 
 
@@ -112,12 +112,12 @@ def _best_first(state: State, role: str, fitness: Mapping[str, float | None]) ->
     return sorted(state.living(role), key=order)
 
 
-def _check(state: State, role: str, given: Mapping[str, float]) -> None:
+def _check(state: State, role: str, fitness: Mapping[str, float]) -> None:
     names = set(state.slots[state.check_role(role)])
-    for name, value in given.items():
+    for name, value in fitness.items():
         if name not in names:
             raise UnknownMember(f"fitness names {name!r}, which is no living {role}")
         if not is_finite(value):
             raise LeagueError(f"the fitness of {name} is {value!r}; expected a finite number")
-    if lacking := sorted(names - given.keys()):
+    if lacking := sorted(names - fitness.keys()):
         raise LeagueError(f"fitness lacks {', '.join(lacking[:20])}; expected every living {role}")

@@ -124,13 +124,13 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         return runs
 
     def _grade(self, run: _Run, program: str) -> Outcome:
-        found: list[Value] = []
+        values: list[Value] = []
         for calls in self._calls(run, program):
-            found += calls.values
-            done = len(found)
-            wrong = first_wrong(run.problem, run.inputs, run.expected, found)
+            values += calls.values
+            done = len(values)
+            wrong = first_wrong(run.problem, run.inputs, run.expected, values)
             if wrong is not None:
-                reason = f"returned {_shown(found[wrong])}; expected {_shown(run.expected[wrong])}"
+                reason = f"returned {_shown(values[wrong])}; expected {_shown(run.expected[wrong])}"
                 return Outcome(FAIL, reason, wrong)
             if calls.status != Status.OK:
                 return _outcome(calls, done)
@@ -149,7 +149,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     def _call(self, run: _Run, program: str, start: int, stop: int) -> Calls:
         """Run the program on inputs[start:stop], in a process of its own."""
         seconds = [self._factor * value.cpu_s for value in run.expected[start:stop]]
-        limits = [max(self._least_s, each) for each in seconds]
+        limits = [max(self._least_s, second) for second in seconds]
         total = max(min(_RUN_S, sum(limits)), sum(seconds)) + self._least_s
         return self._candidates.call(
             program,
@@ -186,8 +186,8 @@ def expected_values(
         return kept
     calls = _run_reference(problem, inputs, runner)
     if calls.status != Status.OK:
-        what = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
-        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {what}")
+        failure = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
+        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {failure}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with appearing(path) as draft:

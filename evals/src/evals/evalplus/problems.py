@@ -167,12 +167,14 @@ def first_wrong(
     problem: FunctionProblem,
     inputs: Sequence[Arguments],
     expected: Sequence[Value],
-    found: Sequence[Value],
+    returned: Sequence[Value],
 ) -> int | None:
     """Return the place of the first value that is not the expected one, or None."""
     atol = problem.atol
     by_value = problem.entry_point not in NOT_NONE_TASKS | {ROOT_TASK}
-    for place, (arguments, wanted, value) in enumerate(zip(inputs, expected, found, strict=False)):
+    for place, (arguments, wanted, value) in enumerate(
+        zip(inputs, expected, returned, strict=False)
+    ):
         if atol == 0 and wanted.floats:
             atol = _LEAST_ATOL
         if by_value and wanted.digest == value.digest != "":
@@ -188,23 +190,23 @@ def first_wrong(
 
 @dataclass(frozen=True)
 class _Pair:
-    """An expected and a found value, whose texts are read when they are needed."""
+    """An expected and a returned value, whose texts are read when they are needed."""
 
     wanted: Value
-    found: Value
+    returned: Value
 
     def values(self) -> tuple[Any, Any]:
         """Both as Python values. Raises NoData, LiteralError."""
-        wanted, found = self.wanted.text, self.found.text
-        if min(self.wanted.chars, self.found.chars) < 0:
+        wanted, returned = self.wanted.text, self.returned.text
+        if min(self.wanted.chars, self.returned.chars) < 0:
             raise NoData
-        if wanted is None or found is None or len(found) > WHOLE_CHARS:
+        if wanted is None or returned is None or len(returned) > WHOLE_CHARS:
             raise NoData
-        return read_value(wanted), read_value(found)
+        return read_value(wanted), read_value(returned)
 
     def equal(self) -> bool:
         """Under Python's `==`."""
-        return self.wanted.digest == self.found.digest != ""
+        return self.wanted.digest == self.returned.digest != ""
 
 
 def _is_right(problem: FunctionProblem, arguments: Arguments, pair: _Pair, atol: float) -> bool:
@@ -221,35 +223,35 @@ def _is_right(problem: FunctionProblem, arguments: Arguments, pair: _Pair, atol:
         equal = pair.equal()
         if not equal and name in _ACCEPTED:
             # A value that is no data equals nothing.
-            found = pair.values()[1] if pair.found.chars >= 0 else float("nan")
-            equal = _ACCEPTED[name](arguments, found, problem.atol)
+            value = pair.values()[1] if pair.returned.chars >= 0 else float("nan")
+            equal = _ACCEPTED[name](arguments, value, problem.atol)
     return equal or (atol != 0 and _is_close(pair, atol))
 
 
 def _is_present(pair: _Pair) -> bool:
     """Only None and not None are distinguished: a match object is as good as True."""
     wanted = pair.wanted.type_name != "NoneType"
-    if pair.found.type_name == "bool" and pair.found.text in ("True", "False"):  # and not numpy's
-        return wanted == (pair.found.text == "True")
-    return wanted == (pair.found.type_name != "NoneType")
+    if pair.returned.type_name == "bool" and pair.returned.text in ("True", "False"):  # not numpy's
+        return wanted == (pair.returned.text == "True")
+    return wanted == (pair.returned.type_name != "NoneType")
 
 
 def _equal_sets(pair: _Pair) -> bool:
-    wanted, found = pair.values()
-    return set(wanted) == set(found)
+    wanted, returned = pair.values()
+    return set(wanted) == set(returned)
 
 
 def _is_close(pair: _Pair, atol: float) -> bool:
     """Of one type and one shape: an empty list is close to anything that it is spread over."""
     import numpy as np
 
-    if pair.wanted.type_name != pair.found.type_name or pair.wanted.type_name == "str":
+    if pair.wanted.type_name != pair.returned.type_name or pair.wanted.type_name == "str":
         return False
-    wanted, found = pair.values()
-    if type(wanted) is not type(found) or np.shape(wanted) != np.shape(found):
+    wanted, returned = pair.values()
+    if type(wanted) is not type(returned) or np.shape(wanted) != np.shape(returned):
         return False
     with np.errstate(all="ignore"):
-        return bool(np.allclose(found, wanted, rtol=_RTOL, atol=atol))
+        return bool(np.allclose(returned, wanted, rtol=_RTOL, atol=atol))
 
 
 def _is_root(arguments: Arguments, out: Any, atol: float) -> bool:

@@ -34,17 +34,17 @@ _NUMBERED = ("gsm8k", "minerva_math")
 def load(name: str, data: Data) -> Benchmark:
     """Load one of `DESCRIPTIONS`. Raises EvalsError."""
     source = load_source(name, data.whole(name))
-    asked = questions(name, source.rows)
-    found = fingerprint(
+    loaded = questions(name, source.rows)
+    digest = fingerprint(
         {
             "problem_idx": number,
             "problem": question.fields["question"].strip(),
             "ground_truth": _published(name, _answer(name, row)[1]),
         }
-        for number, (question, row) in enumerate(zip(asked, source.rows, strict=True))
+        for number, (question, row) in enumerate(zip(loaded, source.rows, strict=True))
     )
-    notes = (*source.notes, *compared(name, len(asked), found))
-    return Benchmark(name, DESCRIPTIONS[name], asked, grade, CHAT, source.content_hash, notes)
+    notes = (*source.notes, *compared(name, len(loaded), digest))
+    return Benchmark(name, DESCRIPTIONS[name], loaded, grade, CHAT, source.content_hash, notes)
 
 
 def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:

@@ -76,8 +76,8 @@ def signed(tree: Tree, sign: int) -> Tree:
 
 
 class _Reader:
-    def __init__(self, found: list[Token]) -> None:
-        self.tokens = found
+    def __init__(self, sequence: list[Token]) -> None:
+        self.tokens = sequence
         self.place = 0
         self.depth = 0
 
@@ -282,8 +282,8 @@ class _Reader:
             "".join(token.text for token in part)
             for part in (self.tokens[start:middle], self.tokens[middle : self.place])
         )
-        if (found := _DERIVED.fullmatch(above)) and _DERIVED_BY.fullmatch(below):
-            return ("variable", re.sub(r"[{}]", "", found[2]) + "'" * int(found[1] or 1))
+        if (derived := _DERIVED.fullmatch(above)) and _DERIVED_BY.fullmatch(below):
+            return ("variable", re.sub(r"[{}]", "", derived[2]) + "'" * int(derived[1] or 1))
         return ("divide", top, bottom)
 
     def function(self, name: str) -> Tree:

@@ -128,14 +128,14 @@ def tokens(text: str, words: bool = False) -> list[Token]:
         depth += (character in "([{") - (character in ")]}")
         if depth > MAX_NESTING:
             raise TooLarge("guard: nesting")
-    found = _scan(text, words)
-    if any(token.kind == "number" and len(token.text) > MAX_DIGITS for token in found):
+    sequence = _scan(text, words)
+    if any(token.kind == "number" and len(token.text) > MAX_DIGITS for token in sequence):
         raise TooLarge("guard: digits")
-    return found
+    return sequence
 
 
 def _scan(text: str, words: bool) -> list[Token]:
-    found: list[Token] = []
+    sequence: list[Token] = []
     place, spaced = 0, False
     while place < len(text):
         match = _TOKEN.match(text, place)
@@ -154,13 +154,15 @@ def _scan(text: str, words: bool) -> list[Token]:
         else:
             new = [Token("sign", "row" if kind == "row" else _SAME.get(content, content))]
         for token in new:
-            if token.kind == "text" and found and found[-1].kind == "text":
-                found[-1] = Token("text", f"{found[-1].text} {token.text}", found[-1].spaced)
+            if token.kind == "text" and sequence and sequence[-1].kind == "text":
+                sequence[-1] = Token(
+                    "text", f"{sequence[-1].text} {token.text}", sequence[-1].spaced
+                )
             else:
-                found.append(token._replace(spaced=spaced))
+                sequence.append(token._replace(spaced=spaced))
             spaced = False
         spaced = spaced or not new
-    return found
+    return sequence
 
 
 def _word(run: str, words: bool) -> list[Token]:
@@ -212,13 +214,13 @@ def _text(font: str, content: str, words: bool) -> list[Token]:
         return _scan(bare, True)
     if re.fullmatch(r"[A-Za-z]|[A-Z]{2,6}", bare):
         return _word(bare, words)
-    found = []
+    sequence = []
     for part in re.split(r"\b(and|or)\b|^(,)$", re.sub(r"[\\~]", " ", bare), flags=re.IGNORECASE):
         if part and part.lower() in ("and", "or", ","):
-            found.append(Token("sign", part.lower()))
+            sequence.append(Token("sign", part.lower()))
         elif part and part.strip(" ,.;"):
-            found.append(Token("text", part.strip(" ,;")))
-    return found
+            sequence.append(Token("text", part.strip(" ,;")))
+    return sequence
 
 
 def _group(text: str, place: int) -> tuple[str, int]:

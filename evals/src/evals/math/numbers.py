@@ -53,14 +53,14 @@ class Evaluator:
     def value(self, tree: Tree, point: Point) -> Value:
         """The value at a point. Raises Undefined or TooLarge."""
         try:
-            found = self._value(tree, point)
+            result = self._value(tree, point)
         except TooLarge:
             raise
         except (ZeroDivisionError, OverflowError, ValueError, KeyError) as error:
             raise Undefined(str(error)) from None
-        if isinstance(found, complex) and not cmath.isfinite(found):
+        if isinstance(result, complex) and not cmath.isfinite(result):
             raise Undefined("not finite")
-        return found
+        return result
 
     def _value(self, tree: Tree, point: Point) -> Value:
         kind = str(tree[0])
@@ -75,23 +75,23 @@ class Evaluator:
         if kind in _FUNCTIONS:
             return _FUNCTIONS[kind](complex(parts[0]))
         if kind in ("add", "multiply"):
-            found = parts[0]
+            result = parts[0]
             for part in parts[1:]:
-                found = self._counted(_OPERATIONS[kind](found, part))
+                result = self._counted(_OPERATIONS[kind](result, part))
         else:
-            found = _OPERATIONS[kind](*parts)
-        return self._counted(found)
+            result = _OPERATIONS[kind](*parts)
+        return self._counted(result)
 
-    def _counted(self, found: Value) -> Value:
+    def _counted(self, result: Value) -> Value:
         self._work -= 1
-        if isinstance(found, Fraction):
-            bits = found.numerator.bit_length() + found.denominator.bit_length()
+        if isinstance(result, Fraction):
+            bits = result.numerator.bit_length() + result.denominator.bit_length()
             self._work -= bits // 128
             if bits > MAX_BITS:
                 raise TooLarge("guard: digits")
         if self._work < 0:
             raise TooLarge("guard: work")
-        return found
+        return result
 
     def equal(self, one: Tree, other: Tree) -> bool | None:
         """Whether two formulas agree; None where too few points gave a value to both."""

@@ -261,14 +261,8 @@ def _unapplied(sequence: list[Token]) -> list[Token]:
 
 def _bracketed(sequence: list[Token]) -> Form | None:
     """What is in brackets or a matrix, perhaps after a factor; None for a formula."""
-    start, depth = len(sequence), 0
-    while start:
-        start -= 1
-        text = sequence[start].text
-        depth += (text in CLOSING or text == "end") - (text in OPENING or text == "begin")
-        if depth <= 0:
-            break
-    if depth or start >= len(sequence) - 1:
+    start = _opening(sequence)
+    if start is None:
         return None
     left, right, inner = sequence[start].text, sequence[-1].text, sequence[start + 1 : -1]
     parts, _ = split(inner, (",", ";"))
@@ -288,6 +282,17 @@ def _bracketed(sequence: list[Token]) -> Form | None:
         form = shape(inner)
         form = None if isinstance(form, Quantity | Words) else form
     return form if start == 0 or form is None else _scaled(sequence[:start], form)
+
+
+def _opening(sequence: list[Token]) -> int | None:
+    """The place of the bracket that the last token closes; None where it closes none."""
+    depth = 0
+    for place in range(len(sequence) - 1, -1, -1):
+        text = sequence[place].text
+        depth += (text in CLOSING or text == "end") - (text in OPENING or text == "begin")
+        if depth <= 0:
+            return place if depth == 0 and place < len(sequence) - 1 else None
+    return None
 
 
 def _scaled(factor: list[Token], form: Form) -> Form | None:
