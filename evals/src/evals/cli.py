@@ -15,12 +15,18 @@ from evals.catalog import benchmark_names, describe, load_named
 from evals.console import clean_exit, print_error, progress_bar
 from evals.errors import EvalsError
 from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate
-from evals.formats import evalplus_samples
 from evals.installation import inspect_installation
 from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import saved_samples
-from evals.results import FinishedRun, base_rate, read_runs, score, score_levels
+from evals.results import (
+    FinishedRun,
+    base_rate,
+    evalplus_samples,
+    read_runs,
+    score,
+    score_levels,
+)
 from evals.saved import grade_saved, recipe_next_to
 from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells, side_by_side
 from evals.tables import align, to_markdown, to_text
@@ -153,12 +159,13 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option(
     "--n",
     type=click.IntRange(min=1),
-    help="Samples per task; default: 1.",
+    help="Samples per task; default: the recipe's own number, 1 in most.",
 )
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0.0),
-    help="Sampling temperature; 0 always takes the likeliest token; default: 0.",
+    help="Sampling temperature; 0 always takes the likeliest token; default: the "
+    "recipe's, 0 in most.",
 )
 @click.option(
     "--top-p",

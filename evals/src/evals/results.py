@@ -13,6 +13,7 @@ from evals.errors import EvalsError
 from evals.members import Group, role_of
 from evals.metrics import Verdicts, estimate
 from evals.records import read_prompts, read_samples, read_verdicts
+from evals.sources import OFFICIAL
 
 RESULT_FILE = "result.json"
 Settings = dict[str, Any]
@@ -150,6 +151,32 @@ def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
     for verdict in verdicts:
         questions[verdict.id].append(verdict.correct)
     return questions
+
+
+def evalplus_samples(runs: Sequence[FinishedRun]) -> str:
+    """Return the samples of one run on HumanEval+ or MBPP+ as evalplus' `samples.jsonl`.
+
+    A row is {"task_id", "solution"}: the program that was graded, or, where none was found, the
+    response. Raises EvalsError for several runs, and for another benchmark.
+    """
+    first, *others = dict.fromkeys(f"{r.result.adapter} on {r.result.benchmark}" for r in runs)
+    if others:
+        raise EvalsError(
+            f"found {len(others) + 1} results ({first}, {others[0]} ...), and the format holds "
+            "one; name its folder below the --out of `evals run`"
+        )
+    (run,) = runs
+    known = OFFICIAL.get(run.result.benchmark)
+    if known is None or known.cache is None:
+        raise EvalsError(
+            f"evalplus has no {run.result.benchmark}; it has humaneval_plus, mbpp_plus"
+        )
+    rows = [
+        {"task_id": verdict.id, "solution": verdict.extracted or sample.solution or sample.response}
+        for verdict in run.verdicts
+        for sample in [run.samples[verdict.id, verdict.sample]]
+    ]
+    return "\n".join(map(json.dumps, rows))
 
 
 def _read_run(folder: Path) -> FinishedRun:
