@@ -1,11 +1,10 @@
 """The right answer of a row, in one form, and the marked final answer of a response.
 
 Ignored: turns that the model made up, and everything before the last `</think>`. Read, in this
-order: the last `<answer>` tag, the last box (adjacent
-boxes joined by "and" or a comma make one answer), `#### x`, a final-answer phrase, and the text
-itself when it is one line of few words. Prose that marks no answer has none. A last box that never
-closes is ill-formed; no earlier box stands in for it. A box or phrase inside an answer tag counts
-before the tag's other text.
+order: the last `<answer>` tag, the last box (adjacent boxes joined by "and" or a comma make one
+answer), `#### x`, a final-answer phrase, and the text itself when it is one line of few words.
+Prose that marks no answer has none. A last box that never closes is ill-formed; no earlier box
+stands in for it. A box or phrase inside an answer tag counts before the tag's other text.
 """
 
 import re
@@ -51,13 +50,23 @@ _ASKS_PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKS_UNIT = re.compile(
-    r"\b(?:how many(?: more| total)?|in(?: units of| degrees)?) "
-    r"(?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?"
-    r"(cents|dollars|seconds|minutes|hours|days|weeks|months|years|(?:centi|milli|kilo)?meters"
-    r"|inches|feet|yards|miles|(?:kilo)?grams|degrees|radians|joules|angstroms|celsius|kelvin"
-    r"|(?-i:cm|mm|km|nm|m|kg|eV|k?J))\b"
-    r"(?!\s*\}?\s*(?:\^|/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)))",
-    re.IGNORECASE,
+    r"""
+    \b(?:how\ many(?:\ more|\ total)?  # how many more hours
+      |in(?:\ units\ of|\ degrees)?     # in units of eV, in degrees Celsius
+    )\ (?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?  # in $\mathrm{~kJ}
+    (cents|dollars
+      |seconds|minutes|hours|days|weeks|months|years
+      |(?:centi|milli|kilo)?meters|inches|feet|yards|miles
+      |(?:kilo)?grams|degrees|radians|joules|angstroms|celsius|kelvin
+      |(?-i:cm|mm|km|nm|m|kg|eV|k?J)
+    )\b(?!
+      \s*\}?\s*(?:
+        \^                                                    # not cm^2
+        |/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)  # not m/s, but kJ/mol
+      )
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 """Units that an answer may give in another size, such as m for cm."""
 
@@ -102,20 +111,30 @@ MAX_LINE = 400
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
+_SPACE = r"[\s$;{}]|\\[,;:!\ ()\[\]]|\\q?quad|\\text\s*\{"
 _BETWEEN = re.compile(
-    r"(?:[\s$.,;]|\\[,;:! ()\[\]]|\\q?quad|\\text\s*\{|[{}])*(?:,|\band\b|\bor\b)"
-    r"(?:[\s$,;]|\\[,;:! ()\[\]]|\\q?quad|\\text\s*\{|[{}]|\b(?:and|or)\b)*"
-    r"(?:[A-Za-z]\w?(?:_\w|\([^()=$]{1,12}\))?\s*=\s*)?[\s$]*"
+    rf"""
+    (?:{_SPACE}|[.,])*
+    (?:,|\band\b|\bor\b)                                      # 3, 4; 3 and 4
+    (?:{_SPACE}|,|\b(?:and|or)\b)*                             # 3, and $\quad$ 4
+    (?:[A-Za-z]\w?(?:_\w|\([^()=$]{{1,12}}\))?\s*=\s*)?[\s$]*  # and y = 4, and f(2) = 4
+    """,
+    re.VERBOSE,
 )
 """What joins two boxes to one answer."""
 _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*(?:text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
 _PHRASE = re.compile(
-    r"(?:final\s+answer|answer|\bans)\s*(?:\*\*|__)?\s*(?:to (?:the|this)[^.:\n]{0,60}?\s)?"
-    r"(?:is\b|are\b|=|:|：|(?:would|must|should|will|has to) be\b|equals\b)+"
-    r"\s*(?:therefore|thus|simply|just|then|indeed|exactly|given by)?\s*:?\s*(?:\*\*)?"
-    r"|答案\s*[是为:：]\s*|^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])|^\s*A\s*:\s*",
-    re.IGNORECASE | re.MULTILINE,
+    r"""
+    (?:final\s+answer|answer|\bans)\s*(?:\*\*|__)?\s*
+      (?:to\ (?:the|this)[^.:\n]{0,60}?\s)?                               # to the question
+      (?:is\b|are\b|=|:|：|(?:would|must|should|will|has\ to)\ be\b|equals\b)+
+      \s*(?:therefore|thus|simply|just|then|indeed|exactly|given\ by)?\s*:?\s*(?:\*\*)?
+    |答案\s*[是为:：]\s*                              # 答案是 3
+    |^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])   # a heading: **Final Answer**
+    |^\s*A\s*:\s*                                    # A: 3
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verified|consistent)\b")
 """What follows "the answer is" without being it."""

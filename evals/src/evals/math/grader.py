@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import islice, permutations, product
+from typing import NamedTuple
 
 from evals.math.answers import Gold, extract
 from evals.math.formulas import Tree, has, renamed, signed, variables
@@ -62,22 +63,29 @@ def grade(gold: Gold, response: str, template: Template | None = None) -> MathVe
     extraction = extract(response, template)
     if extraction.text is None:
         return MathVerdict(False, None, extraction.rule)
-    correct, reason = compare(gold, extraction.text)
-    return MathVerdict(correct, extraction.text[:SHOWN], reason)
+    match = compare(gold, extraction.text)
+    return MathVerdict(match.right, extraction.text[:SHOWN], match.rule)
 
 
-def compare(gold: Gold, answer: str) -> tuple[bool, str]:
-    """Whether an answer is the gold, and the name of the rule that decided."""
+class Match(NamedTuple):
+    """Whether an answer is the gold, and the rule that decided."""
+
+    right: bool
+    rule: str
+
+
+def compare(gold: Gold, answer: str) -> Match:
+    """Return whether an answer is the gold."""
     lettered = _CHOICE.fullmatch(answer)
     first, second, after = lettered.groups() if lettered else ("", "", "")
     if gold.kind == "choice":
-        return gold.text == (first or second), "choice"
+        return Match(gold.text == (first or second), "choice")
     if gold.kind == "text":
-        return any(same_words(gold.text, text) for text in (answer, after)), "text"
+        return Match(any(same_words(gold.text, text) for text in (answer, after)), "text")
     try:
         return _Comparison(gold).compare(answer, after)
     except TooLarge as error:
-        return False, str(error)
+        return Match(False, str(error))
 
 
 @lru_cache(maxsize=1024)
@@ -87,55 +95,59 @@ def _gold_form(text: str) -> tuple[Form, str]:
 
 
 class _Comparison:
-    """One comparison: what is asked for, and the last rule that was used."""
+    """One comparison: what is asked for, and the work that it may take."""
 
     def __init__(self, gold: Gold) -> None:
         self.gold = gold
-        self.rule = "value"
         self.signs = False
         self.evaluator = Evaluator()
 
-    def compare(self, answer: str, after_letter: str) -> tuple[bool, str]:
+    def compare(self, answer: str, after_letter: str) -> Match:
         wanted, text = _gold_form(self.gold.text)
         words = numeric(wanted)
-        asked = (isinstance(wanted, Quantity) and wanted.unit) or self.gold.unit
-        if (money := _MONEY.search(answer)) and units_differ(asked, "dollar"):
+        unit = (isinstance(wanted, Quantity) and wanted.unit) or self.gold.unit
+        if (money := _MONEY.search(answer)) and units_differ(unit, "dollar"):
             answer = rf"{money[1]}\text{{ dollars}}"
         self.signs = re.search(r"\\(?:pm|mp)|[±∓]", self.gold.text + answer) is not None
         readings = [after_letter, answer] if after_letter else [answer]
         if not answer.lstrip().startswith(("(", "[", "\\{")):
             bare = partial(_THOUSANDS.sub, lambda match: re.sub(r"\D", "", match[0]))
             readings += map(bare, readings[:])
+        match = Match(False, "value")
         for reading in dict.fromkeys(readings):
             try:
-                found = tokens(reading, words)
-                if " ".join(token.text for token in found) == text:
-                    return True, "same text"
-                forms = [shape(found)] if found else []
+                sequence = tokens(reading, words)
+                if " ".join(token.text for token in sequence) == text:
+                    return Match(True, "same text")
+                forms = [shape(sequence)] if sequence else []
                 if words and forms and isinstance(forms[0], Words | Relation):
                     forms.append(shape(tokens(reading)))
-                if any(self.same(wanted, form) for form in forms):
-                    return True, self.rule
+                for form in forms:
+                    match = self.match(wanted, form)
+                    if match.right:
+                        return match
             except Unreadable:
                 continue
-        return False, self.rule
+        return match
 
     def same(self, gold: Form, answer: Form) -> bool:
+        return self.match(gold, answer).right
+
+    def match(self, gold: Form, answer: Form) -> Match:
         if isinstance(gold, Ordered) and isinstance(answer, Several | Relation):
             answer = _point(answer) or answer
         if any(isinstance(f, Several) or len(self.variants(f)) > 1 for f in (gold, answer)):
-            return self.same_values(gold, answer)
+            return Match(self.same_values(gold, answer), "list")
         if isinstance(gold, Relation) or isinstance(answer, Relation):
-            return self.same_relation(gold, answer)
+            return self.match_relation(gold, answer)
         if isinstance(gold, Quantity) and isinstance(answer, Quantity):
-            return self.same_quantity(gold, answer)
+            return self.match_quantity(gold, answer)
         if isinstance(gold, Ordered) and isinstance(answer, Ordered):
-            return self.same_ordered(gold, answer)
-        self.rule = "shape"
-        return isinstance(gold, Words) and gold == answer
+            rule = "matrix" if gold.left == "matrix" else "tuple or interval"
+            return Match(self.same_ordered(gold, answer), rule)
+        return Match(isinstance(gold, Words) and gold == answer, "shape")
 
     def same_ordered(self, gold: Ordered, answer: Ordered) -> bool:
-        self.rule = "matrix" if gold.left == "matrix" else "tuple or interval"
         if gold.left == "matrix" and answer.left in "([":
             rows = (i.items if isinstance(i, Ordered) else (i,) for i in answer.items)
             answer = replace(gold, items=tuple(Ordered("row", "row", row) for row in rows))
@@ -149,14 +161,12 @@ class _Comparison:
         if isinstance(answer, Several | Relation) and (named := _point(answer)):
             items = gold.items if isinstance(gold, Several) else ()
             if items and not any(isinstance(item, Relation | Ordered) for item in items):
-                self.rule = "list"
                 return len(items) == len(named.items) and all(map(self.same, items, named.items))
         for linked in (False, True):
-            wanted, found = self.variants(gold, linked), self.variants(answer, linked)
-            if max(len(wanted), len(found)) > MAX_VALUES:
+            wanted, values = self.variants(gold, linked), self.variants(answer, linked)
+            if max(len(wanted), len(values)) > MAX_VALUES:
                 raise TooLarge("guard: length")
-            rows = [[self.same(item, one) for one in found] for item in wanted]
-            self.rule = "list"
+            rows = [[self.same(item, one) for one in values] for item in wanted]
             repeated = [
                 row for item, row in zip(wanted, rows, strict=True) if wanted.count(item) > 1
             ]
@@ -171,7 +181,7 @@ class _Comparison:
     def variants(self, form: Form, linked: bool = True) -> list[Form]:
         """The forms that the signs \\pm stand for; `linked`: all signs of a tuple go together."""
         if isinstance(form, Several):
-            return [found for item in form.items for found in self.variants(item, linked)]
+            return [part for item in form.items for part in self.variants(item, linked)]
         if not self.signs:
             return [form]
         plus, minus = (mapped(form, partial(signed, sign=sign)) for sign in (1, -1))
@@ -180,24 +190,34 @@ class _Comparison:
             return [replace(form, items=items) for items in islice(choices, MAX_VALUES + 1)]
         return [plus, minus] if plus != minus else [form]
 
-    def same_relation(self, gold: Form, answer: Form) -> bool:
+    def match_relation(self, gold: Form, answer: Form) -> Match:
         if not isinstance(gold, Relation):
             assert isinstance(answer, Relation)
             if isinstance(gold, Words):
-                return gold in answer.sides
-            return any(self.same(gold, side) for side in self.said(answer))
-        self.rule = "equation"
+                return Match(gold in answer.sides, "equation")
+            return self.first(self.match(gold, side) for side in self.said(answer))
         value = _named_value(gold)
         if not isinstance(answer, Relation):
-            return value is not None and any(gold.names) and self.same(value, answer)
+            if value is not None and any(gold.names):
+                return self.match(value, answer)
+            return Match(False, "equation")
         if self.proportional(gold, answer):
-            return True
+            return Match(True, "equation")
         named = gold.names[0] and any(name[:1] == gold.names[0][0] for name in answer.names[:-1])
         if value is not None and named:
-            return any(self.same(value, side) for side in self.said(answer))
-        return (gold.signs == answer.signs and "=" not in gold.signs) and all(
+            return self.first(self.match(value, side) for side in self.said(answer))
+        same = (gold.signs == answer.signs and "=" not in gold.signs) and all(
             map(self.same, gold.sides, answer.sides)
         )
+        return Match(same, "equation")
+
+    def first(self, matches: Iterator[Match]) -> Match:
+        """The first match that is right, else the last that was tried."""
+        last = Match(False, "equation")
+        for last in matches:
+            if last.right:
+                break
+        return last
 
     def said(self, relation: Relation) -> Iterator[Form]:
         """The sides that an equation may offer as its answer.
@@ -234,29 +254,26 @@ class _Comparison:
                 continue
         return len(ratios) > 1 and all(ratio and close(ratio, ratios[0]) for ratio in ratios)
 
-    def same_quantity(self, gold: Quantity, answer: Quantity) -> bool:
+    def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
         wanted, tree = gold.tree, answer.tree
-        self.rule = "value"
         if unit == "degree" and not answer_unit and has(tree, "pi"):
             answer_unit = "radian"
         if answer_unit == "percent":
             tree, answer_unit = ("percent", tree), ""
+        equal = self.evaluator.equal
         if unit == "percent":
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
         elif units_differ(unit, answer_unit) and (unit, answer_unit) != ("celsius", "degree"):
-            self.rule = "unit"
             turned = converted(tree, answer_unit, unit)
-            return turned is not None and bool(self.evaluator.equal(wanted, turned))
-        equal = self.evaluator.equal
+            return Match(turned is not None and bool(equal(wanted, turned)), "unit")
         if wanted == tree or equal(wanted, tree):
-            return True
+            return Match(True, "value")
         if any(equal(wanted, other) for other in _respelled(wanted, tree)):
-            return True
+            return Match(True, "value")
         if self.gold.measured and self.rounds_to_gold(tree):
-            self.rule = "rounded"
-            return True
-        return False
+            return Match(True, "rounded")
+        return Match(False, "value")
 
     def rounds_to_gold(self, answer: Tree) -> bool:
         """Whether a written decimal has more digits than a gold of several, and rounds to it."""
