@@ -9,7 +9,7 @@ from small_models import small_model
 
 from lora_evo.model import load_tokenizer
 
-REAL = Path(__file__).parents[1] / "real"
+REAL = Path(__file__).parents[2] / "benchmarks" / "small_model"
 SCRIPT = REAL / "learning.py"
 SHIPPED = REAL.parents[1] / "selfplay" / "src" / "selfplay" / "data" / "easy_code_o.jsonl"
 
