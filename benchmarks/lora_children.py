@@ -9,8 +9,8 @@ lora_evo then makes a directory from directories: reading, checking, hashing, wr
 populora computes in memory alone. Each contestant is a process of its own with one torch thread;
 CPU seconds are the fewest of the repeats, by turns with the floor. Memory is how far the resident
 memory peaks during the first child above what it was before, imports done (Linux only): anonymous
-memory and touched pages of mapped files. lora_evo maps a file for one module at a time. populora is
-optional.
+memory and touched pages of mapped files. lora_evo maps a file for a
+module at a time. populora is optional.
 """
 
 import argparse

@@ -22,8 +22,8 @@ def test_a_factor_comes_back_whatever_its_condition_and_layout(transposed, condi
     factor = factor.double()
     factor[:, 5] = factor[:, 4] + factor[:, 5] / condition
     split = thin(factor)
-    assert torch.allclose(split.turned(torch.eye(6, dtype=torch.float64)), factor, atol=1e-12)
-    basis = split.spread(torch.eye(6, dtype=torch.float64))
+    assert torch.allclose(split.rotate(torch.eye(6, dtype=torch.float64)), factor, atol=1e-12)
+    basis = split.apply_basis(torch.eye(6, dtype=torch.float64))
     slack = 1e-6 if split.q is None else 1e-12
     assert torch.allclose(basis.T @ basis, torch.eye(6, dtype=torch.float64), atol=slack)
     assert torch.allclose(basis @ split.upper, factor, atol=1e-10)
@@ -45,7 +45,7 @@ def test_a_span_holds_every_factor_in_one_orthonormal_basis(kind):
     found = span([one, second, third])
     size = len(found.uppers[0])
     assert size <= min(rows, 10)
-    basis = found.spread(torch.eye(size, dtype=torch.float64)).double()
+    basis = found.apply_basis(torch.eye(size, dtype=torch.float64)).double()
     assert torch.allclose(basis.T @ basis, torch.eye(size, dtype=torch.float64), atol=2e-6)
     for factor, upper in zip((one, second, third), found.uppers, strict=True):
         assert float((basis @ upper - factor).norm() / factor.norm()) < 1e-6

@@ -11,7 +11,8 @@ from lora_evo_command import call
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
 from lora_evo.model import TokenPair, linear_shapes, load_base_model
-from lora_evo.retained.behaviour import PromptRow, encode_row, probe, read_rows
+from lora_evo.model.supervised import PromptRow, encode_row, read_rows
+from lora_evo.retained.behaviour import probe
 
 LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
 TARGETS = ["q_proj", "v_proj", "down_proj"]

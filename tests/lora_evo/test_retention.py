@@ -16,7 +16,8 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.retained.weights import inspect_directory, retention
+from lora_evo.retained.weights import retention
+from lora_evo.updates import inspect_directory
 
 
 @pytest.mark.parametrize("stretch", [None, 4.0])

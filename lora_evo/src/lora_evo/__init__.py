@@ -75,7 +75,7 @@ _WITH_TORCH = (
 
 def __getattr__(name: str) -> Any:
     for module in _WITH_TORCH if name in __all__ else ():
-        found = import_module(f"lora_evo.{module}")
-        if hasattr(found, name):
-            return getattr(found, name)
+        loaded = import_module(f"lora_evo.{module}")
+        if hasattr(loaded, name):
+            return getattr(loaded, name)
     raise AttributeError(f"module 'lora_evo' has no attribute {name!r}")

@@ -78,8 +78,8 @@ def mutate(
         >>> parent = load_adapter("members/t0")
         >>> child = mutate(parent, "svd_structured", seed=1, strength=0.15)
     """
-    found = find_operator(operator, "mutation")
-    return make_child([adapter], found, seed, strength=strength, **parameters).adapter
+    mutation = find_operator(operator, "mutation")
+    return make_child([adapter], mutation, seed, strength=strength, **parameters).adapter
 
 
 def cross(
@@ -98,8 +98,8 @@ def cross(
         >>> parents = [load_adapter("members/t0"), load_adapter("members/t1")]
         >>> child = cross(parents, "slot_swap", seed=2)
     """
-    found = find_operator(operator, "crossover")
-    return make_child(parents, found, seed, weights=weights, **parameters).adapter
+    crossover = find_operator(operator, "crossover")
+    return make_child(parents, crossover, seed, weights=weights, **parameters).adapter
 
 
 def mutate_directory(
@@ -167,8 +167,8 @@ def merge(
     share of entries that TIES and DARE keep. Only DARE draws from `seed`. Ranks and alphas may
     differ. See `lora_evo.operators.merges`. Raises `LoraEvoError`.
     """
-    found = find_operator(method, "merge")
-    return make_child(adapters, found, seed, weights=weights, **parameters).adapter
+    combination = find_operator(method, "merge")
+    return make_child(adapters, combination, seed, weights=weights, **parameters).adapter
 
 
 def merge_directory(
@@ -226,17 +226,17 @@ class Birth:
         weights: Sequence[float] | None = None,
     ) -> None:
         """Check an operator's settings and its parents, and fill in defaults."""
-        found = find_operator(operator)
-        found.check_parameters(parameters)
-        if found.default_strength is None and strength is not None:
-            raise LoraEvoError(f"{found.name} takes no strength; leave it out")
+        operation = find_operator(operator)
+        operation.check_parameters(parameters)
+        if operation.default_strength is None and strength is not None:
+            raise LoraEvoError(f"{operation.name} takes no strength; leave it out")
         if strength is None:
-            strength = found.default_strength
-        if found.kind != "mutation" and len(parents) < 2:
-            raise LoraEvoError(f"{found.name} takes at least two parents; got {len(parents)}")
+            strength = operation.default_strength
+        if operation.kind != "mutation" and len(parents) < 2:
+            raise LoraEvoError(f"{operation.name} takes at least two parents; got {len(parents)}")
         check_comparable({f"parent {n}": one for n, one in enumerate(parents, start=1)})
-        self.parents, self.operator = parents, found
-        rank = parameters.get("rank") if found.kind == "merge" else None
+        self.parents, self.operator = parents, operation
+        rank = parameters.get("rank") if operation.kind == "merge" else None
         self.request = Request(
             paths=tuple(parents[0].paths),
             configs=tuple(parent.config for parent in parents),
@@ -244,13 +244,13 @@ class Birth:
             strength=None if strength is None else float(strength),
             weights=None
             if weights is None
-            else _checked_weights(weights, len(parents), signed=found.kind == "merge"),
-            parameters={**found.defaults, **parameters},
+            else _checked_weights(weights, len(parents), signed=operation.kind == "merge"),
+            parameters={**operation.defaults, **parameters},
             rank=None if rank is None else checked_count("rank", rank),
         )
         self.config: AdapterConfig = self.request.config
         """The child's: that of the first parent, but for the rank of a merge."""
-        self._recipe = found.recipe(self.request)
+        self._recipe = operation.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
         self._changes: list[tuple[float, float | None]] = []
@@ -302,8 +302,8 @@ class Birth:
         stored = _stored_like(path, slots, child.slot, self.config)
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
         digest = digests[moved[0]] if moved else slot_digest(stored)
-        for held, found in zip(self._digests, (digest, *digests), strict=True):
-            held[path] = found
+        for by_path, slot_hash in zip(self._digests, (digest, *digests), strict=True):
+            by_path[path] = slot_hash
         self._changes.append((child.parent_norm, child.relative_change))
         self._moments_valid &= child.moments_valid
         self._traces[path] = ModuleTrace(
@@ -324,7 +324,7 @@ def _write_child(
     settings: Mapping[str, Any],
     overwrite: bool,
 ) -> Lineage:
-    found = find_operator(operator, kind)
+    operation = find_operator(operator, kind)
     parents, out = [Path(source) for source in sources], Path(target)
     shortest_unique_names(parents)  # refuses a folder given twice
     place = out.resolve()
@@ -337,7 +337,7 @@ def _write_child(
     refuse_existing(out, overwrite=overwrite)
     readers = [open_adapter(parent) for parent in parents]
     known = [read_lineage(parent) for parent in parents]
-    birth = Birth(readers, found, **settings)
+    birth = Birth(readers, operation, **settings)
     with appearing_directory(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, readers[0].layout(birth.config), slots)

@@ -32,8 +32,8 @@ def model_card(
     lines.append(f"A LoRA adapter{on}: rank {config.r}, alpha {config.lora_alpha:g}.")
     if lineage is not None:
         settings = {"seed": lineage.seed, "strength": lineage.strength, "weights": lineage.weights}
-        given = {**settings, **lineage.parameters}
-        words = [f"{name} {json.dumps(v)}" for name, v in given.items() if v is not None]
+        values = {**settings, **lineage.parameters}
+        words = [f"{name} {json.dumps(v)}" for name, v in values.items() if v is not None]
         lines += ["", f"Made by `{lineage.operator}` ({', '.join(words)})"]
         if lineage.parents:
             lines[-1] += f", generation {lineage.generation}, from the adapters with the contents"

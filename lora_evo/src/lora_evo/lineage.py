@@ -130,22 +130,22 @@ def find_parents(
     """
     places = [Path(child).resolve().parent] if roots is None else [Path(root) for root in roots]
     wanted = set(lineage.parents)
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     unreadable: list[str] = []
     for folder, content in readable(adapter_folders(places), content_hash, unreadable.append):
-        found.setdefault(content, folder)
-        if wanted <= found.keys():
+        folders.setdefault(content, folder)
+        if wanted <= folders.keys():
             break
     problems = [
         f"the parent {content[:24]} was not found under "
         f"{', '.join(str(place) for place in places)} (moved, or trained since); name the folder "
         "that holds it as it was then"
         for content in dict.fromkeys(lineage.parents)
-        if content not in found
+        if content not in folders
     ]
     if problems:
         problems += [f"could not be read: {reason}" for reason in unreadable]
-    return [found[content] for content in lineage.parents if content in found], problems
+    return [folders[content] for content in lineage.parents if content in folders], problems
 
 
 def parents_on_disk(child: PathLike) -> list[Path]:
@@ -153,10 +153,10 @@ def parents_on_disk(child: PathLike) -> list[Path]:
 
     Raises `LoraEvoError` when the child has no lineage or a parent is not found.
     """
-    found, problems = find_parents(child, lineage_of(child))
+    folders, problems = find_parents(child, lineage_of(child))
     if problems:
         raise LoraEvoError(f"{child}: {'; '.join(problems)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(folders))
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,9 @@ def family(
     def read(folder: Path) -> tuple[str, Lineage | None]:
         return content_hash(folder), read_lineage(folder)
 
-    found = dict(readable(adapter_folders(Path(root) for root in roots), read, unreadable))
-    names = shortest_unique_names(list(found))
-    return [Member(name, *held) for name, held in zip(names, found.values(), strict=True)]
+    members = dict(readable(adapter_folders(Path(root) for root in roots), read, unreadable))
+    names = shortest_unique_names(list(members))
+    return [Member(name, *member) for name, member in zip(names, members.values(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -249,8 +249,8 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
                 continue
         names = []
         for content in dict.fromkeys(member.lineage.parents if member.lineage else ()):
-            found = holder.get(content, content)
-            names.append(content if found == member.name else found)
+            parent = holder.get(content, content)
+            names.append(content if parent == member.name else parent)
             if names[-1] == content:
                 missing.setdefault(content, member.generation - 1)
         parents[member.name] = tuple(names)

@@ -42,7 +42,7 @@ class Thin:
     q: torch.Tensor | None
     """Held only where F is nearly or exactly short of rank; elsewhere F R^-1 is never formed."""
 
-    def turned(self, small: torch.Tensor) -> torch.Tensor:
+    def rotate(self, small: torch.Tensor) -> torch.Tensor:
         """Q W R for W = `small` (float64): F acted on within the span of its columns.
 
         W = I gives F back. [n, r], float32 or float64.
@@ -54,7 +54,7 @@ class Thin:
         step = torch.linalg.solve_triangular(self.upper, change, upper=True)
         return product(self.factor, step.to(self.precision), onto=self.factor)
 
-    def spread(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
+    def apply_basis(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
         """Q W for W = `small` (float64) [min(n, r), m], plus `onto` if given: [n, m], float32 or
         float64."""
         if self.q is not None:
@@ -65,7 +65,7 @@ class Thin:
             return product(self.factor, solved.to(self.precision)) + onto
         return product(self.factor, solved.to(self.precision), onto=onto)
 
-    def seen_from(self, probe: torch.Tensor) -> torch.Tensor:
+    def project(self, probe: torch.Tensor) -> torch.Tensor:
         """probe^T Q (float64) for a probe vector [n]."""
         if self.q is not None:
             return self.q.T.mv(probe)
@@ -85,14 +85,14 @@ class Span:
     uppers: tuple[torch.Tensor, ...]
     """[m, r_k] each, float64."""
 
-    def spread(self, small: torch.Tensor) -> torch.Tensor:
+    def apply_basis(self, small: torch.Tensor) -> torch.Tensor:
         """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""
         sizes = [len(block.upper) for block in self.blocks]
-        found: torch.Tensor | None = None
+        total: torch.Tensor | None = None
         for block, part in zip(self.blocks, small.split_with_sizes(sizes), strict=True):
-            found = block.spread(part, onto=found)
-        assert found is not None
-        return found
+            total = block.apply_basis(part, onto=total)
+        assert total is not None
+        return total
 
 
 def thin(factor: torch.Tensor) -> Thin:

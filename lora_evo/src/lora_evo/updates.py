@@ -4,11 +4,19 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.adapter import Adapter, Slot, check_comparable
+from lora_evo.peft_files.adapter import (
+    Adapter,
+    Slot,
+    check_comparable,
+    open_adapter,
+    slot_digest,
+)
+from lora_evo.peft_files.directory import PathLike, combine
 from lora_evo.thin import one_thread, prepared, thin
 
 # A singular value below this share of the largest one counts as none: masked, or never trained.
@@ -142,8 +150,8 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
         return Gap(*norms, math.sqrt(squared))
     left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
     right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R
-    found = float(torch.linalg.matrix_norm(left @ right.T))
-    return Gap(*norms, found if found > ROUNDING * math.hypot(*norms) else 0.0)
+    apart = float(torch.linalg.matrix_norm(left @ right.T))
+    return Gap(*norms, apart if apart > ROUNDING * math.hypot(*norms) else 0.0)
 
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:
@@ -187,3 +195,44 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
             products[i, j] = products[j, i] = (both - gap) / 2
             gaps[i, j] = gaps[j, i] = gap
     return products, gaps
+
+
+def inspect_directory(directory: PathLike) -> dict[str, Any]:
+    """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
+
+    Returns `content_hash`, `config`, its `start_problem`, and by path in `modules`:
+
+    - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, the number of rank-one pairs;
+    - `norm`, `norm_a`, `norm_b`: |s B A|, |A| and |B| (Frobenius);
+    - `effective_rank`, and `numerical_rank`: singular values above a millionth of the largest;
+    - `dead`: pairs whose A row and B column are both zero, so that no gradient reaches them.
+    """
+    modules: dict[str, dict[str, Any]] = {}
+    digests: dict[str, str] = {}
+    reader = open_adapter(directory, any_start=True)
+    config = reader.config
+    with one_thread():
+        for path in reader.paths:
+            slot = reader.slot(path)
+            values = singular_values(slot)
+            digests[path] = slot_digest(slot)
+            modules[path] = {
+                "inputs": int(slot.A.shape[1]),
+                "outputs": int(slot.B.shape[0]),
+                "alpha": float(config.alpha(path)),
+                "scale": slot.scale,
+                "dtype": str(slot.A.dtype).removeprefix("torch."),
+                "norm": float(torch.linalg.vector_norm(values)),
+                "norm_a": float(torch.linalg.matrix_norm(slot.A.double())),
+                "norm_b": float(torch.linalg.matrix_norm(slot.B.double())),
+                "rank": slot.rank,
+                "effective_rank": effective_rank(values),
+                "numerical_rank": numerical_rank(values),
+                "dead": dead_pairs(slot),
+            }
+    return {
+        "content_hash": combine(config, digests),
+        "config": config.to_dict(),
+        "start_problem": config.start_problem,
+        "modules": modules,
+    }

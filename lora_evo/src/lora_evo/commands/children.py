@@ -144,8 +144,8 @@ def cross(
     """
     from lora_evo.children import cross_directory
 
-    given = _parameters_from(find_operator(operator, "crossover"), settings)
-    options |= given | {"weights": _numbers(weights)}
+    parameters = _parameters_from(find_operator(operator, "crossover"), settings)
+    options |= parameters | {"weights": _numbers(weights)}
     _print_child(cross_directory(operator, parents, out, **options), out, as_json)
 
 
@@ -183,8 +183,8 @@ def merge(
     """
     from lora_evo.children import merge_directory
 
-    given = _parameters_from(find_operator(method, "merge"), settings)
-    options |= given | {"weights": _numbers(weights)}
+    parameters = _parameters_from(find_operator(method, "merge"), settings)
+    options |= parameters | {"weights": _numbers(weights)}
     _print_child(merge_directory(adapters, out, method, **options), out, as_json)
 
 
@@ -220,8 +220,8 @@ def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]
     """Return `k=v` words as parameters; a value is JSON where it parses, else text."""
     values: dict[str, Any] = {}
     for pair in pairs:
-        name, found, text = pair.partition("=")
-        if not found or name in values:
+        name, sign, text = pair.partition("=")
+        if not sign or name in values:
             raise LoraEvoError(f"--set {pair}: expected NAME=VALUE, each name once")
         try:
             values[name] = json.loads(text)

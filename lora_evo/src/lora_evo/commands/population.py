@@ -27,7 +27,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     that of its two factors A and B, `eff.rank` how many directions the update B A really uses, and
     `dead` the rows of A and columns of B that add nothing because one of them is zero.
     """
-    from lora_evo.retained.weights import inspect_directory
+    from lora_evo.updates import inspect_directory
 
     view = inspect_directory(directory)
     if as_json:
@@ -67,9 +67,9 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     """
     from lora_evo.retained.weights import retention
 
-    found = retention(first, second, any_base=True)
+    comparison = retention(first, second, any_base=True)
     if as_json:
-        numbers = found.to_dict()
+        numbers = comparison.to_dict()
         print_json({**numbers["whole"], "modules": numbers["modules"]})
         return
     rows = [
@@ -77,7 +77,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
             path, number(part.distance, digits=6), number(part.cosine), number(part.norm_ratio),
             number(part.relative_change, "from zero", 6),
         )
-        for path, part in (*found.modules.items(), ("all", found.whole))
+        for path, part in (*comparison.modules.items(), ("all", comparison.whole))
     ]  # fmt: skip
     header = ("module", "distance", "cosine", "norm ratio", "change")
     click.echo(text_table(header, rows))
@@ -111,11 +111,11 @@ def diversity(directories: tuple[Path, ...], as_json: bool) -> None:
 
     folders = [folder for folder, _ in readable(folders, fitting, left_out.append)]
     _report(left_out)
-    found = compare_all(folders)
+    comparison = compare_all(folders)
     if as_json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        _print_population(found)
+        _print_population(comparison)
     sys.exit(1 if left_out else 0)
 
 
@@ -147,18 +147,18 @@ def _report(left_out: Sequence[str]) -> None:
         click.echo(f"error: {' '.join(reason.split())}; left out", err=True)
 
 
-def _print_population(found: "Diversity") -> None:
-    names = found.names
+def _print_population(comparison: "Diversity") -> None:
+    names = comparison.names
     click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
     rows = []
-    for name, norm, gaps in zip(names, found.norms, found.distances, strict=True):
+    for name, norm, gaps in zip(names, comparison.norms, comparison.distances, strict=True):
         others = {other: gap for other, gap in zip(names, gaps, strict=True) if other != name}
         near, mean = min(others, key=others.__getitem__), fmean(others.values())
         rows.append((name, number(norm), number(mean), near, number(others[near])))
     click.echo(text_table(("member", "norm", "mean distance", "nearest", "distance"), rows))
-    one, two = found.closest
+    one, two = comparison.closest
     click.echo(
-        f"\n{len(names)} members, {found.effective_members:.2f} distinct in effect, "
-        f"mean distance {found.mean_distance:.4g}; closest: {names[one]} and "
-        f"{names[two]} at {found.distances[one][two]:.4g}"
+        f"\n{len(names)} members, {comparison.effective_members:.2f} distinct in effect, "
+        f"mean distance {comparison.mean_distance:.4g}; closest: {names[one]} and "
+        f"{names[two]} at {comparison.distances[one][two]:.4g}"
     )

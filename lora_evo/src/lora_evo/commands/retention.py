@@ -15,43 +15,32 @@ from lora_evo.peft_files.directory import content_hash, shortest_unique_names
 if TYPE_CHECKING:  # they bring torch
     from lora_evo.retained.behaviour import Behaviour
     from lora_evo.retained.recovery import Recovery
-    from lora_evo.updates import Gap
+    from lora_evo.retained.weights import Retention
 
 
 @click.command()
 @click.argument("child", type=FOLDER)
 @click.option(
-    "--parent",
-    "named",
-    type=FOLDER,
-    multiple=True,
+    "--parent", "named", type=FOLDER, multiple=True,
     help="Adapter directory of a parent; may be repeated. Default: those that lineage.json names.",
-)
+)  # fmt: skip
 @click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
 @click.option(
-    "--probes",
-    type=FOLDER,
+    "--probes", type=FOLDER,
     help='JSON Lines of prompts to compare outputs on: {"prompt", "completion"?}.',
-)
+)  # fmt: skip
 @click.option(
-    "--train",
-    type=FOLDER,
+    "--train", type=FOLDER,
     help='JSON Lines of worked examples to train on: {"prompt", "completion"}.',
-)
+)  # fmt: skip
 @click.option(
-    "--steps",
-    type=click.IntRange(min=2),
-    default=50,
-    show_default=True,
+    "--steps", type=click.IntRange(min=2), default=50, show_default=True,
     help="Optimiser steps of each training.",
-)
+)  # fmt: skip
 @click.option(
-    "--learning-rate",
-    type=float,
-    default=1e-4,
-    show_default=True,
+    "--learning-rate", type=float, default=1e-4, show_default=True,
     help="Step size of the AdamW optimiser.",
-)
+)  # fmt: skip
 @json_option
 def retention(
     child: Path,
@@ -91,28 +80,29 @@ def retention(
     since = lineage.content_hash != content_hash(child) if lineage else None
     valid = lineage.moments_valid if lineage else None
     if as_json:
-        probed = {name: asdict(found) for name, found in behaviour.items()}
-        rows = {
-            name: {**found.to_dict(), "probe": probed.get(name)} for name, found in weights.items()
+        report = {
+            "child": str(child),
+            "moments_valid_at_birth": valid,
+            "trained_since_birth": since,
+            "parents": {
+                name: {
+                    **comparison.to_dict(),
+                    "probe": asdict(behaviour[name]) if behaviour else None,
+                }
+                for name, comparison in weights.items()
+            },
+            "recovery": trained and trained.to_dict(),
         }
-        print_json(
-            {
-                "child": str(child),
-                "moments_valid_at_birth": valid,
-                "trained_since_birth": since,
-                "parents": rows,
-                "recovery": None if trained is None else trained.to_dict(),
-            }
-        )
+        print_json(report)
     else:
-        for name, found in weights.items():
-            click.echo(_of_weights(f"{child} against {name}", found.whole))
-            if name in behaviour:
-                click.echo(_of_behaviour(behaviour[name]))
+        for name, comparison in weights.items():
+            click.echo(
+                "\n".join(_lines(f"{child} against {name}", comparison, behaviour.get(name)))
+            )
         click.echo(f"optimiser moments: {_moments(valid, since)}")
-        if trained is not None:
+        if trained:
             click.echo("\n".join(_training_lines(str(child), trained)))
-    if trained is not None and not (trained.passed() and trained.has_power):
+    if trained and not (trained.passed() and trained.has_power):
         why = "it does not recover"
         if not trained.has_power:
             why = "the training proves nothing, because a fresh adapter recovers as well"
@@ -130,8 +120,9 @@ def _run(
 ) -> "tuple[dict[str, Behaviour], Recovery | None]":
     """Probe and train a child and its parents on the base model, as far as there are rows."""
     from lora_evo.model.base_model import choose_device, load_base_model
+    from lora_evo.model.supervised import read_rows
     from lora_evo.peft_files.adapter import load_adapter
-    from lora_evo.retained.behaviour import probe, read_rows
+    from lora_evo.retained.behaviour import probe
     from lora_evo.retained.recovery import recovery
 
     prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
@@ -148,38 +139,37 @@ def _run(
         return behaviour, recovery(base, parents, young, examples, progress=progress, **training)
 
 
-def _of_weights(title: str, gap: "Gap") -> str:
-    return (
+def _lines(title: str, comparison: "Retention", seen: "Behaviour | None") -> Iterator[str]:
+    gap = comparison.whole
+    yield (
         f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
         f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
     )
+    if seen:
+        yield (
+            f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
+            f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
+        )
 
 
-def _of_behaviour(seen: "Behaviour") -> str:
-    return (
-        f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
-        f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
-    )
-
-
-def _training_lines(child: str, found: "Recovery") -> Iterator[str]:
-    last, median = found.checks[-1], found.median()
+def _training_lines(child: str, trained: "Recovery") -> Iterator[str]:
+    last, median = trained.checks[-1], trained.median()
     when = f"not within {last} steps" if median is None else f"after {median:g} steps"
     yield f"\n{child} in training: at its best parent's level {when}"
     rows = []
-    for who, curves in found.curves.items():
+    for who, curves in trained.curves.items():
         start, end = (sum(curve[at] for curve in curves) / len(curves) for at in (0, -1))
-        gain = "" if who == "child" else "{:+.3f} ({:+.3f} to {:+.3f})".format(*found.gain(who))
-        never = found.steps(who).count(None)
-        rows.append((who, found.median(who), never, f"{start:.3f}", f"{end:.3f}", gain))
+        gain = "" if who == "child" else "{:+.3f} ({:+.3f} to {:+.3f})".format(*trained.gain(who))
+        never = trained.steps(who).count(None)
+        rows.append((who, trained.median(who), never, f"{start:.3f}", f"{end:.3f}", gain))
     yield text_table(
         ("trained", "steps", "never", "at first", f"after {last}", "child's gain"), rows
     )
     levels = ", ".join(
         f"{name} {level.mean:.3f} (95 % within {level.half_width:.3f})"
-        for name, level in found.levels.items()
+        for name, level in trained.levels.items()
     )
-    yield f"parents' fitness: {levels}; {len(found.curves['child'])} seeds"
+    yield f"parents' fitness: {levels}; {len(trained.curves['child'])} seeds"
 
 
 def _moments(valid: bool | None, trained: bool | None) -> str:

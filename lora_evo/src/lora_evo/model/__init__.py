@@ -85,7 +85,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import what brings torch and transformers when it is asked for."""
     for module in _MODULES if name in __all__ else ():
-        found = import_module(f"lora_evo.model.{module}")
-        if hasattr(found, name):
-            return getattr(found, name)
+        loaded = import_module(f"lora_evo.model.{module}")
+        if hasattr(loaded, name):
+            return getattr(loaded, name)
     raise AttributeError(f"module 'lora_evo.model' has no attribute {name!r}")

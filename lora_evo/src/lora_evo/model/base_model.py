@@ -190,11 +190,11 @@ def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
             raise LoraEvoError(
                 f"{who} is of another base model: {base} has no linear module {path}"
             )
-        found = (slot.A.shape[1], slot.B.shape[0])
-        if found != shapes[path]:
+        shape = (slot.A.shape[1], slot.B.shape[0])
+        if shape != shapes[path]:
             raise LoraEvoError(
-                f"{who} is of another base model: its factors of {path} map {found[0]} to "
-                f"{found[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
+                f"{who} is of another base model: its factors of {path} map {shape[0]} to "
+                f"{shape[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
             )
 
 

@@ -135,8 +135,8 @@ class Decoder:
         start = cache.length
         positions = start + (real.cumsum(1) - 1).clamp(min=0)
         causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
-        own = torch.eye(T, dtype=torch.bool, device=ids.device)
-        mask = ((causal & real[:, None, :]) | own)[:, None]
+        itself = torch.eye(T, dtype=torch.bool, device=ids.device)
+        mask = ((causal & real[:, None, :]) | itself)[:, None]
         if start:
             cache.reserve(start + T)
             mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
@@ -303,10 +303,10 @@ def _try_out(decoder: GeneralDecoder) -> None:
         ends = torch.tensor([text[-1] for text in texts], device=device)
         mask = torch.zeros(real.shape[0], real.shape[1] + 1, device=device)
         mask[:, :-1].masked_fill_(~real, float("-inf"))
-        found = decoder.step(ends, real.sum(1), mask, cache).float()
+        logits = decoder.step(ends, real.sum(1), mask, cache).float()
         inputs = [torch.tensor([text], device=device) for text in texts]
         wanted = torch.cat([model(input_ids=one).logits[:, -1] for one in inputs]).float()
-        error = float((found - wanted).abs().max() / wanted.abs().max())
+        error = float((logits - wanted).abs().max() / wanted.abs().max())
         fault = f"its logits are off by {error:.0%}" if not error < _TOLERANCE else ""
     except Exception as failure:  # whatever a model without keys and values raises
         fault = first_line(failure)

@@ -67,19 +67,19 @@ class SampleTable:
         cls, requests: Sequence[tuple[int, Request]], steps: int, device: torch.device
     ) -> "SampleTable":
         """Begin requests of at most `steps` tokens."""
-        asked, rows = [request for _, request in requests], len(requests)
+        plain, rows = [request for _, request in requests], len(requests)
 
         def column(values: Sequence[float], dtype: torch.dtype = torch.long) -> Tensor:
             return torch.tensor(values, device=device, dtype=dtype)
 
         return cls(
             list(requests),
-            torch.from_numpy(row_uniforms([r.seed for r in asked], steps)).to(device),
-            column([r.temperature for r in asked], torch.float32),
-            column([r.top_p for r in asked], torch.float64),
-            column([r.top_k for r in asked]),
-            column([r.max_tokens for r in asked]),
-            column([len(r.prompt_ids) for r in asked]),
+            torch.from_numpy(row_uniforms([r.seed for r in plain], steps)).to(device),
+            column([r.temperature for r in plain], torch.float32),
+            column([r.top_p for r in plain], torch.float64),
+            column([r.top_k for r in plain]),
+            column([r.max_tokens for r in plain]),
+            column([len(r.prompt_ids) for r in plain]),
             torch.zeros(rows, steps, dtype=torch.long, device=device),
             torch.zeros(rows, steps, device=device),
             column([0] * rows),
@@ -108,7 +108,7 @@ class SampleTable:
         return SampleTable(self.requests + other.requests, *map(torch.cat, pairs))
 
     def _columns(self) -> list[Tensor]:
-        return [getattr(self, each.name) for each in fields(self)[1:]]
+        return [getattr(self, column.name) for column in fields(self)[1:]]
 
     @property
     def place(self) -> Tensor:
@@ -378,12 +378,12 @@ class HFEngine(Engine):
 
     def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
         """Read a text once for each different member; the cache has a row for each of `members`."""
-        each = sorted(set(members))
-        ids = torch.tensor([text] * len(each), device=self.adapters.device)
+        different = sorted(set(members))
+        ids = torch.tensor([text] * len(different), device=self.adapters.device)
         cache: KVCache
-        with self.adapters.route(each):
+        with self.adapters.route(different):
             _, cache = self._decoder.prefill(ids, torch.ones_like(ids, dtype=torch.bool))
-        cache.select(torch.tensor([each.index(m) for m in members], device=ids.device))
+        cache.select(torch.tensor([different.index(m) for m in members], device=ids.device))
         return cache
 
     def _apply_stops(self, table: SampleTable) -> None:

@@ -21,8 +21,8 @@ _MERGED = {"use_dora": False, "modules_to_save": None}
 def needs_merge(folder: Path) -> bool:
     """Return whether an adapter is DoRA or has modules_to_save; what is no adapter does not."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads((folder / CONFIG_FILE).read_bytes())
-        return isinstance(found, dict) and any(found.get(name) for name in _MERGED)
+        settings = json.loads((folder / CONFIG_FILE).read_bytes())
+        return isinstance(settings, dict) and any(settings.get(name) for name in _MERGED)
     return False
 
 

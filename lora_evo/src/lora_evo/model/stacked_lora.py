@@ -115,10 +115,10 @@ class StackedLoRALinear(nn.Module):
             runs = route.by_row  # one batched product of all rows, in place of one for each run
         members = [member for member, _, _ in runs]
         down, up, places = self._stacks(members, x)
-        own = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
+        factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base.weight, base.bias, down, up, scales, runs, places, *own
+            x.contiguous(), base.weight, base.bias, down, up, scales, runs, places, *factors
         )
         return cast(Tensor, y)
 
@@ -221,11 +221,11 @@ class StackedAdapters:
 
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
-        found: dict[str, nn.Parameter] = {}
+        parameters: dict[str, nn.Parameter] = {}
         for path, layer in self.layers.items():
-            found[f"{path}.lora_A"] = cast(nn.Parameter, layer.lora_A[member])
-            found[f"{path}.lora_B"] = cast(nn.Parameter, layer.lora_B[member])
-        return found
+            parameters[f"{path}.lora_A"] = cast(nn.Parameter, layer.lora_A[member])
+            parameters[f"{path}.lora_B"] = cast(nn.Parameter, layer.lora_B[member])
+        return parameters
 
     def remove(self) -> None:
         """Give the model its own layers back; the stack cannot be used any more."""
@@ -268,15 +268,15 @@ def stack_adapters(
         raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
     if r < 1:
         raise LoraEvoError(f"rank r is {r}, expected at least 1")
-    found = {
+    linear_layers = {
         path: module
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear) and path.rpartition(".")[2] in target_modules
     }
-    missing = set(target_modules) - {path.rpartition(".")[2] for path in found}
+    missing = set(target_modules) - {path.rpartition(".")[2] for path in linear_layers}
     if missing:
         raise LoraEvoError(f"the model has no linear layer named {', '.join(sorted(missing))}")
-    adapters = put_on(model, found, members, r, lora_alpha)
+    adapters = put_on(model, linear_layers, members, r, lora_alpha)
     for index in range(len(members)):
         adapters.initialise(index, seed)
     return adapters
@@ -412,14 +412,16 @@ def _chosen(stack: Tensor, places: list[int]) -> Tensor:
     return torch.stack([stack[place] for place in places])
 
 
-def _add_to_gradients(own: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor | None]:
+def _add_to_gradients(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> list[Tensor | None]:
     """Add to all gradients in one kernel, or one more for each time that a parameter comes again.
 
     Returns what autograd is left to add: everything as long as a parameter has no gradient.
     """
-    if any(p.grad is None for p in own):
-        return list(found)
-    left = list(zip(own, found, strict=True))
+    if any(p.grad is None for p in parameters):
+        return list(gradients)
+    left = list(zip(parameters, gradients, strict=True))
     while left:
         now: dict[Tensor, Tensor] = {}
         later = []
@@ -430,7 +432,7 @@ def _add_to_gradients(own: Sequence[Tensor], found: Sequence[Tensor]) -> list[Te
                 now[p] = grad
         torch._foreach_add_([cast(Tensor, p.grad) for p in now], list(now.values()))
         left = later
-    return [None] * len(own)
+    return [None] * len(parameters)
 
 
 class _GroupedLinear(torch.autograd.Function):

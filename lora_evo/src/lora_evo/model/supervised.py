@@ -5,9 +5,11 @@ fine-tuning of a LoRA (Hu et al. 2021, arXiv 2106.09685), by AdamW (Loshchilov a
 and B in float32. It serves warm starts (`selfplay sft`) and the measurement of recovery.
 """
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +20,14 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import StackedAdapters
+from lora_evo.peft_files.directory import PathLike
 
 _POSITIONS = 1024
 """Completion tokens whose logits over the vocabulary are held at a time."""
+HELD_OUT = 0.2
+"""Share of the different prompts of a file that is only measured."""
+FEWEST_HELD_OUT = 8
+"""From fewer rows no interval of a level can be estimated."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,90 @@ def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = 
 
 def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:
     """Return the examples of a step, from 1: an epoch takes each once, in an order of its own."""
-    found: list[int] = []
+    picks: list[int] = []
     for at in range((step - 1) * batch_size, step * batch_size):
         epoch, place = divmod(at, count)
         order = stream(derive_seed(seed, "order", epoch)).permutation(count)
-        found.append(int(order[place]))
-    return found
+        picks.append(int(order[place]))
+    return picks
+
+
+@dataclass(frozen=True)
+class PromptRow:
+    """One prompt, and its completion if there is one."""
+
+    line: int
+    """Where it is in its file, from 1."""
+    prompt: str
+    completion: str | None = None
+
+
+def read_rows(path: PathLike) -> list[PromptRow]:
+    """Read rows `{"prompt": text, "completion"?: text}` of JSON Lines, passing over other fields.
+
+    Raises LoraEvoError, naming the line, for what is not such a row.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoraEvoError(f"cannot read {path}: {error}; expected JSON Lines") from error
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+        except ValueError as error:
+            raise LoraEvoError(f"{path} line {number} is not JSON: {error}") from error
+        fields = raw if isinstance(raw, dict) else {}
+        texts = fields.get("prompt"), fields.get("completion", "none")
+        if not all(isinstance(text, str) and text for text in texts):
+            raise LoraEvoError(
+                f'{path} line {number}: expected {{"prompt": text, "completion": text}}, of which '
+                "the completion may be left out"
+            )
+        rows.append(PromptRow(number, fields["prompt"], fields.get("completion")))
+    if not rows:
+        raise LoraEvoError(f'{path} holds no rows; expected lines like {{"prompt": "..."}}')
+    return rows
+
+
+def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
+    """Return rows to train on and rows that are held out: a fifth of the prompts.
+
+    All rows of one prompt are on the same side; which prompts follows from their number alone.
+    """
+    bare = [row.line for row in rows if row.completion is None]
+    if bare:
+        raise LoraEvoError(
+            f"line {bare[0]} has no completion ({len(bare)} such rows); expected "
+            '{"prompt": text, "completion": text} on every line'
+        )
+    prompts = list(dict.fromkeys(row.prompt for row in rows))
+    order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
+    kept = {prompts[place] for place in order[: round(HELD_OUT * len(prompts))]}
+    held_out = [row for row in rows if row.prompt in kept]
+    if len(held_out) < FEWEST_HELD_OUT:
+        raise LoraEvoError(
+            f"{len(held_out)} rows are held out, expected at least {FEWEST_HELD_OUT}; give more"
+        )
+    return [row for row in rows if row.prompt not in kept], held_out
+
+
+def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
+    """Return the tokens of a prompt, with the tokenizer's special ones, and of its completion.
+
+    Raises LoraEvoError for a row without tokens or longer than the context.
+    """
+    pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
+    if not pair.prompt_ids or (row.completion and not pair.completion_ids):
+        raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
+    if context is not None and pair.length > context:
+        raise LoraEvoError(
+            f"line {row.line} has {pair.length} tokens, the model reads at most {context}; shorten "
+            "or remove the row"
+        )
+    return pair
 
 
 class SupervisedLearner:
@@ -87,10 +172,10 @@ class SupervisedLearner:
         self._parameters = [adapters.parameters_of(m) for m in range(len(adapters.members))]
         self._optimizers = [
             torch.optim.AdamW(
-                list(own.values()), lr=learning_rate, betas=betas, eps=eps,
+                list(parameters.values()), lr=learning_rate, betas=betas, eps=eps,
                 weight_decay=weight_decay, foreach=False,
             )
-            for own in self._parameters
+            for parameters in self._parameters
         ]  # fmt: skip
 
     def reset(self, member: int) -> None:
@@ -100,7 +185,7 @@ class SupervisedLearner:
     def step(self, member: int, pairs: Sequence[TokenPair], lr_factor: float = 1.0) -> float:
         """Take one step on the mean loss of all completion tokens; return it (nats)."""
         whole = sum(len(pair.completion_ids) for pair in pairs)
-        optimizer, own = self._optimizers[member], list(self._parameters[member].values())
+        optimizer, parameters = self._optimizers[member], list(self._parameters[member].values())
         total = 0.0
         optimizer.zero_grad()
         for chunk in self._chunks(pairs):
@@ -112,7 +197,7 @@ class SupervisedLearner:
                 f"the loss is {total}; lower the learning rate, or load the model as float32"
             )
         if self._max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(own, self._max_grad_norm)
+            torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm)
         for group in optimizer.param_groups:
             group["lr"] = self.learning_rate * lr_factor
         optimizer.step()
@@ -129,11 +214,11 @@ class SupervisedLearner:
     @torch.no_grad()
     def probabilities(self, member: int, pairs: Sequence[TokenPair]) -> list[float]:
         """Return the geometric mean of the probabilities of each completion's tokens, 0 to 1."""
-        found = {}
+        by_pair = {}
         for chunk in self._chunks(pairs):
             for pair, logprobs in zip(chunk, self.logprobs(member, chunk), strict=True):
-                found[id(pair)] = math.exp(float(logprobs.double().mean()))
-        return [found[id(pair)] for pair in pairs]
+                by_pair[id(pair)] = math.exp(float(logprobs.double().mean()))
+        return [by_pair[id(pair)] for pair in pairs]
 
     def logprobs(self, member: int, pairs: Sequence[TokenPair]) -> list[Tensor]:
         """Return the log-probabilities [tokens] of each completion under a member."""
@@ -172,8 +257,8 @@ class SupervisedLearner:
         cap = getattr(model.config, "final_logit_softcapping", None)
         if cap:
             logits = cap * torch.tanh(logits / cap)
-        found: Tensor = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
-        return found
+        chosen: Tensor = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+        return chosen
 
     def _chunks(self, pairs: Sequence[TokenPair]) -> Iterator[list[TokenPair]]:
         """Pairs of similar length, the longest first, within the budget of padded tokens."""

@@ -104,7 +104,7 @@ class VLLMEngine(Engine):
     @property
     def versions(self) -> Mapping[str, int]:
         """Names of the adapters that requests may name, and the version that is in force."""
-        return {name: held.version for name, held in self._held.items()}
+        return {name: served.version for name, served in self._held.items()}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
         """Serve this version from the next call on; the one before goes when this one is there."""
@@ -158,12 +158,12 @@ class VLLMEngine(Engine):
         self._served.close()
         self._folder.close()
 
-    def _living(self, what: str, action: Callable[[], T]) -> T:
+    def _living(self, task: str, action: Callable[[], T]) -> T:
         """Return what action returns, if need be from an engine that was started again."""
         try:
             return action()
         except EngineFailed as error:
-            again = f"vLLM failed to {what} ({error}); it is started again"
+            again = f"vLLM failed to {task} ({error}); it is started again"
             print(again, file=sys.stderr, flush=True)
         try:
             self._served.close()
@@ -172,7 +172,7 @@ class VLLMEngine(Engine):
             return action()
         except EngineFailed as error:
             raise EngineStopped(
-                f"vLLM failed to {what} again after a new start: {error}; try fewer rows "
+                f"vLLM failed to {task} again after a new start: {error}; try fewer rows "
                 "(max_rows), a shorter max_model_len, another gpu_memory_utilization or --engine hf"
             ) from error
         except LoraEvoError as error:
@@ -195,14 +195,14 @@ class VLLMEngine(Engine):
         self, left: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
         """Yield samples as they end; each is taken out of what is left."""
-        asked: ServedModel | None = None
+        served: ServedModel | None = None
         numbers: dict[str, int] = {}
 
         def step() -> list[Any]:
-            nonlocal asked, numbers
-            if asked is not self._served:
+            nonlocal served, numbers
+            if served is not self._served:
                 numbers = self._ask(left, watch_text)
-                asked = self._served
+                served = self._served
             return self._served.call(next_outputs)
 
         try:
@@ -221,9 +221,9 @@ class VLLMEngine(Engine):
         """Let vLLM begin with these; return their numbers by a name that none had before."""
         self._asked += 1
         names = {f"{self._asked}.{i}": i for i in requests}
-        for held in (self._zero, *self._held.values()):
-            if held is not None and held.number not in self._arrived:
-                self._register(held)
+        for version in (self._zero, *self._held.values()):
+            if version is not None and version.number not in self._arrived:
+                self._register(version)
 
         def add(llm: Any) -> None:
             for name, i in names.items():
@@ -241,11 +241,11 @@ class VLLMEngine(Engine):
 
     def _lora(self, name: str | None) -> Any:
         """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
-        held = self._zero if name is None else self._held[name]
-        return None if held is None else self._request(held)
+        version = self._zero if name is None else self._held[name]
+        return None if version is None else self._request(version)
 
-    def _request(self, held: _Held, **how: bool) -> Any:
-        return self._vllm.LoRARequest(held.label, held.number, str(held.folder), **how)
+    def _request(self, version: _Held, **how: bool) -> Any:
+        return self._vllm.LoRARequest(version.label, version.number, str(version.folder), **how)
 
     def _add(self, label: str, version: int, adapter: Adapter) -> _Held:
         """Write a version under a label that no other ever had, and register it."""
@@ -261,21 +261,21 @@ class VLLMEngine(Engine):
             raise
         return held
 
-    def _register(self, held: _Held) -> None:
+    def _register(self, version: _Held) -> None:
         """Have vLLM read a version, also one that it knows: its weights may be lost."""
-        request = self._request(held, load_inplace=True)
+        request = self._request(version, load_inplace=True)
         if not self._served.call(lambda llm: llm.llm_engine.add_lora(request)):
-            raise LoraEvoError(f"vLLM did not take the adapter {held.label}; use --engine hf")
-        self._arrived.add(held.number)
+            raise LoraEvoError(f"vLLM did not take the adapter {version.label}; use --engine hf")
+        self._arrived.add(version.number)
 
-    def _remove(self, held: _Held) -> None:
+    def _remove(self, version: _Held) -> None:
         """Take a version out; its folder goes last, for an engine that cannot find one dies."""
         self._living(
-            f"remove {held.label}",
-            lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(held.number)),
+            f"remove {version.label}",
+            lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(version.number)),
         )
-        self._arrived.discard(held.number)
-        self._folder.remove(held.folder)
+        self._arrived.discard(version.number)
+        self._folder.remove(version.folder)
 
 
 def next_outputs(llm: Any) -> list[Any]:

@@ -157,13 +157,13 @@ def require_vllm() -> str:
             f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/training.md), or use "
             "--engine hf"
         )
-    found = _installed()
-    if ".".join(found.split(".")[:2]) != VERSION:
+    installed = _installed()
+    if ".".join(installed.split(".")[:2]) != VERSION:
         raise LoraEvoError(
-            f"vLLM {found} is installed, expected {VERSION}, whose calls are used; type: "
+            f"vLLM {installed} is installed, expected {VERSION}, whose calls are used; type: "
             f"{pip_install(f'vllm=={VERSION}.*')}, or use --engine hf"
         )
-    return found
+    return installed
 
 
 @dataclass(frozen=True)

@@ -124,21 +124,21 @@ def svd_subspace(request: Request) -> Recipe:
         points = torch.from_numpy(request.noise(path, "triplet").random(count))
         # The last bound is 1 but for rounding; a point above it belongs to the last parent.
         parents = torch.searchsorted(bounds[:-1].contiguous(), points, right=True)
-        child = _of_triplets(slots, parents)
+        child = child_of_triplets(slots, parents)
         if child is not None:
             return child
         joint = join(slots)
         wanted = torch.zeros_like(joint.updates[0])
         for index, update in enumerate(joint.updates):
             u, values, vt = torch.linalg.svd(update, full_matrices=False)
-            own = torch.where(parents[: len(values)] == index, values[:count], 0.0)
-            wanted += (u[:, :count] * own) @ vt[:count]
+            shares = torch.where(parents[: len(values)] == index, values[:count], 0.0)
+            wanted += (u[:, :count] * shares) @ vt[:count]
         return joint.child(wanted)
 
     return recipe
 
 
-def _of_triplets(slots: Sequence[Slot], parents: torch.Tensor) -> SlotChild | None:
+def child_of_triplets(slots: Sequence[Slot], parents: torch.Tensor) -> SlotChild | None:
     """Return the child of the triplets that `parents` [r] names, by small matrices alone.
 
     Triplets of one parent are orthogonal, and those of others nearly so, or the child would not
@@ -157,7 +157,7 @@ def _of_triplets(slots: Sequence[Slot], parents: torch.Tensor) -> SlotChild | No
     ]
     us, every, vts = torch.linalg.svd(torch.stack(cores))
     vs = vts.mT
-    gram_u, gram_v = _products(lefts, us), _products(rights, vs)
+    gram_u, gram_v = column_products(lefts, us), column_products(rights, vs)
     chosen = parents == torch.arange(len(slots))[:, None]
     change = torch.where(chosen, every, 0.0)
     change[0] -= every[0]
@@ -170,14 +170,14 @@ def _of_triplets(slots: Sequence[Slot], parents: torch.Tensor) -> SlotChild | No
     p, values, qt = torch.linalg.svd((low * every.flatten()[at]) @ high.T)
     length = float(torch.linalg.matrix_norm(rights[0].upper)) / rank**0.5  # of rows of A
     solved = torch.linalg.solve_triangular(high, qt.T * length, upper=True)
-    a = _spread(rights, vs, chosen, solved).T
+    a = combine_columns(rights, vs, chosen, solved).T
     solved = torch.linalg.solve_triangular(low, p * (values / (length * first.scale)), upper=True)
-    b = _spread(lefts, us, chosen, solved)
+    b = combine_columns(lefts, us, chosen, solved)
     norm = float(torch.linalg.vector_norm(every[0]))
     return SlotChild(Slot(a, b, first.scale), values, math.sqrt(squared) / norm, norm)
 
 
-def _products(sides: Sequence[Thin], bases: torch.Tensor) -> torch.Tensor:
+def column_products(sides: Sequence[Thin], bases: torch.Tensor) -> torch.Tensor:
     """The inner products of all columns of Q_k `bases[k]`, for the Q_k of factors of one height."""
     rows: list[list[torch.Tensor]] = []
     for k, (one, basis) in enumerate(zip(sides, bases, strict=True)):
@@ -193,13 +193,13 @@ def _products(sides: Sequence[Thin], bases: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.cat(row, dim=1) for row in rows])
 
 
-def _spread(
+def combine_columns(
     sides: tuple[Thin, ...], bases: torch.Tensor, chosen: torch.Tensor, small: torch.Tensor
 ) -> torch.Tensor:
     """[Q_1 C_1, Q_2 C_2, ...] `small`, with C_k the columns `chosen[k]` of `bases[k]`."""
     rows = small.split_with_sizes(chosen.sum(dim=1).tolist())
     parts = [basis[:, at] @ row for basis, at, row in zip(bases, chosen, rows, strict=True)]
-    return Span(sides, ()).spread(torch.cat(parts))
+    return Span(sides, ()).apply_basis(torch.cat(parts))
 
 
 def beyond(request: Request) -> tuple[float, float]:
@@ -244,18 +244,18 @@ class JointCore:
     ) -> SlotChild:
         """Return the child nearest to Q_B `wanted` Q_A^T, in this rank and scale, by default the
         first parent's."""
-        slot, own = self.first, self.updates[0]
+        slot, parent = self.first, self.updates[0]
         rank, scale = rank or slot.rank, scale or slot.scale
-        norm = float(torch.linalg.matrix_norm(own))
+        norm = float(torch.linalg.matrix_norm(parent))
         u, values, vt = torch.linalg.svd(wanted)
         kept = min(rank, len(values))
         nearest = (u[:, :kept] * values[:kept]) @ vt[:kept]
         whole = float(torch.linalg.vector_norm(values))
         lost = float(torch.linalg.vector_norm(values[kept:])) / whole if whole else 0.0
-        change = float(torch.linalg.matrix_norm(nearest - own))
+        change = float(torch.linalg.matrix_norm(nearest - parent))
         length = row_length(slot)
-        a = self.right.spread(vt[:rank].T * length).T
-        b = self.left.spread(u[:, :kept] * (values[:kept] / (length * scale)))
+        a = self.right.apply_basis(vt[:rank].T * length).T
+        b = self.left.apply_basis(u[:, :kept] * (values[:kept] / (length * scale)))
         # Zeros where the module is narrower than its rank: there are no more directions.
         a = pad(a, (0, 0, 0, rank - len(a)))
         b = pad(b, (0, rank - kept))
@@ -340,13 +340,13 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
         change: float | None = 0.0
         norm = float(torch.linalg.vector_norm(values))
     else:
-        gap = _gap(path, first, taken, left, right)
+        gap = gap_of_factors(path, first, taken, left, right)
         change, norm = gap.relative_change, gap.first
     slot = Slot(taken.A, b, first.scale)
     return SlotChild(slot, values, change, norm, source=source, moments_valid=same_scale)
 
 
-def _gap(path: str, first: Slot, taken: Slot, left: Thin, right: Thin) -> Gap:
+def gap_of_factors(path: str, first: Slot, taken: Slot, left: Thin, right: Thin) -> Gap:
     """Return `slot_gap`, in the precision of the factors as long as its sums keep their digits.
 
     left, right: B and A^T of `taken`. Of updates that are close, the factors' differences are taken
@@ -355,16 +355,20 @@ def _gap(path: str, first: Slot, taken: Slot, left: Thin, right: Thin) -> Gap:
     b1 = prepared(first.B).to(torch.promote_types(left.precision, first.B.dtype))
     a1 = prepared(first.A).T.to(torch.promote_types(right.precision, first.A.dtype))
     b2, a2, one, two = left.factor.to(b1.dtype), right.factor.to(a1.dtype), first.scale, taken.scale
-    own = one**2 * _terms(b1, a1, b1, a1)
-    other = two**2 * _terms(left.upper, right.upper, left.upper, right.upper)
-    sizes = float(own.sum()), float(other.sum())
-    if min(sizes) > _CLOSE * float(own.abs().sum() + other.abs().sum()):
+    before = one**2 * product_terms(b1, a1, b1, a1)
+    other = two**2 * product_terms(left.upper, right.upper, left.upper, right.upper)
+    sizes = float(before.sum()), float(other.sum())
+    if min(sizes) > _CLOSE * float(before.abs().sum() + other.abs().sum()):
         norms = math.sqrt(sizes[0]), math.sqrt(sizes[1])
-        apart = torch.stack((own, other, -2 * one * two * _terms(b1, a1, b2, a2)))
+        apart = torch.stack((before, other, -2 * one * two * product_terms(b1, a1, b2, a2)))
         if one == two and float(apart.sum()) <= _CLOSE * float(apart.abs().sum()):
             b, a = b1 - b2, a1 - a2
             apart = one**2 * torch.stack(
-                (_terms(b, a1, b, a1), 2 * _terms(b, a1, b2, a), _terms(b2, a, b2, a))
+                (
+                    product_terms(b, a1, b, a1),
+                    2 * product_terms(b, a1, b2, a),
+                    product_terms(b2, a, b2, a),
+                )
             )
         squared = float(apart.sum())
         if squared > _CLOSE * float(apart.abs().sum()):
@@ -372,7 +376,9 @@ def _gap(path: str, first: Slot, taken: Slot, left: Thin, right: Thin) -> Gap:
     return slot_gap(path, first, taken)
 
 
-def _terms(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> torch.Tensor:
+def product_terms(
+    b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor
+) -> torch.Tensor:
     """(B_1^T B_2) * (A_1 A_2^T), float64: the sum of its entries is <B_1 A_1, B_2 A_2>."""
     return (b1.T @ b2).double() * (a1.T @ a2)
 

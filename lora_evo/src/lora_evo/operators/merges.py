@@ -153,8 +153,8 @@ def _cut(request: Request, entries: Callable[[str, Sequence[Slot]], torch.Tensor
         child = Slot(pad(right * length, (0, 0, 0, rank - kept)), pad(b, (0, rank - kept)), scale)
         whole = float(torch.linalg.matrix_norm(wanted))
         rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
-        found = measured(path, slots[0], child)
-        return replace(found, truncation_loss=rest / whole if whole else 0.0)
+        result = measured(path, slots[0], child)
+        return replace(result, truncation_loss=rest / whole if whole else 0.0)
 
     return recipe
 
@@ -173,8 +173,8 @@ def nearest(
     for _ in range(_ROUNDS):
         columns = torch.linalg.qr(wanted @ rows).Q
         u, values, vt = torch.linalg.svd(columns.T @ wanted, full_matrices=False)
-        held = float(values[:rank].double().square().sum())
-        if held <= before * (1 + _SETTLED):
+        energy = float(values[:rank].double().square().sum())
+        if energy <= before * (1 + _SETTLED):
             break
-        before, rows = held, vt.T
+        before, rows = energy, vt.T
     return columns @ u[:, :rank], values[:rank], vt[:rank]

@@ -82,18 +82,18 @@ class Request:
 
     def fitness(self) -> tuple[float, ...] | None:
         """Return the parameter `fitness`, a number per parent (higher is better), or None."""
-        given, parents = self.parameters["fitness"], len(self.configs)
-        if given is None:
+        values, parents = self.parameters["fitness"], len(self.configs)
+        if values is None:
             return None
-        numbers = isinstance(given, Sequence) and all(
-            is_number(value) and math.isfinite(value) for value in given
+        numbers = isinstance(values, Sequence) and all(
+            is_number(value) and math.isfinite(value) for value in values
         )
-        if not numbers or len(given) != parents:
+        if not numbers or len(values) != parents:
             raise LoraEvoError(
-                f"fitness is {given!r}; expected a list of {parents} finite numbers, one for each "
+                f"fitness is {values!r}; expected a list of {parents} finite numbers, one for each "
                 "parent, for example --set 'fitness=[0.7, 0.4]'"
             )
-        return tuple(float(value) for value in given)
+        return tuple(float(value) for value in values)
 
     def shares(self) -> tuple[float, ...]:
         """Return the weights, or equal ones, divided by their sum."""
@@ -170,8 +170,8 @@ class Operator:
         if not isinstance(self.prepare, str):
             return self.prepare
         module, _, name = self.prepare.partition(":")
-        found: Callable[[Request], Recipe] = getattr(import_module(module), name)
-        return found
+        function: Callable[[Request], Recipe] = getattr(import_module(module), name)
+        return function
 
 
 def stream(seed: int, *key: str) -> "np.random.Generator":
@@ -311,19 +311,21 @@ def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
     known = names_of(kind) if kind else list(OPERATORS)
     if kind == "merge" and name in known:
         name = wanted = f"merge_{name}"
-    found = OPERATORS.get(name) if isinstance(wanted, str) else wanted
-    if found is None:
+    operator = OPERATORS.get(name) if isinstance(wanted, str) else wanted
+    if operator is None:
         raise LoraEvoError(
             f"there is no {kind or 'operator'} {name!r}{did_you_mean(name, known)}; "
             f"known: {', '.join(known)}"
         )
-    if OPERATORS.get(name, found) is not found:
+    if OPERATORS.get(name, operator) is not operator:
         raise LoraEvoError(
             f"the operator given is called {name!r} like a built-in one; give it a name of its own"
         )
-    if kind not in (None, found.kind):
-        raise LoraEvoError(f"{name} is a {found.kind}, not a {kind}; use `{VERBS[found.kind]}`")
-    return found
+    if kind not in (None, operator.kind):
+        raise LoraEvoError(
+            f"{name} is a {operator.kind}, not a {kind}; use `{VERBS[operator.kind]}`"
+        )
+    return operator
 
 
 def names_of(kind: str) -> list[str]:

@@ -44,7 +44,7 @@ def svd_structured(request: Request) -> Recipe:
     """
     strength = request.change()
     rotation = request.number("rotation", 0.0, 100.0)
-    return lambda path, slots: turned(request, path, slots[0], strength, rotation, rescaling=1.0)
+    return lambda path, slots: rotate_bases(request, path, slots[0], strength, rotation, 1.0)
 
 
 def subspace_rotation(request: Request) -> Recipe:
@@ -63,7 +63,7 @@ def subspace_rotation(request: Request) -> Recipe:
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
     """
     strength = request.change()
-    return lambda path, slots: turned(request, path, slots[0], strength, 1.0, rescaling=0.0)
+    return lambda path, slots: rotate_bases(request, path, slots[0], strength, 1.0, rescaling=0.0)
 
 
 def component_masking(request: Request) -> Recipe:
@@ -130,7 +130,7 @@ def components(request: Request, path: str, slot: Slot) -> Components:
     # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
     stretch = request.noise(path, "sign").standard_normal(_PROBE)
     probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
-    signs = torch.where(left.seen_from(probe) @ u < 0, -1.0, 1.0).double()
+    signs = torch.where(left.project(probe) @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
     paired = len(values)
     v[:, :paired] *= signs[:paired]
@@ -166,7 +166,7 @@ class Turns:
         return self.moved
 
 
-def turned(
+def rotate_bases(
     request: Request, path: str, slot: Slot, target: float, rotation: float, rescaling: float
 ) -> SlotChild:
     """Return the module after turns and growth that change its update by `target`, relative to its
@@ -198,8 +198,8 @@ def turned(
         except LoraEvoError:
             continue
         half = turns.growth.sqrt()
-        b = parts.left.turned(_conjugated(parts.u, turns.turn_u * half))
-        a = parts.right.turned(_conjugated(parts.v, turns.turn_v * half)).T
+        b = parts.left.rotate(_conjugated(parts.u, turns.turn_u * half))
+        a = parts.right.rotate(_conjugated(parts.v, turns.turn_v * half)).T
         values = parts.values.clone()
         values[:rank] *= turns.growth
         return parts.child(Slot(a, b, slot.scale), turns.moved, values)
@@ -232,8 +232,8 @@ def _mask(request: Request, path: str, slot: Slot, strength: float, tail: float)
     draws = torch.from_numpy(request.noise(path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
-    a = parts.right.spread(parts.v * length)
-    b = parts.left.spread(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
+    a = parts.right.apply_basis(parts.v * length)
+    b = parts.left.apply_basis(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
     # Zeros where a side of the module is narrower than its rank.
     a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
     a = a.T

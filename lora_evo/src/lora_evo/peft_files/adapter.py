@@ -329,9 +329,9 @@ def _check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
     check_pair(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
     for name, factor in (("A", slot.A), ("B", slot.B)):
         if factor.dtype not in _NAMES:
-            given, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *_NAMES))
+            wrong, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *_NAMES))
             raise LoraEvoError(
-                f"lora_{name} of {path} is {given}; expected one of {', '.join(known)}"
+                f"lora_{name} of {path} is {wrong}; expected one of {', '.join(known)}"
             )
     expected = config.scale(path)
     if not math.isclose(slot.scale, expected, rel_tol=1e-6):

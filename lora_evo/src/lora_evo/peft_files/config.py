@@ -143,15 +143,10 @@ class AdapterConfig:
         for name in ("rank_pattern", "alpha_pattern"):
             if not isinstance(raw.get(name) or {}, dict):
                 raise LoraEvoError(f"{name} is {raw[name]!r}; expected an object, name to number")
-        targets = raw.get("target_modules")
-        if not (targets is None or isinstance(targets, str)):
-            if not isinstance(targets, list) or not all(isinstance(t, str) for t in targets):
-                raise LoraEvoError(f"target_modules is {targets!r}; expected a list of names")
-            targets = tuple(targets)
         return cls(
             raw["r"],
             raw["lora_alpha"],
-            targets,
+            _targets(raw.get("target_modules")),
             raw.get("rank_pattern") or {},
             raw.get("alpha_pattern") or {},
             bool(raw.get("use_rslora")),
@@ -161,12 +156,12 @@ class AdapterConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as in the file."""
-        own: dict[str, Any] = {name: getattr(self, name) for name in _OWN}
-        own["rank_pattern"] = dict(self.rank_pattern)
-        own["alpha_pattern"] = dict(self.alpha_pattern)
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _OWN}
+        fields["rank_pattern"] = dict(self.rank_pattern)
+        fields["alpha_pattern"] = dict(self.alpha_pattern)
         if isinstance(self.target_modules, tuple):
-            own["target_modules"] = list(self.target_modules)
-        return {**self.rest, **own}
+            fields["target_modules"] = list(self.target_modules)
+        return {**self.rest, **fields}
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`, formatted as PEFT does."""
@@ -210,6 +205,15 @@ class AdapterConfig:
         if isinstance(self.target_modules, str):
             return re.fullmatch(self.target_modules, path) is not None
         return any(path == name or path.endswith("." + name) for name in self.target_modules)
+
+
+def _targets(value: object) -> tuple[str, ...] | str | None:
+    """Return `target_modules` of a file: names, one pattern, or nothing."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise LoraEvoError(f"target_modules is {value!r}; expected a list of names")
+    return tuple(value)
 
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:

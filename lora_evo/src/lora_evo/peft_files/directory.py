@@ -238,15 +238,15 @@ def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
 
 def adapter_folders(roots: Iterable[Path]) -> list[Path]:
     """Return every adapter directory at or below the roots, sorted, without hidden ones."""
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for root in roots:
         if not root.is_dir():
             raise LoraEvoError(f"{root} is not a folder; expected an adapter or a folder of them")
         for file in sorted(root.rglob(CONFIG_FILE)):
             folder = file.parent
             if not any(part.startswith(".") for part in folder.relative_to(root).parts):
-                found.setdefault(folder.resolve(), folder)
-    return sorted(found.values())
+                folders.setdefault(folder.resolve(), folder)
+    return sorted(folders.values())
 
 
 def readable(

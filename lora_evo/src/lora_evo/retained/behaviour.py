@@ -1,15 +1,9 @@
-"""What a child keeps of its parents' behaviour: next-token distributions on probe prompts.
+"""What a child keeps of its parents' behaviour: next-token distributions on probe prompts."""
 
-Prompts and completions are the rows of a JSON Lines file, which training for recovery reads, too.
-"""
-
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,16 +11,10 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base_model import BaseModel, check_fits
 from lora_evo.model.decoding import padded
-from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
-from lora_evo.model.supervised import TokenPair, token_pair
+from lora_evo.model.supervised import PromptRow, TokenPair, encode_row
 from lora_evo.peft_files.adapter import Adapter, check_comparable
-from lora_evo.peft_files.directory import PathLike
 
-HELD_OUT = 0.2
-"""Share of the different prompts of a file that is only measured."""
-FEWEST_HELD_OUT = 8
-"""From fewer rows no interval of a level can be estimated."""
 BATCH_SIZE = 8
 """Rows read at a time."""
 _SKIP = 4
@@ -35,84 +23,6 @@ _AT_ONCE = 64
 """Positions whose distributions are compared at a time, in float64 over the whole vocabulary."""
 _CHILD = 0
 """Place of the child in the stack; the parents follow."""
-
-
-@dataclass(frozen=True)
-class PromptRow:
-    """One prompt, and its completion if there is one."""
-
-    line: int
-    """Where it is in its file, from 1."""
-    prompt: str
-    completion: str | None = None
-
-
-def read_rows(path: PathLike) -> list[PromptRow]:
-    """Read rows `{"prompt": text, "completion"?: text}`; other fields are passed over.
-
-    Raises LoraEvoError, naming the line, for what is not such a row.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LoraEvoError(f"cannot read {path}: {error}; expected JSON Lines") from error
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            raw = json.loads(line)
-        except ValueError as error:
-            raise LoraEvoError(f"{path} line {number} is not JSON: {error}") from error
-        fields = raw if isinstance(raw, dict) else {}
-        texts = fields.get("prompt"), fields.get("completion", "none")
-        if not all(isinstance(text, str) and text for text in texts):
-            raise LoraEvoError(
-                f'{path} line {number}: expected {{"prompt": text, "completion": text}}, of which '
-                "the completion may be left out"
-            )
-        rows.append(PromptRow(number, fields["prompt"], fields.get("completion")))
-    if not rows:
-        raise LoraEvoError(f'{path} holds no rows; expected lines like {{"prompt": "..."}}')
-    return rows
-
-
-def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
-    """Return rows to train on and rows that are held out: a fifth of the prompts.
-
-    All rows of one prompt are on the same side; which prompts follows from their number alone.
-    """
-    bare = [row.line for row in rows if row.completion is None]
-    if bare:
-        raise LoraEvoError(
-            f"line {bare[0]} has no completion ({len(bare)} such rows); expected "
-            '{"prompt": text, "completion": text} on every line'
-        )
-    prompts = list(dict.fromkeys(row.prompt for row in rows))
-    order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
-    kept = {prompts[place] for place in order[: round(HELD_OUT * len(prompts))]}
-    held_out = [row for row in rows if row.prompt in kept]
-    if len(held_out) < FEWEST_HELD_OUT:
-        raise LoraEvoError(
-            f"{len(held_out)} rows are held out, expected at least {FEWEST_HELD_OUT}; give more"
-        )
-    return [row for row in rows if row.prompt not in kept], held_out
-
-
-def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
-    """Return the tokens of a prompt, with the tokenizer's special ones, and of its completion.
-
-    Raises LoraEvoError for a row without tokens or longer than the context.
-    """
-    pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
-    if not pair.prompt_ids or (row.completion and not pair.completion_ids):
-        raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
-    if context is not None and pair.length > context:
-        raise LoraEvoError(
-            f"line {row.line} has {pair.length} tokens, the model reads at most {context}; shorten "
-            "or remove the row"
-        )
-    return pair
 
 
 @dataclass(frozen=True)
@@ -175,7 +85,7 @@ def probe(
                     sums[name].append(_row_sums(line, *sides))
             if progress is not None:
                 progress(start + len(batch), len(pairs))
-    return {name: _behaviour(found) for name, found in sums.items()}
+    return {name: _behaviour(rows_of) for name, rows_of in sums.items()}
 
 
 @torch.no_grad()
@@ -184,13 +94,13 @@ def _logits(stack: StackedAdapters, member: int, batch: Sequence[TokenPair]) -> 
     ids, real = padded([pair.ids for pair in batch], stack.device)
     with stack.route([member] * len(batch)):
         logits = stack.model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
-    found = []
+    compared = []
     for pair, row in zip(batch, logits, strict=True):
         prompt = len(pair.prompt_ids)
         end = pair.length - 1 if pair.completion_ids else prompt
         first = prompt - 1 if pair.completion_ids else min(_SKIP, prompt) - 1
-        found.append(row[first:end].float().clone())
-    return found
+        compared.append(row[first:end].float().clone())
+    return compared
 
 
 def _row_sums(line: int, base: Tensor, parent: Tensor, child: Tensor) -> tuple[int, float, float]:

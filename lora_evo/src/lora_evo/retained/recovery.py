@@ -20,9 +20,15 @@ import torch
 from lora_evo.model.base_model import BaseModel
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import fill_member
-from lora_evo.model.supervised import SupervisedLearner, drawn
+from lora_evo.model.supervised import (
+    PromptRow,
+    SupervisedLearner,
+    drawn,
+    encode_row,
+    split_rows,
+)
 from lora_evo.peft_files.adapter import Adapter, Slot
-from lora_evo.retained.behaviour import BATCH_SIZE, PromptRow, encode_row, split_rows, stacked
+from lora_evo.retained.behaviour import BATCH_SIZE, stacked
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
 CHILD, CONTINUED, RESET = "child", "continued", "reset"
@@ -85,8 +91,8 @@ class Recovery:
         and there this and the estimate of Kaplan and Meier (1958) are the same.
         """
         ordered = sorted(math.inf if step is None else step for step in self.steps(who))
-        found = ordered[(len(ordered) - 1) // 2]
-        return None if math.isinf(found) else found
+        median = ordered[(len(ordered) - 1) // 2]
+        return None if math.isinf(median) else median
 
     def passed(self, who: str = CHILD) -> bool:
         """Return whether the paper's claim is met: recovered in at most 20 steps."""
@@ -164,7 +170,7 @@ def recovery(
                     if progress is not None:
                         progress(done, steps * _SEEDS * len(starts))
                 curves[who].append(tuple(curve))
-    return Recovery(levels, checks, {who: tuple(found) for who, found in curves.items()})
+    return Recovery(levels, checks, {who: tuple(of_seeds) for who, of_seeds in curves.items()})
 
 
 def fresh_adapter(like: Adapter, seed: int) -> Adapter:

@@ -1,28 +1,12 @@
-"""What weights alone say of an adapter, and of how far a child is from a parent."""
+"""How far a child is from a parent by their weights alone."""
 
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from lora_evo.peft_files.adapter import (
-    Adapter,
-    check_comparable,
-    open_adapter,
-    slot_digest,
-    slot_source,
-)
-from lora_evo.peft_files.directory import PathLike, combine
+from lora_evo.peft_files.adapter import Adapter, check_comparable, slot_source
+from lora_evo.peft_files.directory import PathLike
 from lora_evo.thin import one_thread
-from lora_evo.updates import (
-    Gap,
-    dead_pairs,
-    effective_rank,
-    numerical_rank,
-    singular_values,
-    slot_gap,
-    total_gap,
-)
+from lora_evo.updates import Gap, slot_gap, total_gap
 
 
 @dataclass(frozen=True)
@@ -37,47 +21,6 @@ class Retention:
         """JSON-ready."""
         modules = {path: _numbers(gap) for path, gap in self.modules.items()}
         return {"whole": _numbers(self.whole), "modules": modules}
-
-
-def inspect_directory(directory: PathLike) -> dict[str, Any]:
-    """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
-
-    Returns `content_hash`, `config`, its `start_problem`, and by path in `modules`:
-
-    - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, the number of rank-one pairs;
-    - `norm`, `norm_a`, `norm_b`: |s B A|, |A| and |B| (Frobenius);
-    - `effective_rank`, and `numerical_rank`: singular values above a millionth of the largest;
-    - `dead`: pairs whose A row and B column are both zero, so that no gradient reaches them.
-    """
-    modules: dict[str, dict[str, Any]] = {}
-    digests: dict[str, str] = {}
-    reader = open_adapter(directory, any_start=True)
-    config = reader.config
-    with one_thread():
-        for path in reader.paths:
-            slot = reader.slot(path)
-            values = singular_values(slot)
-            digests[path] = slot_digest(slot)
-            modules[path] = {
-                "inputs": int(slot.A.shape[1]),
-                "outputs": int(slot.B.shape[0]),
-                "alpha": float(config.alpha(path)),
-                "scale": slot.scale,
-                "dtype": str(slot.A.dtype).removeprefix("torch."),
-                "norm": float(torch.linalg.vector_norm(values)),
-                "norm_a": float(torch.linalg.matrix_norm(slot.A.double())),
-                "norm_b": float(torch.linalg.matrix_norm(slot.B.double())),
-                "rank": slot.rank,
-                "effective_rank": effective_rank(values),
-                "numerical_rank": numerical_rank(values),
-                "dead": dead_pairs(slot),
-            }
-    return {
-        "content_hash": combine(config, digests),
-        "config": config.to_dict(),
-        "start_problem": config.start_problem,
-        "modules": modules,
-    }
 
 
 def retention(
