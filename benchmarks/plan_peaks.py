@@ -19,7 +19,7 @@ from benchmarking import alone, memory, parser, show
 from selfplay import Config, load_preset
 from selfplay.architecture import read_architecture
 from selfplay.devices import GIB, this_machine
-from selfplay.planning import fullest, make_plan, workload
+from selfplay.planning import make_plan, rows_in_budget, workload
 
 NANO = (
     ("nano", "learning", ()),
@@ -69,7 +69,7 @@ def do(phase: str, config: Config) -> list[float]:
     if phase == "learning":
         samples = []
         for rows in step.parts:
-            count, prompt, limit = fullest(rows, config.learner.micro_batch_tokens)
+            count, prompt, limit = rows_in_budget(rows, config.learner.micro_batch_tokens)
             for i in range(count):
                 whole = ids(i, prompt + limit)
                 split = (whole[:prompt], whole[prompt:])

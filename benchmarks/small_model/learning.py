@@ -192,7 +192,7 @@ def start(run: Run, home: Path, found: dict[str, Any]) -> None:
         token_pair(
             tokenizer, template.solve_prompt(t), template.answer_text(t) + tokenizer.eos_token
         )
-        for t in run.seeds
+        for t in run.seed_tasks
     ]
     for _ in islice(supervised_steps(run, STUDENT, lessons, 0.4), START_STEPS):
         pass
@@ -230,7 +230,7 @@ def start_teacher(run: Run, found: dict[str, Any]) -> None:
     config, tokenizer = run.config, run.population.engine.tokenizer
     template = template_named(config.template, config.base)
     lessons = []
-    for i, task in enumerate(run.seeds):
+    for i, task in enumerate(run.seed_tasks):
         (reference,) = run.buffer.draw(1, run.seed("lesson", i, "reference"))
         prompt = template.propose_prompt(KIND, [reference])
         lessons.append(

@@ -138,7 +138,7 @@ def test_references_of_measured_teachers_are_the_runs_seeds(runs, tmp_path, monk
         teaching_rows(run, [None])
         shown = {task.program for draft in asked for task in draft.references}
         assert len(shown) > 1
-        assert shown <= {task.program for task in run.seeds}
+        assert shown <= {task.program for task in run.seed_tasks}
 
 
 def solving(*tasks):

@@ -275,7 +275,7 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     loss = one.forward_pass.loss
 
     def limited(batch, sums):
-        if batch[0].length == longest <= one.forward_pass.recomputed_from:
+        if batch[0].length == longest <= one.forward_pass.checkpoint_from_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return loss(batch, sums)
 

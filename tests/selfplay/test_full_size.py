@@ -22,7 +22,7 @@ from selfplay.devices import gpu
 from selfplay.learning.batch import TrainingSample, batch_rows
 from selfplay.learning.learner import Learner
 from selfplay.learning.statistics import StatsSum
-from selfplay.planning import Plan, fullest, make_plan, micro_batch, workload
+from selfplay.planning import MemoryPlan, make_plan, micro_batch, rows_in_budget, workload
 
 PRESETS = {
     "7b-4t4s": (),
@@ -42,7 +42,7 @@ class Update:
     """What an update on one micro-batch of the longest rows did."""
 
     config: Config
-    plan: Plan
+    plan: MemoryPlan
     model: Architecture
     tokens: int
     logits: int
@@ -84,7 +84,7 @@ def longest_rows(config):
     step, budget = workload(config), config.learner.micro_batch_tokens
     longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
     names = [f"m{i}" for i in range(step.members)]
-    count, prompt, limit = fullest(longest, budget)
+    count, prompt, limit = rows_in_budget(longest, budget)
     samples = [sample(names[i % len(names)], prompt, limit) for i in range(count)]
     return names, samples, (count * (prompt + limit), count * limit)
 
@@ -214,4 +214,4 @@ def test_what_does_not_fit_at_full_size_is_done_again_with_less(rows, smaller):
             learner.update(samples)
         assert meter.ran_out
         assert (learner.micro_batch_tokens < budget) == smaller
-        assert (learner.forward_pass.recomputed_from == prompt + limit - 1) != smaller
+        assert (learner.forward_pass.checkpoint_from_tokens == prompt + limit - 1) != smaller

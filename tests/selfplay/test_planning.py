@@ -86,7 +86,7 @@ def test_a_step_has_the_rows_of_the_configuration():
 
 def test_eager_vllm_needs_no_room_for_cuda_graphs():
     graphs, eager = (
-        planned("7b-4t4s", gpu("H100"), f"vllm.enforce_eager={flag}").most
+        planned("7b-4t4s", gpu("H100"), f"vllm.enforce_eager={flag}").upper_bound
         for flag in ("false", "true")
     )
     assert graphs - eager == pytest.approx(1.5e9)
@@ -207,7 +207,7 @@ def test_json_has_every_number():
     assert found["parameters"] == 7_615_616_512
     assert found["adapter_parameters"] == 80_740_352
     assert found["peak"] == max(found["learning"], found["sampling"])
-    assert found["fits"] == (found["most"] <= 80 * GIB)
+    assert found["fits"] == (found["upper_bound"] <= 80 * GIB)
     assert bool(found["changes"]) != found["fits"]
 
 

@@ -44,7 +44,7 @@ def test_every_prompt_with_accepted_tasks_is_within_the_bound(
     config = runs.config(*settings)
     prompts = Prompts(config, template_named(template, "nano"), tokenizer, None)
     tasks = [listing(n) for n in range(2, 400, 3)]
-    accepted = [task for task in tasks if not prompts.excess(task)]
+    accepted = [task for task in tasks if not prompts.why_too_long(task)]
     assert 2 < len(accepted) < len(tasks)
     drafts = [
         draft(kind, accepted[-shown:])
@@ -66,13 +66,13 @@ def test_what_the_context_leaves_is_the_bound_where_nothing_is_set(runs, tokeniz
     template = template_named("nano", "nano")
     config = runs.config("rollout.max_completion_length=448")
     bound = Prompts(config, template, tokenizer, 512)
-    assert bound.excess(listing(10)) == ""
-    reason = bound.excess(listing(60))
+    assert bound.why_too_long(listing(10)) == ""
+    reason = bound.why_too_long(listing(60))
     assert "at most 64 fit (what the longest completion leaves of the context of 512)" in reason
-    assert Prompts(config, template, tokenizer, None).excess(listing(400)) == ""
+    assert Prompts(config, template, tokenizer, None).why_too_long(listing(400)) == ""
     tighter = replace(config, rollout=replace(config.rollout, max_prompt_length=50))
     assert "at most 50 fit (rollout.max_prompt_length)" in (
-        Prompts(tighter, template, tokenizer, 512).excess(listing(60))
+        Prompts(tighter, template, tokenizer, 512).why_too_long(listing(60))
     )
 
 

@@ -40,7 +40,7 @@ def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp
     home = tmp_path / "run"
     given = (f"rollout.seed_file={file}", "rollout.seed_tasks=7", "eval.eval_every=0")
     with new_run(runs.config(*given), home) as run:
-        seeds = run.seeds
+        seeds = run.seed_tasks
         calls = [task for task in seeds if task.kind != "code_f"]
         assert sorted(task.output for task in calls) == list("1234567")
         assert [task.kind for task in calls].count("code_i") == 1
@@ -48,7 +48,7 @@ def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp
         assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
     file.unlink()
     with open_run(home) as run:
-        assert run.seeds == seeds
+        assert run.seed_tasks == seeds
         assert {t.id for t in run.buffer.draw(9, 0)} == {task.id for task in calls}
 
 
@@ -57,10 +57,10 @@ def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(run
 
     def drawn(seed, long="none"):
         config = runs.config(*given, f"seed={seed}")
-        excess = SimpleNamespace(
-            template=template_of(config), excess=lambda task: "long" * (long in task.program)
+        prompts = SimpleNamespace(
+            template=template_of(config), why_too_long=lambda task: "long" * (long in task.program)
         )
-        return given_seeds(config, sandbox, excess)
+        return given_seeds(config, sandbox, prompts)
 
     with open_sandbox(runs.config()) as sandbox:
         assert len(drawn(1)) == 3
@@ -89,7 +89,7 @@ def test_what_is_asked_and_cannot_be_had_is_an_error(runs, file, tmp_path, setti
 def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_path):
     config = runs.config(*SELF, "rollout.max_proposal_length=64")
     with new_run(config, tmp_path / "a") as run:
-        seeds = run.seeds
+        seeds = run.seed_tasks
         kinds = [task.kind for task in seeds]
         assert seeds[0].program == "def f(a):\n    return a", "the identity"
         assert (len(kinds), kinds.count("code_f")) == (16, 8)
@@ -97,7 +97,7 @@ def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_p
         assert len({(t.program, t.input, t.inputs) for t in seeds}) == 16
         assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in seeds[:8]}
     with open_run(tmp_path / "a") as run:
-        assert run.seeds == seeds
+        assert run.seed_tasks == seeds
     with new_run(config, tmp_path / "b"):
         assert (tmp_path / "a" / SEEDS).read_bytes() == (tmp_path / "b" / SEEDS).read_bytes()
     (tmp_path / "a" / SEEDS).write_text("")

@@ -26,9 +26,9 @@ from selfplay.records.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import session
-from selfplay.workers.pool import Share, WorkerPool, check_equal, spread
+from selfplay.workers.pool import WorkerHandle, WorkerPool, check_equal, spread
 from selfplay.workers.session import check_room, open_workers, ray_errors
-from selfplay.workers.worker import About, fingerprint, versions
+from selfplay.workers.worker import WorkerInfo, fingerprint, versions
 from selfplay_command import command, refused, train_until
 
 pytest.importorskip("ray", reason="workers need Ray: pip install ray")
@@ -314,12 +314,12 @@ def test_what_ray_itself_cannot_do_is_one_line():
 
 
 def about(**changes):
-    same = About("here", "n", 1, versions(), "abc", None, None, 1, True)
+    same = WorkerInfo("here", "n", 1, versions(), "abc", None, None, 1, True)
     return replace(same, **changes)
 
 
 def test_workers_of_other_versions_or_another_base_are_refused():
-    shares = [Share("worker-0", None, (0,), "a"), Share("worker-1", None, (1,), "b")]
+    shares = [WorkerHandle("worker-0", None, (0,), "a"), WorkerHandle("worker-1", None, (1,), "b")]
     check_equal(shares, [about(), about()])
     other = versions() | {"torch": "1.0"}
     with pytest.raises(SelfplayError, match=r"worker-1 on b has other versions: torch 1\.0 \(here"):

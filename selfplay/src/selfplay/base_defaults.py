@@ -87,8 +87,8 @@ def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
     limits: dict[str, Any] = {}
     longest, rollout = config.longest_sample, config.rollout
     if longest is not None and model.context is not None and longest > model.context:
-        room = model.context - rollout.prompt_seams
-        whole = longest - rollout.prompt_seams
+        room = model.context - rollout.prompt_overhead
+        whole = longest - rollout.prompt_overhead
         limits["rollout"] = {name: getattr(rollout, name) * room // whole for name in _LENGTHS}
     linear = dict.fromkeys(name for name, _, _ in model.linears)
     if not linear.keys() >= set(config.learner.target_modules):

@@ -71,7 +71,7 @@ class RolloutConfig:
     """Rows decoded together; changes speed and memory."""
 
     @property
-    def prompt_seams(self) -> int:
+    def prompt_overhead(self) -> int:
         """Tokens that a prompt of several tasks may have more than the sum of their lengths."""
         return 16 * (self.num_references - 1)
 
@@ -242,7 +242,7 @@ class LearnerConfig:
     """Keep optimiser states in main memory; no use on a CPU."""
 
     @property
-    def regularises(self) -> bool:
+    def has_kl_or_entropy(self) -> bool:
         """Whether tokens without advantage have a gradient, too."""
         return self.beta > 0.0 or self.entropy_coef > 0.0
 
@@ -357,7 +357,7 @@ class Config:
         longest = self.rollout.max_prompt_length
         if longest is None:
             return None
-        return longest + self.rollout.prompt_seams + self.longest_completion
+        return longest + self.rollout.prompt_overhead + self.longest_completion
 
 
 def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:

@@ -26,7 +26,7 @@ from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config
 from selfplay.devices import GIB, memory_mb
 from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
-from selfplay.planning import Plan, plan_run, verdict
+from selfplay.planning import MemoryPlan, plan_run, verdict
 from selfplay.records.directory import METRICS, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.rows import StepRow, TaskRow, read_rows
@@ -132,7 +132,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     )
 
 
-def environment(config: Config, plan: Plan | None, changes: list[str]) -> Iterator[Check]:
+def environment(config: Config, plan: MemoryPlan | None, changes: list[str]) -> Iterator[Check]:
     """Yield what a run needs of this machine before anything loads."""
     yield _device(config.device)
     if config.engine == "vllm":

@@ -47,15 +47,17 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
     rows = teaching_rows(run, list(teachers.values()), earlier=solving)
     taught = dict(zip(teachers, rows, strict=True))
     if step == 0:
-        run.before = {name: [_rate(tries) for tries in tasks] for name, tasks in solved.items()}
-    start = run.before.get(START) if step > 0 else None
+        run.baseline_rates = {
+            name: [_rate(tries) for tries in tasks] for name, tasks in solved.items()
+        }
+    start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
     return [
         EvalRow(
             step=step,
             member=m,
             role=m if step == 0 else role_of(m),
-            solving=solving_row(kinds, solved[m], run.before[BASE], start)
+            solving=solving_row(kinds, solved[m], run.baseline_rates[BASE], start)
             if kinds and m in solved
             else UNSET,
             teaching=taught.get(m, UNSET),
@@ -171,7 +173,7 @@ def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
 
 def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
     rng = stream(run.seed("yardstick", kind.name, i, "references"))
-    seeds = [task for task in run.seeds if task.kind in kind.shows]
+    seeds = [task for task in run.seed_tasks if task.kind in kind.shows]
     return tuple(drawn_from(seeds, kind.references(run.config.rollout.num_references), rng))
 
 

@@ -80,8 +80,8 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a run takes; most: the peak with gaps and graphs; fits: whether the device has that.
+class MemoryPlan:
+    """What a run takes; upper_bound: the peak with gaps and graphs; fits: whether that is there.
 
     lowered_by: of parts of the memory, the settings that lower each; checkpoints: bytes of those
     that are kept, and of one that is being written; main_memory: bytes of it next to a GPU.
@@ -96,7 +96,7 @@ class Plan:
     learning: float
     sampling: float
     peak: float
-    most: float
+    upper_bound: float
     fits: bool
     step: Workload
     checkpoint: float
@@ -149,7 +149,7 @@ def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
     return tokens, tokens * rows.limit // rows.longest
 
 
-def fullest(rows: Rows, budget: int) -> tuple[int, int, int]:
+def rows_in_budget(rows: Rows, budget: int) -> tuple[int, int, int]:
     """Return how many equal rows fill it, and the prompt and completion tokens of each."""
     tokens, answered = micro_batch(rows, budget)
     count = -(-tokens // rows.longest)
@@ -226,7 +226,7 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     return max(1, min(config.rollout.max_rows, count))
 
 
-def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
+def make_plan(config: Config, model: Architecture, machine: Machine) -> MemoryPlan:
     """Return what a run of this configuration takes on this device."""
     dtype, step = config.dtype, workload(config)
     offload = config.learner.optimizer_offload and machine.is_gpu
@@ -246,10 +246,10 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
     graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)
     moving = sum(work.values()) - work["optimiser"]
     growing = cache * (config.engine == "hf")
-    most = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
+    upper_bound = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
     checkpoint = 3.0 * adapter * step.members  # weights and two moments
     memory = {**held, **work, **engine, "cache": cache}
-    return Plan(
+    return MemoryPlan(
         model=model.name,
         machine=machine,
         parameters=model.parameters,
@@ -259,8 +259,8 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> Plan:
         learning=learning,
         sampling=sampling,
         peak=max(learning, sampling),
-        most=most,
-        fits=most <= machine.memory,
+        upper_bound=upper_bound,
+        fits=upper_bound <= machine.memory,
         step=step,
         checkpoint=checkpoint,
         checkpoints=checkpoint * (config.keep_checkpoints + 1),
@@ -301,7 +301,7 @@ def with_changes(config: Config, *assignments: str) -> Config:
     return read_config(data)
 
 
-def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list[str], Plan]:
+def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list[str], MemoryPlan]:
     """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
     helpful: list[str] = []
     plan = make_plan(config, model, machine)
@@ -310,22 +310,22 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
             break
         changed = with_changes(config, *change.split())
         less = make_plan(changed, model, machine)
-        if less.most < 0.99 * plan.most:
+        if less.upper_bound < 0.99 * plan.upper_bound:
             config, plan = changed, less
             helpful += change.split()
     return list({text.partition("=")[0]: text for text in helpful}.values()), plan
 
 
-def plan_run(config: Config, card: str | None) -> tuple[Plan, list[str]]:
+def plan_run(config: Config, card: str | None) -> tuple[MemoryPlan, list[str]]:
     """Return the plan for a GPU, or for the device found here, and the changes that would help."""
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     model = read_architecture(config.base)
     return make_plan(config, model, machine), smaller(config, model, machine)[0]
 
 
-def verdict(plan: Plan, changes: list[str]) -> str:
+def verdict(plan: MemoryPlan, changes: list[str]) -> str:
     """Return one line: whether the run fits, and which changes to try if not."""
-    gib = [b / GIB for b in (plan.peak, plan.most, plan.machine.memory)]
+    gib = [b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory)]
     unsure = "may not fit" if gib[0] <= gib[2] else "does not fit"
     text = f"{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
     text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
@@ -334,7 +334,7 @@ def verdict(plan: Plan, changes: list[str]) -> str:
     return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
 
 
-def to_text(plan: Plan, changes: list[str]) -> str:
+def to_text(plan: MemoryPlan, changes: list[str]) -> str:
     """Return the tables of a plan."""
     step, lines = plan.step, ["", f"{'memory, GiB':40}       lowered by"]
     for name, size in plan.memory.items():

@@ -155,13 +155,13 @@ class Prompts:
         self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
-            room = context - config.longest_completion - config.rollout.prompt_seams
+            room = context - config.longest_completion - config.rollout.prompt_overhead
             if self._longest is None or room < self._longest:
                 self._longest = room
                 self._setting = f"what the longest completion leaves of the context of {context}"
-        if excess := self.excess(_SHORTEST):
+        if reason := self.why_too_long(_SHORTEST):
             raise ConfigError(
-                f"not even the shortest task fits into a prompt: {excess}; raise "
+                f"not even the shortest task fits into a prompt: {reason}; raise "
                 "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
             )
 
@@ -205,7 +205,7 @@ class Prompts:
         cut = rollout.finish_reason == "length" and before == rollout.text
         return None if cut else before
 
-    def excess(self, task: Task) -> str:
+    def why_too_long(self, task: Task) -> str:
         """Say why a task cannot be accepted; empty where all prompts that show it fit.
 
         A prompt with several references holds them where it would hold as many copies of the
@@ -274,7 +274,7 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
         p, proposal = asked[i], asked[i].proposal
         if verdict.task is None or proposal is None:
             found.append(replace(p, status=verdict.status, reason=verdict.reason))
-        elif too_long := prompts.excess(verdict.task):
+        elif too_long := prompts.why_too_long(verdict.task):
             found.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:
             task, metrics = replace(verdict.task, id=p.id), _measured(proposal)

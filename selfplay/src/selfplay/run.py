@@ -62,11 +62,11 @@ class Run:
 
     - held_out: the tasks that members are measured on; they never change.
     - born: members ever born of each role; the next child's number.
-    - seeds: the tasks that the run starts from.
+    - seed_tasks: those that the run starts from.
     - buffer: tasks that teachers are shown as references.
     - league: None in mode azr: the one agent has no opponent.
-    - before: solve rate of each held-out task before the first step: of the base and of a warm
-      start.
+    - baseline_rates: solve rate of each held-out task before the first step: of the base and of a
+      warm start.
     - parents: what each child was made of: folders of `ancestors`.
     - structures: how often each normalised structure came in accepted programs: the coverage.
     - step: steps done.
@@ -84,10 +84,10 @@ class Run:
     sandbox: Sandbox
     held_out: Sequence[HeldOutTask]
     born: dict[str, int]
-    seeds: Sequence[Task] = ()
+    seed_tasks: Sequence[Task] = ()
     buffer: TaskBuffer = field(default_factory=lambda: TaskBuffer(0))
     league: League | None = None
-    before: dict[str, list[float | None]] = field(default_factory=dict)
+    baseline_rates: dict[str, list[float | None]] = field(default_factory=dict)
     parents: dict[str, list[str]] = field(default_factory=dict)
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
@@ -112,7 +112,7 @@ class Run:
     def start_from(self, seeds: Sequence[Task]) -> None:
         """Let the run start from these tasks."""
         r = self.config.rollout
-        self.seeds, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
+        self.seed_tasks, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
 
     def counted(self, pieces: Iterable[T], total: int, before: int = 0) -> Iterator[T]:
         """Yield pieces of a phase's work as they are done, and let `advance` hear of each.

@@ -54,7 +54,7 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
         raise ConfigError(f"rollout.seed_file: {error}") from error
     different: dict[Hashable, Task] = {}
     for task, _ in read:
-        if not prompts.excess(task):
+        if not prompts.why_too_long(task):
             different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
     tasks = list(different.values())
     order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))

@@ -83,7 +83,7 @@ def train_step(run: Run, progress: Progress) -> None:
         run.step = step
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
-    progress.step(row, measured, run.before.get(BASE, ()))
+    progress.step(row, measured, run.baseline_rates.get(BASE, ()))
     run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
     for callback in extensions.callbacks:
         callback(run, msgspec.structs.replace(row, measured=tuple(measured)))

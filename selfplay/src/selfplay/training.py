@@ -198,7 +198,7 @@ def _found(run: Run, progress: Progress) -> None:
     if config.rollout.self_seed:
         progress.phase("seeds")
         run.start_from(self_made_seeds(run))
-    write_seeds(run.directory / SEEDS, run.seeds)
+    write_seeds(run.directory / SEEDS, run.seed_tasks)
     if config.measures(0):
         progress.phase("eval")
         append_rows(run.directory / EVALS, evaluate_members(run, 0))
@@ -229,7 +229,7 @@ def _opened(
         seeds = written_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
-        require_room(held_out, population.prompts.excess)
+        require_room(held_out, population.prompts.why_too_long)
         run = Run(
             config=config,
             directory=directory,

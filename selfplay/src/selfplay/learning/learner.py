@@ -39,7 +39,7 @@ class MemberState:
     """Step count and learning rate."""
 
 
-def joined(states: Sequence[MemberState]) -> NamedState:
+def join_states(states: Sequence[MemberState]) -> NamedState:
     """Return the members' states in the order of their places; tensors under `<place>/<name>`."""
     tensors = {
         f"{place}/{key}": tensor
@@ -52,8 +52,8 @@ def joined(states: Sequence[MemberState]) -> NamedState:
     }
 
 
-def parted(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[MemberState]:
-    """Take apart what `joined` returned. Raises SelfplayError when parts are missing."""
+def split_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[MemberState]:
+    """Take apart what `join_states` returned. Raises SelfplayError when parts are missing."""
     names, scalars = [str(name) for name in values["members"]], values["optimizer"]
     if len(scalars) != len(names):
         raise SelfplayError(f"the state has {len(names)} members, expected {len(scalars)}")
@@ -139,8 +139,8 @@ class Learner:
         into a GPU's memory; the members that had stepped before keep their step.
         """
         rows = batch_rows(samples, self.adapters, self.config, self.max_completion_length)
-        regularised = self.config.regularises
-        learned = [row for row in rows if row.has_signal or (regularised and row.weight > 0)]
+        pulled_back = self.config.has_kl_or_entropy
+        learned = [row for row in rows if row.has_signal or (pulled_back and row.weight > 0)]
         sums = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:
             sums[row.member].add_row(row.sample.rollout.logprobs)
@@ -183,13 +183,13 @@ class Learner:
             tokens *= len(self._batch)
             self.micro_batch_tokens = min(self.micro_batch_tokens, tokens) // 2
             remedy = f"learner.micro_batch_tokens={self.micro_batch_tokens}"
-        elif tokens > forward.recomputed_from:
+        elif tokens > forward.checkpoint_from_tokens:
             raise SelfplayError(
                 f"out of memory: a single row of {tokens} tokens does not fit; set smaller "
                 "rollout.max_completion_length, or learner.optimizer_offload=true"
             )
         else:
-            forward.recomputed_from = tokens - 1  # a row is read but for its last token
+            forward.checkpoint_from_tokens = tokens - 1  # a row is read but for its last token
             remedy = f"rows of {tokens} tokens and more checkpointed"
         warnings.warn(f"out of memory in an update: done again with {remedy}", stacklevel=2)
 
@@ -229,11 +229,11 @@ class Learner:
 
         Tensors: `<place>/weights/<module>.lora_A`, `<place>/exp_avg/...`, `<place>/exp_avg_sq/...`.
         """
-        return joined([self.member_state(member) for member in self.members])
+        return join_states([self.member_state(member) for member in self.members])
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
-        self.load_members(parted(tensors, values))
+        self.load_members(split_state(tensors, values))
 
     @torch.no_grad()
     def load_members(self, states: Sequence[MemberState]) -> None:

@@ -52,7 +52,7 @@ class TokenLosses:
     """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A) and what regularises it, not yet weighted."""
+    """-c * min(rho A, clip(rho) A) and what has_kl_or_entropy it, not yet weighted."""
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor
@@ -205,7 +205,7 @@ class ForwardPass:
         self.adapters = adapters
         self.config = config
         self.output = OutputLayer.of(model, temperature, config.logits_chunk_tokens)
-        self.recomputed_from = 0 if config.gradient_checkpointing else math.inf
+        self.checkpoint_from_tokens = 0 if config.gradient_checkpointing else math.inf
         """Tokens of a row from which on its layers are checkpointed whatever the configuration."""
         self._pad = pad
         if config.gradient_checkpointing and model.device.type == "cpu":
@@ -253,7 +253,7 @@ class ForwardPass:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
         decoder = self.model.get_decoder()
-        layers = decoder.layers if padded.ids.shape[1] >= self.recomputed_from else []
+        layers = decoder.layers if padded.ids.shape[1] >= self.checkpoint_from_tokens else []
         with self.adapters.route(members), checkpointed(layers, self.adapters):
             hidden: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
         return hidden.reshape(-1, hidden.shape[-1])[padded.places]

@@ -45,7 +45,7 @@ class WeightSync:
 
     def _check_agreement(self) -> None:
         """Compare one token's log-probability of every member, and of the base."""
-        for rollout, table in zip(*probe(self._learner, self._engine), strict=True):
+        for rollout, table in zip(*sample_one_token(self._learner, self._engine), strict=True):
             found, own = rollout.logprobs[0], table[rollout.completion_ids[0]]
             if not abs(found - own) <= self._tolerance:
                 raise SelfplayError(
@@ -57,7 +57,7 @@ class WeightSync:
 
 
 @torch.no_grad()
-def probe(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[float]]]:
+def sample_one_token(learner: Learner, engine: Engine) -> tuple[list[Rollout], list[list[float]]]:
     """Let the base and every member sample one token, the likeliest, after the same few.
 
     Returns the samples, and the learner's log-probabilities of all tokens in their places.

@@ -195,7 +195,7 @@ def restore(run: Run, checkpoint: Path) -> None:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
     for measured in read_rows(run.directory / files.EVALS, EvalRow):
         if measured.step == 0 and isinstance(measured.solving, SolvingRow):
-            run.before[measured.member] = measured.solving.rates
+            run.baseline_rates[measured.member] = measured.solving.rates
 
 
 def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:

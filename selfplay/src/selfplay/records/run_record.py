@@ -455,9 +455,9 @@ def smooth(points: Points) -> list[tuple[int, float]]:
     return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
 
 
-def thin(points: Points, most: int = 300) -> list[tuple[int, float | None]]:
-    """Return at most `most` points, each the mean of equally many neighbours."""
-    size = max(1, math.ceil(len(points) / most))
+def thin(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:
+    """Return at most `limit` points, each the mean of equally many neighbours."""
+    size = max(1, math.ceil(len(points) / limit))
     thinned: list[tuple[int, float | None]] = []
     for start in range(0, len(points), size):
         part = points[start : start + size]

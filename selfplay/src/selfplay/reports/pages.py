@@ -77,11 +77,11 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
-def clip(text: str, most: int) -> str:
-    """Return the text cut to `most` characters, with a note of what was left out."""
-    if len(text) <= most:
+def clip(text: str, limit: int) -> str:
+    """Return the text cut to `limit` characters, with a note of what was left out."""
+    if len(text) <= limit:
         return text
-    return f"{text[:most]}\n… {len(text) - most:,} more characters"
+    return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
 
 
 def figure(value: float | None, *, share: bool = False, signed: bool = False) -> str:

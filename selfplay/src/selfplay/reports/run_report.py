@@ -41,7 +41,7 @@ ACCEPTED, REJECTED = 4, 2
 MOST_CARDS_BYTES = 1_000_000
 
 
-class Measure(NamedTuple):
+class Series(NamedTuple):
     """A number of a step by its path, its unit (`% ...` for a share), and how to read it."""
 
     title: str
@@ -50,56 +50,56 @@ class Measure(NamedTuple):
     hint: str = ""
 
 
-SAME_TASKS = Measure(
+SAME_TASKS = Series(
     "Students minus frozen base",
     "same_tasks.difference",
     "% points",
     "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
 )
 PROGRESS = (
-    Measure(
+    Series(
         "Student reward",
         "student_reward",
         "mean reward",
         "1 for a right answer, less for a wrong or unreadable one.",
     ),
-    Measure(
+    Series(
         "Teacher reward",
         "teacher_reward",
         "mean reward",
         "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate.",
     ),
-    Measure(
+    Series(
         "Valid share",
         "valid_share",
         "% of proposals",
         "Proposals that parse, run, and give the same output twice.",
     ),
-    Measure(
+    Series(
         "Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own valid tasks."
     ),
 )
 COMPLEXITY = (
-    Measure("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
-    Measure("Cyclomatic complexity", "complexity.cyclomatic", "paths", "Ways through a program."),
-    Measure("Lines of code", "complexity.loc", "lines"),
-    Measure("Variables", "complexity.variables", "names"),
+    Series("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
+    Series("Cyclomatic complexity", "complexity.cyclomatic", "paths", "Ways through a program."),
+    Series("Lines of code", "complexity.loc", "lines"),
+    Series("Variables", "complexity.variables", "names"),
 )
-COVERAGE = Measure(
+COVERAGE = Series(
     "Coverage",
     "coverage.structures",
     "structures so far",
     "Distinct program structures since the start. A flat end means repetition.",
 )
 HEALTH = (
-    Measure(
+    Series(
         "Tasks without signal",
         "frac_reward_zero_std",
         "% of tasks",
         "All attempts earned the same reward, so the task taught its student nothing.",
     ),
     *(
-        Measure(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
+        Series(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
         for role in ("teacher", "student")
         for title, field, unit, hint in (
             ("entropy", "entropy", "nats a token", "Near 0: always the same text."),
@@ -123,11 +123,11 @@ def _points(run: RunRecord, path: str) -> Points:
     return run.series(path)
 
 
-def measures_of_kinds(run: RunRecord) -> list[Measure]:
+def measures_of_kinds(run: RunRecord) -> list[Series]:
     """Return the solve rate of each kind of task, with what it asks."""
     words = kind_words(run)
     return [
-        Measure(
+        Series(
             f"Solve rate, {kind}",
             f"kinds.{kind}.solve_rate",
             "% of attempts",

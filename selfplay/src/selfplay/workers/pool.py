@@ -21,13 +21,13 @@ from lora_evo.model import Request
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import MemberState, NamedState, joined, parted
+from selfplay.learning.learner import MemberState, NamedState, join_states, split_state
 from selfplay.learning.statistics import UpdateStats
 from selfplay.members import Advance
 from selfplay.prompts.template import Template
 from selfplay.records.rows import WorkerRow
 from selfplay.rollout import Attempt, Prompts, Proposed
-from selfplay.workers.worker import About, Done, Worker, pack_state, read_state, versions
+from selfplay.workers.worker import Reply, Worker, WorkerInfo, pack_state, read_state, versions
 
 W = TypeVar("W", Proposed, Attempt)
 _DEATHS_IN_A_ROW = 5
@@ -40,7 +40,7 @@ _PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class MemberRef:
     """A member as it was after its last change."""
 
     name: str
@@ -49,7 +49,7 @@ class Kept:
 
 
 @dataclass
-class Share:
+class WorkerHandle:
     """A worker and the places of its members."""
 
     name: str
@@ -73,7 +73,7 @@ class Share:
         return answer
 
 
-Ask = Callable[[Share, list[int]], Any]
+Ask = Callable[[WorkerHandle, list[int]], Any]
 """Sends a worker a question about some pieces of work; returns the reference of the answer."""
 
 
@@ -110,7 +110,7 @@ class WorkerPool:
         self.step = 0
         """As of which step members are published."""
         self._home = ray.get_runtime_context().get_node_id()
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, MemberRef] = {}
         """All members by place."""
         self.shares = self._start(spread(len(founders), count))
         for share, ref in [(share, share.ask("states")) for share in self.shares]:
@@ -136,7 +136,7 @@ class WorkerPool:
         for _ in range(_DEATHS_IN_A_ROW):
             free: Iterator[list[int]] = iter([[p] for p in left if owners[p] is None])
             own = {s.name: [p for p in left if owners[p] in s.places] for s in self.shares}
-            asked: dict[Any, tuple[Share, list[int]]] = {}
+            asked: dict[Any, tuple[WorkerHandle, list[int]]] = {}
             dead: dict[str, str] = {}
             left = []
             for share in self.shares:
@@ -160,7 +160,7 @@ class WorkerPool:
             self._recover(dead)
         raise EngineStopped(f"workers died {_DEATHS_IN_A_ROW} times over the same work")
 
-    def everywhere(self, ask: Callable[[Share], Any]) -> None:
+    def everywhere(self, ask: Callable[[WorkerHandle], Any]) -> None:
         """Ask every worker, those that replace the dead too."""
         for _ in self.scatter(range(len(self._kept)), lambda share, _: ask(share)):
             pass
@@ -168,7 +168,7 @@ class WorkerPool:
     def load(self, states: Sequence[MemberState]) -> None:
         """Let all members continue from these states."""
         store = self._ray.put
-        self._kept = {p: Kept(s.name, store(pack_state(s))) for p, s in enumerate(states)}
+        self._kept = {p: MemberRef(s.name, store(pack_state(s))) for p, s in enumerate(states)}
         self.everywhere(self._load)
 
     def states(self) -> list[MemberState]:
@@ -199,14 +199,14 @@ class WorkerPool:
             time.sleep(0.1)
         return True
 
-    def _start(self, parts: Sequence[tuple[int, ...]]) -> list[Share]:
+    def _start(self, parts: Sequence[tuple[int, ...]]) -> list[WorkerHandle]:
         """Start a worker for each tuple of places, with the members as they are now.
 
         Raises SelfplayError when workers have other versions or another base than each other.
         """
         shares = []
         for places in parts:
-            shares.append(Share(f"worker-{self._count}", self._class.remote(), places))
+            shares.append(WorkerHandle(f"worker-{self._count}", self._class.remote(), places))
             self._count += 1
         try:
             asked = [
@@ -216,7 +216,9 @@ class WorkerPool:
             if self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]:
                 line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
                 click.echo(line, err=True)
-            found: list[About] = [self._answer(*pair) for pair in zip(asked, shares, strict=True)]
+            found: list[WorkerInfo] = [
+                self._answer(*pair) for pair in zip(asked, shares, strict=True)
+            ]
             for share, about in zip(shares, found, strict=True):
                 share.host, share.node, share.process = about.host, about.node, about.process
             check_equal(shares, found)
@@ -231,10 +233,10 @@ class WorkerPool:
             raise
         return shares
 
-    def _answer(self, ref: Any, share: Share) -> Any:
+    def _answer(self, ref: Any, share: WorkerHandle) -> Any:
         """Wait for an answer; what a worker raised for the user is raised here."""
         try:
-            done: Done = self._ray.get(ref)
+            done: Reply = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ValueError | OSError):
                 raise error.cause from None
@@ -245,14 +247,16 @@ class WorkerPool:
             self._keep(share, done.changed)
         return done.result
 
-    def _keep(self, share: Share, names: Sequence[str | None]) -> None:
+    def _keep(self, share: WorkerHandle, names: Sequence[str | None]) -> None:
         """Record which worker has the newest state of each changed member.
 
         A state on another machine than this one is first copied to one more. Raises what the death
         of a worker raises where that fails: the members then count as unchanged.
         """
         triples = zip(share.places, names, share.states, strict=True)
-        found = {place: Kept(name, state) for place, name, state in triples if name is not None}
+        found = {
+            place: MemberRef(name, state) for place, name, state in triples if name is not None
+        }
         away = [other for other in self.shares if other.node != share.node != self._home]
         first = share.places[0] % max(1, len(away))
         for other in away[first:] + away[:first]:
@@ -284,10 +288,10 @@ class WorkerPool:
         else:
             raise EngineStopped("all workers died, and there is no room for others")
 
-    def _load(self, share: Share) -> Any:
+    def _load(self, share: WorkerHandle) -> Any:
         return share.ask("load", self.step, *(self._kept[place].state for place in share.places))
 
-    def _end(self, shares: Sequence[Share]) -> None:
+    def _end(self, shares: Sequence[WorkerHandle]) -> None:
         for share in shares:
             self._ray.kill(share.actor)
 
@@ -297,7 +301,7 @@ def spread(places: int, workers: int) -> list[tuple[int, ...]]:
     return [tuple(range(first, places, workers)) for first in range(workers)]
 
 
-def check_equal(shares: Sequence[Share], found: Sequence[About]) -> None:
+def check_equal(shares: Sequence[WorkerHandle], found: Sequence[WorkerInfo]) -> None:
     """Raise SelfplayError where a worker has other versions, or another base than the first."""
     own = versions()
     for share, about in zip(shares, found, strict=True):
@@ -396,10 +400,10 @@ class RemotePopulation:
         self._ask(member, "replace", member, adapter, new_name)
 
     def state_dict(self) -> NamedState:
-        return joined(self._pool.states())
+        return join_states(self._pool.states())
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        self._pool.load(parted(tensors, values))
+        self._pool.load(split_state(tensors, values))
 
     def end_step(self) -> dict[str, WorkerRow]:
         return self._pool.end_step()

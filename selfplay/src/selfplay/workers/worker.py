@@ -31,7 +31,7 @@ _PROBE = 64
 
 
 @dataclass(frozen=True)
-class Done:
+class Reply:
     """What a worker returns."""
 
     result: Any
@@ -42,7 +42,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class About:
+class WorkerInfo:
     """Who a worker is, and what its engine samples with."""
 
     host: str
@@ -66,16 +66,16 @@ class Worker:
     thousands by way of Python.
     """
 
-    def do(self, method: str, *arguments: Any) -> Done:
+    def do(self, method: str, *arguments: Any) -> Reply:
         """Call a method of this worker, or of its population where the worker has none."""
         start = time.perf_counter()
         called = getattr(self, method, None) or getattr(self._population, method)
         result = called(*(pickle.loads(a) if isinstance(a, bytes) else a for a in arguments))
         if isinstance(result, Iterator):
             result = pickle.dumps(list(result))
-        return Done(result, time.perf_counter() - start, memory_mb())
+        return Reply(result, time.perf_counter() - start, memory_mb())
 
-    def change(self, method: str, *arguments: Any) -> tuple[Done | MemberState | None, ...]:
+    def change(self, method: str, *arguments: Any) -> tuple[Reply | MemberState | None, ...]:
         """Call a method of this worker that changes members; return also each place's new state.
 
         The states stay in Ray's store on this machine until somebody asks for them; that of a
@@ -89,7 +89,7 @@ class Worker:
         seconds = time.perf_counter() - start
         return replace(done, result=result, seconds=seconds, changed=changed), *states
 
-    def open(self, config: Config, template: Template, members: Sequence[str]) -> About:
+    def open(self, config: Config, template: Template, members: Sequence[str]) -> WorkerInfo:
         """Load the base with these members, as they are born; return what the driver needs."""
         import ray
 
@@ -98,7 +98,7 @@ class Worker:
         self._population = Population(*open_learner(config, members), config, template)
         self._held: dict[int, MemberState] = {}
         engine = self._population.engine
-        return About(
+        return WorkerInfo(
             socket.gethostname(),
             ray.get_runtime_context().get_node_id(),
             os.getpid(),
