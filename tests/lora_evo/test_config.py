@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lora_evo import AdapterConfig, LoraEvoError
 
@@ -18,6 +20,75 @@ def test_unknown_fields_come_back_as_they_were():
     again = json.loads(config(**fields).to_json())
     assert {name: again[name] for name in fields} == fields
     assert AdapterConfig.from_json(json.dumps(again)) == config(**fields)
+
+
+def test_a_file_comes_back_as_it_was_but_for_what_changed():
+    fields = {
+        "use_rslora": None, "r": 64, "peft_type": "LORA", "lora_alpha": 16, "x": {"b": 1, "a": 2},
+        "target_modules": ["v_proj", "q_proj"], "alpha_pattern": {"q_proj": 64, "0.q_proj": 8},
+    }  # fmt: skip
+    one = AdapterConfig.from_json(json.dumps(fields))
+    assert one.to_json() == json.dumps(fields, indent=2) + "\n"
+    other = one.of_rank(32)
+    changes = {"r": 32, "lora_alpha": 8.0, "alpha_pattern": {}}
+    assert other.to_json() == json.dumps({**fields, **changes}, indent=2) + "\n"
+
+
+def test_the_order_of_patterns_counts_in_scale_and_hash():
+    patterns = [("q_proj", 64), (r"layers.0.self_attn.q_proj", 8)]
+    one, two = (config(alpha_pattern=dict(order)) for order in (patterns, patterns[::-1]))
+    path = "model.layers.0.self_attn.q_proj"
+    assert (one.scale(path), two.scale(path)) == (8.0, 1.0)
+    assert one.fingerprint() != two.fingerprint()
+    for held in (one, two):
+        assert AdapterConfig.from_json(held.to_json()).scale(path) == held.scale(path)
+
+
+PARTS = st.sampled_from(["model", "layers", "0", "1", "12", "h", "q_proj", "proj", "lm_head", "q"])
+PATHS = st.lists(PARTS, min_size=1, max_size=6).map(".".join)
+REGEXES = st.sampled_from(
+    [r".*q_proj", r"model\.layers\.\d+\..*", "q", ".*", r"(model|h)\..*proj", r"\d+", "layers"]
+)
+NAMES = st.lists(st.one_of(PATHS, PARTS), max_size=4)
+
+
+@given(
+    targets=st.one_of(NAMES, REGEXES),
+    excluded=st.one_of(st.none(), NAMES, REGEXES),
+    layers=st.one_of(st.none(), st.integers(0, 2), st.lists(st.integers(0, 12), max_size=3)),
+    pattern=st.one_of(
+        st.none(), PARTS, st.just(""), st.lists(st.one_of(PARTS, REGEXES), max_size=2)
+    ),
+    ranks=st.dictionaries(st.one_of(PATHS, REGEXES), st.integers(1, 9), max_size=4),
+    alphas=st.dictionaries(st.one_of(PATHS, REGEXES), st.integers(1, 9), max_size=4),
+    paths=st.lists(PATHS, min_size=1, max_size=12),
+)
+@settings(max_examples=400, deadline=None)
+def test_a_module_gets_what_peft_gives_it(targets, excluded, layers, pattern, ranks, alphas, paths):
+    peft = pytest.importorskip("peft")
+    from peft.tuners.tuners_utils import _ExcludedModule, check_target_module_exists
+    from peft.utils.other import get_pattern_key
+
+    fields = {
+        "target_modules": targets, "exclude_modules": excluded, "layers_to_transform": layers,
+        "layers_pattern": pattern, "rank_pattern": ranks, "alpha_pattern": alphas,
+    }  # fmt: skip
+    try:
+        theirs = peft.LoraConfig(r=8, lora_alpha=16, **fields)
+    except ValueError:
+        with pytest.raises(LoraEvoError, match="layers_"):
+            config(**fields)
+        return
+    ours = config(**fields)
+    for path in paths:
+        hit = check_target_module_exists(theirs, path)
+        module = ours.module(path)
+        assert (module is not None) == (bool(hit) and not isinstance(hit, _ExcludedModule))
+        if module is not None:
+            rank = ranks.get(get_pattern_key(ranks, path), 8)
+            assert module.rank == rank
+            assert module.alpha == alphas.get(get_pattern_key(alphas, path), 16)
+            assert module.scale == module.alpha / rank
 
 
 def test_fingerprint_ignores_order_of_targets_and_who_wrote_it():
@@ -56,6 +127,14 @@ def test_refusals_name_the_field(fields, words):
         config(**fields)
 
 
+@pytest.mark.parametrize(
+    "kind", ["VERA", "LOKR", "LOHA", "OFT", "IA3", "BOFT", "PREFIX_TUNING", "ADALORA", None, 7]
+)
+def test_another_method_is_named_whatever_else_the_file_lacks(kind):
+    with pytest.raises(LoraEvoError, match=re.escape(f"peft_type is {kind!r}; only LORA")):
+        AdapterConfig.from_json(json.dumps({"peft_type": kind}))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"r": 8}', "null"])
 def test_damaged_text_is_refused(text):
     with pytest.raises(LoraEvoError, match="adapter_config"):
@@ -67,7 +146,8 @@ def test_damaged_text_is_refused(text):
     [(["q_proj"], True), (["proj"], False), (r".*\.q_proj", True), ("q_proj", False), (None, True)],
 )
 def test_targets_match_as_in_peft(targets, hit):
-    assert config(target_modules=targets).targets("model.layers.0.self_attn.q_proj") is hit
+    module = config(target_modules=targets).module("model.layers.0.self_attn.q_proj")
+    assert (module is not None) is hit
 
 
 @pytest.mark.parametrize("start", ["PiSSA", "corda", "lora_ga", "loftq", "of_next_year", ["pissa"]])

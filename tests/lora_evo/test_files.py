@@ -149,7 +149,7 @@ DAMAGES = {
     "half a pair": (tensors(lambda held: held.pop(f"{Q}.lora_B.weight")), "half a pair"),
     "shapes": (put("lora_A.weight", torch.ones(3, 24)), "does not fit together"),
     "rank": (config(r=8), "the configuration says 8"),
-    "targets": (config(target_modules=["q_proj"]), "target_modules does not name"),
+    "targets": (config(target_modules=["q_proj"]), "which the configuration leaves out"),
     "unknown tensor": (put("lora_C.weight", torch.ones(1)), "unknown tensor"),
     "DoRA tensor": (put("lora_magnitude_vector", torch.ones(3)), "DoRA"),
     "bias tensor": (put("lora_B.bias", torch.ones(3)), "bias"),

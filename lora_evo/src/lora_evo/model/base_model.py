@@ -160,11 +160,20 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -
     config = adapter.config
     if not any_base:
         check_base(base, config.base_model_name_or_path, folder)
-    shapes = linear_shapes(base.model)
+    shapes, modules = linear_shapes(base.model), dict(base.model.named_modules())
+    for path in adapter.slots:
+        if path in modules and path not in shapes:
+            raise LoraEvoError(
+                f"{folder} adapts {path}, which is a {type(modules[path]).__name__} in {base.name};"
+                " the engines run adapters of nn.Linear alone: merge it in PEFT (merge_and_unload, "
+                "save_pretrained, with the tokenizer) and open the result as a model"
+            )
     check_shapes(folder, adapter, shapes, base.name)
-    if config.target_modules == "all-linear" or config.rest.get("layers_to_transform"):
-        return  # what they leave out looks like what is lost
-    targets = {path for path in shapes if config.targets(path)}
+    targets = {path for path in shapes if config.module(path)}
+    if str(config.target_modules).lower() == "all-linear":
+        targets = {
+            path for path in targets if modules[path] is not base.model.get_output_embeddings()
+        }
     odd = sorted(targets ^ adapter.slots.keys())
     if odd:
         raise LoraEvoError(

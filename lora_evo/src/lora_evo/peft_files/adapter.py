@@ -71,7 +71,7 @@ class Adapter:
     slots: Mapping[str, Slot]
 
     def __repr__(self) -> str:
-        base = self.config.rest.get("base_model_name_or_path")
+        base = self.config.base_model_name_or_path
         return f"Adapter(rank {self._ranks()}, {len(self.slots)} modules, base {base!r})"
 
     def _repr_html_(self) -> str:

@@ -19,23 +19,30 @@ TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"
 """The linear layers of a Llama-like block, by the last parts of their names."""
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
-_WAY_OUT = "fold it into the base model, or train a plain LoRA (linear A and B factors only)"
-# Settings under which the update is no longer s*B*A, or lives partly outside the factors.
+_MERGE = "merge it into its base in PEFT (merge_and_unload) and use that model, or "
+_PLAIN = "train a plain LoRA (linear A and B factors only)"
+# Settings under which the update is no longer s*B*A, or lives partly outside the factors; and
+# whether PEFT can merge such an adapter.
 _REFUSED = {
-    "use_dora": "DoRA rescales every row of the merged weight, so s*B*A is not its update",
-    "lora_bias": "a bias on lora_B is a part of the update that s*B*A does not show",
-    "use_qalora": "QALoRA pools the input, so A does not act on it directly",
-    "modules_to_save": "it carries whole trained modules beside the factors",
-    "trainable_token_indices": "it carries trained embedding rows beside the factors",
-    "target_parameters": "its factors belong to bare parameters, not to modules",
-    "use_bdlora": "BD-LoRA factors are block-diagonal, and these operators would fill the blocks",
-    "kasa_config": "KaSA has singular values of its own beside the factors",
-    "monteclora_config": "MonteCLoRA has random factors beside A and B",
-    "velora_config": "VeLoRA changes how A is applied",
-    "arrow_config": "Arrow is a router over several adapters, not one adapter",
-    "alora_invocation_tokens": "aLoRA acts only behind its own tokens, not on the whole prompt",
-    "layer_replication": "it belongs to a model of repeated layers, not to the base that it names",
+    "use_dora": ("DoRA rescales every row of the merged weight, so s*B*A is not its update", True),
+    "lora_bias": ("a bias on lora_B is a part of the update that s*B*A does not show", True),
+    "use_qalora": ("QALoRA pools the input, so A does not act on it directly", False),
+    "modules_to_save": ("it carries whole trained modules beside the factors", True),
+    "trainable_token_indices": ("it carries trained embedding rows beside the factors", True),
+    "target_parameters": ("its factors belong to bare parameters, not to modules", True),
+    "use_bdlora": ("BD-LoRA factors are block-diagonal; these operators would fill them", True),
+    "kasa_config": ("KaSA has singular values of its own beside the factors", True),
+    "monteclora_config": ("MonteCLoRA has random factors beside A and B", False),
+    "velora_config": ("VeLoRA changes how A is applied", True),
+    "arrow_config": ("Arrow is a router over several adapters, not one adapter", False),
+    "alora_invocation_tokens": ("aLoRA acts only behind its own tokens", False),
+    "layer_replication": ("it belongs to a model of repeated layers, not to its base", True),
 }
+# As PEFT has them: of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
+_PATTERN = r"(.*\.)?({})$"
+_LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
+_ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
+_LAYERS = ("layers_to_transform", "layers_pattern")
 # All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
 # the start out of the base model, so that factors and base belong together.
 _BASE_KEPT = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
@@ -49,6 +56,7 @@ class AdapterConfig:
     (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023, arXiv 2312.03732).
 
     - rest: every field not named here, verbatim.
+    - file: the fields of the file that it was read from, whose order and spelling are kept.
     """
 
     r: int
@@ -59,6 +67,7 @@ class AdapterConfig:
     use_rslora: bool = False
     base_model_name_or_path: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
+    file: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         checked_count("r", self.r)
@@ -68,20 +77,42 @@ class AdapterConfig:
         for name, alpha in self.alpha_pattern.items():
             _check_alpha(f"alpha_pattern[{name!r}]", alpha)
         for pattern in (*self.rank_pattern, *self.alpha_pattern):
-            _check_regex(pattern)
-        if isinstance(self.target_modules, str):
-            _check_regex(self.target_modules)
-        kind = self.rest.get("peft_type", "LORA")
-        if kind != "LORA":
-            raise LoraEvoError(f"peft_type is {kind!r}; only 'LORA' adapters can be read")
+            _check_regex(pattern, _PATTERN.format(pattern))
+        for pattern in self._layers_patterns():
+            _check_regex(pattern, _LAYER_OF.format(pattern))
+        for whole in (self.target_modules, self.rest.get("exclude_modules")):
+            if isinstance(whole, str):
+                _check_regex(whole, whole)
         if self.rest.get("bias", "none") != "none":
             raise LoraEvoError(
                 f"bias is {self.rest['bias']!r}: it carries trained biases beside the factors; "
-                f"{_WAY_OUT}"
+                f"{_MERGE}{_PLAIN}"
             )
-        for name, why in _REFUSED.items():
+        for name, (why, merges) in _REFUSED.items():
             if self.rest.get(name):
-                raise LoraEvoError(f"{name} is set: {why}; {_WAY_OUT}")
+                raise LoraEvoError(f"{name} is set: {why}; {_MERGE if merges else ''}{_PLAIN}")
+        layers = self.rest.get("layers_to_transform")
+        if not (
+            layers is None
+            or isinstance(layers, int)
+            or (isinstance(layers, list) and all(isinstance(layer, int) for layer in layers))
+        ):
+            raise LoraEvoError(f"layers_to_transform is {layers!r}; expected numbers of layers")
+        either = [name for name in _LAYERS if self.rest.get(name) is not None]
+        if either and isinstance(self.target_modules, str):
+            raise LoraEvoError(
+                f"{either[0]} is set, which PEFT refuses where target_modules is one pattern; make "
+                f"{either[0]} null, or target_modules a list"
+            )
+        if layers is None and self._layers_patterns():
+            raise LoraEvoError(
+                "layers_pattern is set without layers_to_transform, which PEFT refuses; set both, "
+                "or make both null"
+            )
+
+    def _layers_patterns(self) -> Sequence[str]:
+        patterns = self.rest.get("layers_pattern") or ()
+        return (patterns,) if isinstance(patterns, str) else _names("layers_pattern", patterns)
 
     @property
     def start_problem(self) -> str | None:
@@ -135,6 +166,9 @@ class AdapterConfig:
             raise LoraEvoError(f"adapter_config.json is not JSON: {error}") from error
         if not isinstance(raw, dict):
             raise LoraEvoError(f"adapter_config.json holds a {type(raw).__name__}, not an object")
+        kind = raw.get("peft_type", "LORA")
+        if kind != "LORA":
+            raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {_PLAIN}")
         missing = [name for name in ("r", "lora_alpha") if name not in raw]
         if missing:
             raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
@@ -143,38 +177,45 @@ class AdapterConfig:
         for name in ("rank_pattern", "alpha_pattern"):
             if not isinstance(raw.get(name) or {}, dict):
                 raise LoraEvoError(f"{name} is {raw[name]!r}; expected an object, name to number")
-        return cls(
-            raw["r"],
-            raw["lora_alpha"],
-            _targets(raw.get("target_modules")),
-            raw.get("rank_pattern") or {},
-            raw.get("alpha_pattern") or {},
-            bool(raw.get("use_rslora")),
-            raw.get("base_model_name_or_path"),
-            {name: value for name, value in raw.items() if name not in _OWN},
-        )
+        for name in ("target_modules", "exclude_modules"):
+            if raw.get(name) is not None and not isinstance(raw[name], str):
+                _names(name, raw[name])
+        rest = {name: value for name, value in raw.items() if name not in _OWN}
+        return cls(**_own_fields(raw), rest=rest, file=raw)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as in the file."""
-        fields: dict[str, Any] = {name: getattr(self, name) for name in _OWN}
-        fields["rank_pattern"] = dict(self.rank_pattern)
-        fields["alpha_pattern"] = dict(self.alpha_pattern)
+        """Return all fields as in the file: what was read as it was, in its order."""
+        read = _own_fields(self.file) if self.file else {}
+        fields = self._plain()
+        for name, value in read.items():  # of what did not change, the spelling stays
+            if json.dumps(value) == json.dumps(getattr(self, name)):
+                fields.pop(name)
+                fields |= {name: self.file[name]} if name in self.file else {}
+        order = [name for name in self.file if name in fields]
+        return {name: fields[name] for name in (*order, *sorted(fields.keys() - set(order)))}
+
+    def _plain(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in _OWN}
+        own |= {name: dict(own[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
-            fields["target_modules"] = list(self.target_modules)
-        return {**self.rest, **fields}
+            own["target_modules"] = list(self.target_modules)
+        return {**self.rest, **own}
 
     def to_json(self) -> str:
-        """Return the text of `adapter_config.json`, formatted as PEFT does."""
-        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+        """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
+        return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def fingerprint(self) -> bytes:
         """Return canonical bytes for hashing, without the order of target modules and the
         writer."""
-        fields = self.to_dict()
+        fields = self._plain()
         for name in _NOT_CONTENT:
             fields.pop(name, None)
         if isinstance(self.target_modules, tuple):
             fields["target_modules"] = sorted(self.target_modules)
+        for name in ("rank_pattern", "alpha_pattern"):  # whose order counts
+            if list(fields[name]) != sorted(fields[name]):
+                fields[name] = list(fields[name].items())
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
     def of_rank(self, rank: int) -> Self:
@@ -183,37 +224,103 @@ class AdapterConfig:
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
         return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
+    def module(self, path: str) -> "ModuleConfig | None":
+        """Return what PEFT 0.21 puts on the module at `path`; None where it leaves it alone.
+
+        Its order: `exclude_modules`, `target_modules`, then, for a module that the end of its path
+        names, `layers_to_transform`; the first of the patterns that fits counts. `all-linear` is
+        every module but lm_head.
+        """
+        if not self._targets(path):
+            return None
+        rank = _first_fit(self.rank_pattern, path, self.r)
+        alpha = _first_fit(self.alpha_pattern, path, self.lora_alpha)
+        return ModuleConfig(rank, alpha, alpha / (math.sqrt(rank) if self.use_rslora else rank))
+
     def rank(self, path: str) -> int:
-        """Return the rank of the module at `path` (rank_pattern first, as PEFT matches it)."""
-        key = _matching(self.rank_pattern, path)
-        return self.r if key is None else self.rank_pattern[key]
+        """Return the rank of the module at `path`."""
+        return self._module(path).rank
 
     def alpha(self, path: str) -> float:
-        """Return alpha of the module at `path` (alpha_pattern first)."""
-        key = _matching(self.alpha_pattern, path)
-        return self.lora_alpha if key is None else self.alpha_pattern[key]
+        """Return alpha of the module at `path`."""
+        return self._module(path).alpha
 
     def scale(self, path: str) -> float:
         """Return the factor s in the update s B A of the module at `path`."""
-        rank = self.rank(path)
-        return float(self.alpha(path)) / (math.sqrt(rank) if self.use_rslora else rank)
+        return self._module(path).scale
 
-    def targets(self, path: str) -> bool:
-        """Return whether PEFT would put this adapter on the module at `path`."""
-        if self.target_modules is None or self.target_modules == "all-linear":
+    def _module(self, path: str) -> "ModuleConfig":
+        module = self.module(path)
+        if module is None:
+            raise LoraEvoError(
+                f"the weights hold {path}, which the configuration leaves out; PEFT would drop it "
+                f"silently: add it to target_modules{self._filters()}"
+            )
+        return module
+
+    def _filters(self) -> str:
+        names = [name for name in ("exclude_modules", *_LAYERS) if self.rest.get(name) is not None]
+        return f" and mend {', '.join(names)}" if names else ""
+
+    def _targets(self, path: str) -> bool:
+        targets, excluded = self.target_modules, self.rest.get("exclude_modules")
+        if excluded and (
+            re.fullmatch(excluded, path) if isinstance(excluded, str) else _ends(path, excluded)
+        ):
+            return False
+        if targets is None:
             return True
-        if isinstance(self.target_modules, str):
-            return re.fullmatch(self.target_modules, path) is not None
-        return any(path == name or path.endswith("." + name) for name in self.target_modules)
+        if isinstance(targets, str):
+            if targets.lower() == "all-linear":
+                return path != "lm_head"
+            return re.fullmatch(targets, path) is not None
+        layers = self.rest.get("layers_to_transform")
+        if path in targets or layers is None or layers == []:
+            return _ends(path, targets)
+        patterns = [_LAYER_OF.format(pattern) for pattern in self._layers_patterns()]
+        matches = (re.match(pattern, path) for pattern in patterns or [_ANY_LAYER])
+        match = next((match for match in matches if match), None)
+        if match is None or not _ends(path, targets):
+            return False
+        return int(match["idx"]) in (layers if isinstance(layers, list) else [layers])
 
 
-def _targets(value: object) -> tuple[str, ...] | str | None:
-    """Return `target_modules` of a file: names, one pattern, or nothing."""
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise LoraEvoError(f"target_modules is {value!r}; expected a list of names")
-    return tuple(value)
+@dataclass(frozen=True)
+class ModuleConfig:
+    """What an adapter's configuration says of one module: its update is `scale * B @ A`."""
+
+    rank: int
+    alpha: float
+    scale: float
+
+
+def _own_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a configuration names, as it holds them, with PEFT's defaults."""
+    targets = raw.get("target_modules")
+    return {
+        "r": raw["r"],
+        "lora_alpha": raw["lora_alpha"],
+        "target_modules": tuple(targets) if isinstance(targets, list) else targets,
+        "rank_pattern": raw.get("rank_pattern") or {},
+        "alpha_pattern": raw.get("alpha_pattern") or {},
+        "use_rslora": bool(raw.get("use_rslora")),
+        "base_model_name_or_path": raw.get("base_model_name_or_path"),
+    }
+
+
+def _names(name: str, value: object) -> Sequence[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+        raise LoraEvoError(f"{name} is {value!r}; expected a list of names")
+    return value
+
+
+def _ends(path: str, names: Sequence[str]) -> bool:
+    return path in names or any(path.endswith(f".{name}") for name in names)
+
+
+def _first_fit(patterns: Mapping[str, Any], path: str, default: Any) -> Any:
+    fits = (value for key, value in patterns.items() if re.match(_PATTERN.format(key), path))
+    return next(fits, default)
 
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:
@@ -235,16 +342,6 @@ def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[i
             f"{path} has rank {a[0]}, but the configuration says {config.rank(path)}; "
             "set r or rank_pattern to what the weights hold"
         )
-    if not config.targets(path):
-        raise LoraEvoError(
-            f"the weights hold {path}, which target_modules does not name; PEFT would drop it "
-            "silently: add it to target_modules"
-        )
-
-
-def _matching(patterns: Mapping[str, Any], path: str) -> str | None:
-    """Return the first pattern that PEFT's `get_pattern_key` would choose, or None."""
-    return next((key for key in patterns if re.match(rf"(.*\.)?({key})$", path)), None)
 
 
 def _check_alpha(name: str, alpha: object) -> None:
@@ -252,8 +349,8 @@ def _check_alpha(name: str, alpha: object) -> None:
         raise LoraEvoError(f"{name} is {alpha!r}; expected a finite number above 0")
 
 
-def _check_regex(pattern: str) -> None:
+def _check_regex(name: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise LoraEvoError(f"{pattern!r} is not a usable module pattern: {error}") from error
+        raise LoraEvoError(f"{name!r} is not a usable module pattern: {error}") from error
