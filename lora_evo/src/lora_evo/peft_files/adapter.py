@@ -1,6 +1,7 @@
 """Adapters in memory: a configuration and one pair of factors per module; loaded and saved."""
 
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -121,7 +122,12 @@ class Adapter:
             )
         with TemporaryDirectory() as folder:
             model.save_pretrained(folder, selected_adapters=[name], save_embedding_layers=False)
-            return load_adapter(Path(folder, "" if name == "default" else name))
+            home = Path(folder, "" if name == "default" else name)
+            fields = json.loads((home / CONFIG_FILE).read_text(encoding="utf-8"))
+            for field in ("rank_pattern", "alpha_pattern"):  # whose order PEFT's file loses
+                fields[field] = dict(getattr(model.peft_config[name], field) or {})
+            (home / CONFIG_FILE).write_text(json.dumps(fields), encoding="utf-8")
+            return load_adapter(home)
 
     def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
         """Return a `peft.PeftModel` that holds this adapter as `name`.

@@ -19,7 +19,7 @@ TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"
 """The linear layers of a Llama-like block, by the last parts of their names."""
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
-_MERGE = "merge it into its base in PEFT (merge_and_unload) and use that model, or "
+MERGE = "merge it into its base in PEFT (merge_and_unload) and use that model, or "
 _PLAIN = "train a plain LoRA (linear A and B factors only)"
 # Settings under which the update is no longer s*B*A, or lives partly outside the factors; and
 # whether PEFT can merge such an adapter.
@@ -36,7 +36,7 @@ _REFUSED = {
     "velora_config": ("VeLoRA changes how A is applied", True),
     "arrow_config": ("Arrow is a router over several adapters, not one adapter", False),
     "alora_invocation_tokens": ("aLoRA acts only behind its own tokens", False),
-    "layer_replication": ("it belongs to a model of repeated layers, not to its base", True),
+    "layer_replication": ("it belongs to a model of repeated layers, not to its base", False),
 }
 # As PEFT has them: of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
 _PATTERN = r"(.*\.)?({})$"
@@ -86,11 +86,11 @@ class AdapterConfig:
         if self.rest.get("bias", "none") != "none":
             raise LoraEvoError(
                 f"bias is {self.rest['bias']!r}: it carries trained biases beside the factors; "
-                f"{_MERGE}{_PLAIN}"
+                f"{MERGE}{_PLAIN}"
             )
         for name, (why, merges) in _REFUSED.items():
             if self.rest.get(name):
-                raise LoraEvoError(f"{name} is set: {why}; {_MERGE if merges else ''}{_PLAIN}")
+                raise LoraEvoError(f"{name} is set: {why}; {MERGE if merges else ''}{_PLAIN}")
         layers = self.rest.get("layers_to_transform")
         if not (
             layers is None
@@ -330,8 +330,6 @@ def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[i
             f"{path} has lora_A of shape {list(a)} and lora_B of shape {list(b)}; expected those "
             "of a linear layer: [r, in] and [out, r]"
         )
-    if 0 in a or 0 in b:
-        raise LoraEvoError(f"{path} is empty: lora_A is {list(a)}, lora_B is {list(b)}")
     if a[0] != b[1]:
         raise LoraEvoError(
             f"the pair of {path} does not fit together: lora_A is {list(a)}, lora_B is {list(b)}; "

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from safetensors import SafetensorError, deserialize, safe_open
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.config import AdapterConfig, check_pair
+from lora_evo.peft_files.config import MERGE, AdapterConfig, check_pair
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 INDEX_FILE = "adapter_model.safetensors.index.json"
@@ -36,16 +36,26 @@ _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
+_WRAPPER = re.compile(r"^module\.(?=base_model\.)|(?<=\.)(_\w*mod(ule)?|module)\.|^_orig_mod\.")
+"""What FSDP, checkpointing, torch.compile and data parallelism put into the names of modules."""
+_RENAME = (
+    "import sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
+    "save_file({{n.replace('{0}', ''): t.clone() for n, t in load_file(f).items()}}, f)"
+)
 _OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
 _REASONS = {
-    "lora_embedding_": "it adapts an embedding; only linear layers can be read",
-    "lora_magnitude_vector": "it belongs to DoRA; fold the adapter into the base model",
-    "modules_to_save": "it is a whole trained module; train without modules_to_save",
-    "token_adapter": "it holds trained embedding rows; train without trainable_token_indices",
+    "lora_embedding_": "it adapts an embedding, and only linear layers can be read; "
+    f"{MERGE}train without the embedding in target_modules",
+    ".base_layer.out_proj.lora_": "it belongs to an nn.MultiheadAttention, which PEFT adapts as a "
+    "whole, and only linear layers can be read; train with linear layers in target_modules",
+    "lora_magnitude_vector": f"it belongs to DoRA; {MERGE}train without use_dora",
+    "modules_to_save": f"it is a whole trained module; {MERGE}train without modules_to_save",
+    "token_adapter": f"it holds trained embedding rows; {MERGE}train without "
+    "trainable_token_indices",
     "base_layer": _OF_BASE,
     "embed_tokens.weight": _OF_BASE,
     "lm_head.weight": _OF_BASE,
-    ".bias": "it is a bias; train with bias='none'",
+    ".bias": f"it is a bias; {MERGE}train with bias='none'",
 }
 
 
@@ -143,12 +153,6 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     stamp = file_stamp(path)
     with path.open("rb") as start:
         head = start.read(16)
-    if head[:4] == b"PK\x03\x04" or head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04"):
-        raise LoraEvoError(f"{path.name} is a pickle under another name; {_PICKLE_ADVICE}")
-    if head.startswith(b"version https://"):
-        raise LoraEvoError(
-            f"{path.name} is a Git LFS pointer; run `git lfs pull` to get the weights"
-        )
     try:
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.offset_keys()}
@@ -157,10 +161,21 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
                 for name, part in slices.items()
             }
     except (SafetensorError, OSError, ValueError) as error:
-        raise LoraEvoError(
-            f"{path.name} is not a whole safetensors file ({error}); it is truncated or corrupt: "
-            "copy or save it again"
-        ) from error
+        raise LoraEvoError(f"{path.name} {_fault(head, error)}") from error
+
+
+def _fault(head: bytes, error: Exception) -> str:
+    """Say what a file seems to be that is no whole safetensors file, by its first bytes."""
+    if head.startswith(b"version https://"):
+        return "is a Git LFS pointer; run `git lfs pull` to get the weights"
+    # A safetensors file has its header's length in eight bytes, which may be those of a pickle.
+    pickled = head[:1] == b"\x80" and head[1:2] <= b"\x05" and head[8:9] != b"{"
+    if head.startswith(b"PK\x03\x04") or pickled:
+        return f"is a pickle under another name; {_PICKLE_ADVICE}"
+    return (
+        f"is not a whole safetensors file ({error}); it is truncated or corrupt: copy or save it "
+        "again"
+    )
 
 
 @dataclass(frozen=True)
@@ -178,8 +193,7 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
     """Look at a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
     folder = Path(directory)
     if not (folder / CONFIG_FILE).is_file():
-        fault = f"has no {CONFIG_FILE}" if folder.is_dir() else "is not a folder"
-        raise LoraEvoError(f"{folder} {fault}; expected a PEFT adapter directory")
+        raise LoraEvoError(f"{folder} {_no_adapter(folder)}")
     with naming(folder):
         try:
             text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
@@ -188,6 +202,21 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
         config = AdapterConfig.from_json(text)
         tensors = stored_weights(folder)
         return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
+
+
+def _no_adapter(folder: Path) -> str:
+    """Say why a path is no adapter directory, and which may be meant."""
+    if not folder.is_dir():
+        hub = f"; from the hub: hf download {folder} --local-dir FOLDER, and name that FOLDER"
+        meant = hub if re.fullmatch(r"[\w.-]+/[\w.-]+", str(folder)) else ""
+        return f"is not a folder; expected a PEFT adapter directory{meant}"
+    inside = sorted(file.parent.name for file in folder.glob(f"*/{CONFIG_FILE}"))
+    if inside:
+        return (
+            f"has no {CONFIG_FILE}, but adapters in folders of its own: name one of "
+            + ", ".join(str(folder / name) for name in inside)
+        )
+    return f"has no {CONFIG_FILE}; expected a PEFT adapter directory"
 
 
 @contextmanager
@@ -283,15 +312,27 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
 def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:
     """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
     halves: dict[str, str] = {}
+    for part, reason in _REASONS.items():
+        for name in tensors:
+            if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
+                raise LoraEvoError(f"unexpected tensor {name}: {reason}")
     for name, tensor in tensors.items():
+        if wrapper := _WRAPPER.search(name):
+            raise LoraEvoError(
+                f"{name} has the name of a wrapper in it, so that PEFT would leave it out; take "
+                f'that out of the names: python -c "{_RENAME.format(wrapper[0])}" {tensor.file}'
+            )
         match = _KEY.fullmatch(name)
         if match is None:
-            reason = next((why for part, why in _REASONS.items() if part in name), None)
             raise LoraEvoError(
-                f"unexpected tensor {name}: {reason}"
-                if reason
-                else f"unknown tensor {name}: expected only names like "
+                f"unknown tensor {name}: expected only names like "
                 f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
+            )
+        if 0 in tensor.shape:
+            raise LoraEvoError(
+                f"{name} is empty: {list(tensor.shape)}; DeepSpeed's ZeRO-3 saves its own shard "
+                "alone unless the weights are gathered: save_pretrained(FOLDER, state_dict="
+                "accelerator.get_state_dict(model)), or zero_to_fp32.py on the checkpoint"
             )
         if tensor.dtype not in NUMBER_TYPES:
             raise LoraEvoError(
