@@ -28,10 +28,12 @@ RECORDED = {
     "average": ("79928fbbf44695fa", 2.5025),
     "factor_dare": ("0a0f8e12267dabbd", 6.8665),
     "factor_extrapolate": ("1010965539b396c4", 3.4707),
-    "merge_sum": ("79928fbbf44695fa", 2.5025),
+    "merge_linear": ("79928fbbf44695fa", 2.5025),
     "merge_svd": ("79928fbbf44695fa", 2.5025),
     "merge_ties": ("cab51757578a0f09", 4.0228),
-    "merge_dare": ("61e8f59b4b57a029", 2.0695),
+    "merge_dare_linear": ("61e8f59b4b57a029", 2.0695),
+    "merge_dare_ties": ("50cf33d7b5d36a73", 2.1170),
+    "merge_cat": ("2950fee30d3dccf5", 2.8756),
 }
 """The first digits of SHA-256 over all factors, and a projection, by operator."""
 

@@ -31,6 +31,7 @@ from lora_evo.peft_files.adapter import (
     SlotSource,
     check_comparable,
     check_finite,
+    layout_of,
     open_adapter,
     slot_digest,
     write_adapter,
@@ -154,7 +155,7 @@ def cross_directory(
 
 def merge(
     adapters: Sequence[Adapter],
-    method: str = "sum",
+    method: str = "svd",
     *,
     weights: Sequence[float] | None = None,
     seed: int = 0,
@@ -162,10 +163,11 @@ def merge(
 ) -> Adapter:
     """Return one adapter that holds what several do: their weighted sum, TIES or DARE of it.
 
-    `method` is `sum`, `svd` (the same), `ties` or `dare`; `weights` count as they are, by default
-    1/n each. Parameters: `rank`, by default the first adapter's, and `density` from 0 to 1, the
-    share of entries that TIES and DARE keep. Only DARE draws from `seed`. Ranks and alphas may
-    differ. See `lora_evo.operators.merges`. Raises `LoraEvoError`.
+    `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties`, with the
+    weights of PEFT and mergekit, by default 1/n each. Parameters: `rank`, by default the largest,
+    and `density` from 0 to 1, the share of entries that TIES and DARE keep. Only DARE draws from
+    `seed`. Ranks and alphas may differ, and a module that one lacks counts as 0. See
+    `lora_evo.operators.merges`. Raises `LoraEvoError`.
     """
     combination = find_operator(method, "merge")
     return make_child(adapters, combination, seed, weights=weights, **parameters).adapter
@@ -174,7 +176,7 @@ def merge(
 def merge_directory(
     adapters: Sequence[PathLike],
     out: PathLike,
-    method: str = "sum",
+    method: str = "svd",
     *,
     weights: Sequence[float] | None = None,
     seed: int = 0,
@@ -202,7 +204,7 @@ def make_child(
     slots: dict[str, Slot] = {}
     for path, slot, _ in birth.grow():
         # In memory of its own: factors that no operator touched are the parent's.
-        theirs = [parent.slots[path] for parent in parents]
+        theirs = [parent.slots[path] for parent in parents if path in parent.slots]
         taken = {_memory(factor) for their in theirs for factor in (their.A, their.B)}
         a, b = (
             factor.clone() if _memory(factor) in taken else factor
@@ -234,22 +236,25 @@ class Birth:
             strength = operation.default_strength
         if operation.kind != "mutation" and len(parents) < 2:
             raise LoraEvoError(f"{operation.name} takes at least two parents; got {len(parents)}")
-        check_comparable({f"parent {n}": one for n, one in enumerate(parents, start=1)})
+        merges = operation.kind == "merge"
+        named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
+        check_comparable(named, any_modules=merges)
         self.parents, self.operator = parents, operation
-        rank = parameters.get("rank") if operation.kind == "merge" else None
         self.request = Request(
-            paths=tuple(parents[0].paths),
+            paths=tuple(sorted({path for parent in parents for path in parent.paths})),
             configs=tuple(parent.config for parent in parents),
             seed=checked_count("seed", seed, 0),
             strength=None if strength is None else float(strength),
             weights=None
             if weights is None
-            else _checked_weights(weights, len(parents), signed=operation.kind == "merge"),
+            else _checked_weights(weights, len(parents), signed=merges),
             parameters={**operation.defaults, **parameters},
-            rank=None if rank is None else checked_count("rank", rank),
+            merged=_merged_config(parents, operation.name, parameters.get("rank"))
+            if merges
+            else None,
         )
         self.config: AdapterConfig = self.request.config
-        """The child's: that of the first parent, but for the rank of a merge."""
+        """The child's: that of the first parent, but for the rank and modules of a merge."""
         self._recipe = operation.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
@@ -294,16 +299,27 @@ class Birth:
         )
 
     def _grow_one(self, path: str) -> tuple[Slot, str]:
-        slots = [parent.slot(path) for parent in self.parents]
+        present = [path in parent.paths for parent in self.parents]
+        some = self.parents[present.index(True)].slot(path)
+        nothing = replace(some, B=torch.zeros_like(some.B))  # to a merge
+        slots = [
+            parent.slot(path) if there else nothing
+            for parent, there in zip(self.parents, present, strict=True)
+        ]
         for other in slots[1:]:
             check_same_ends(path, slots[0], other)
         digests = [slot_digest(slot) for slot in slots]
-        child = self._recipe(path, slots)
+        try:
+            child = self._recipe(path, slots)
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise LoraEvoError(f"the updates of {path} cannot be computed with: {error}") from error
         stored = _stored_like(path, slots, child.slot, self.config)
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
         digest = digests[moved[0]] if moved else slot_digest(stored)
-        for by_path, slot_hash in zip(self._digests, (digest, *digests), strict=True):
-            by_path[path] = slot_hash
+        hashes = zip(self._digests, (True, *present), (digest, *digests), strict=True)
+        for by_path, there, slot_hash in hashes:
+            if there:
+                by_path[path] = slot_hash
         self._changes.append((child.parent_norm, child.relative_change))
         self._moments_valid &= child.moments_valid
         self._traces[path] = ModuleTrace(
@@ -314,6 +330,18 @@ class Birth:
             source=child.source,
         )
         return stored, digest
+
+
+def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -> AdapterConfig:
+    """Return the configuration of a merge: the first parent's, with the rank and modules of all."""
+    config, paths = parents[0].config, {path for parent in parents for path in parent.paths}
+    if any(paths - set(parent.paths) for parent in parents):
+        config = config.on(sorted(paths))
+    highest = [max([one.config.r, *one.config.rank_pattern.values()]) for one in parents]
+    if rank is not None or name == "merge_cat":
+        return config.of_rank(sum(highest) if rank is None else checked_count("rank", rank))
+    same = all(one.config.rank(path) == config.rank(path) for one in parents for path in one.paths)
+    return config if same else config.of_rank(max(highest))
 
 
 def _write_child(
@@ -340,7 +368,7 @@ def _write_child(
     birth = Birth(readers, operation, **settings)
     with appearing_directory(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
-        write_adapter(draft, birth.config, readers[0].layout(birth.config), slots)
+        write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
         before = max(0 if lineage is None else lineage.generation for lineage in known)
         lineage = birth.lineage(1 + before)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
@@ -484,8 +512,8 @@ def _remake(
         again = Birth(readers, operator or lineage.operator, **settings)
     except LoraEvoError as error:
         raise LoraEvoError(f"{child} cannot be made again: {error}") from error
-    if reader.paths != readers[0].paths:
-        raise LoraEvoError(f"{child} sits on other modules than its first parent")
+    if reader.paths != again.request.paths:
+        raise LoraEvoError(f"{child} sits on other modules than its parents")
     gaps: dict[str, Gap] = {}
     differing: list[str] = []
     for path, slot, digest in again.grow():

@@ -155,14 +155,14 @@ def cross(
     "--method",
     metavar=f"[{'|'.join(names_of('merge'))}]",
     shell_complete=_starting(names_of("merge")),
-    default="sum",
+    default="svd",
     show_default=True,
     help="How the updates are combined; `lora-evo operators merge_METHOD` has the formula.",
 )
 @click.option(
     "--weights",
     metavar="W,W,...",
-    help="What each update is multiplied by, for example 1,-0.5. Default: 1/n each.",
+    help="What each update counts, for example 1,-0.5. Default: 1/n each.",
 )
 @_child_options(default=0, show_default=True)
 def merge(
@@ -177,15 +177,20 @@ def merge(
     """Add several adapters up into one.
 
     Writes an adapter to --out that does what all ADAPTERS do together. Updates are added, not
-    factors, so that ranks and alphas may differ; what did not fit into the rank (that of the first
-    adapter, or --set rank=N) is printed. A negative weight takes an adapter out of the others:
-    --weights=1,-0.5.
+    factors, so that ranks and alphas may differ; what did not fit into the rank (the largest, or
+    --set rank=N) is printed. A negative weight takes an adapter out: --weights=1,-0.5.
     """
     from lora_evo.children import merge_directory
+    from lora_evo.peft_files.directory import adapter_files
 
     parameters = _parameters_from(find_operator(method, "merge"), settings)
     options |= parameters | {"weights": _numbers(weights)}
-    _print_child(merge_directory(adapters, out, method, **options), out, as_json)
+    record = merge_directory(adapters, out, method, **options)
+    for adapter in adapters:
+        lacking = len(record.modules) - len(adapter_files(adapter).paths)
+        if lacking:
+            click.echo(f"{adapter} lacks {lacking} modules, which count as 0", err=True)
+    _print_child(record, out, as_json)
 
 
 @click.command()

@@ -256,9 +256,7 @@ class JointCore:
         length = row_length(slot)
         a = self.right.apply_basis(vt[:rank].T * length).T
         b = self.left.apply_basis(u[:, :kept] * (values[:kept] / (length * scale)))
-        # Zeros where the module is narrower than its rank: there are no more directions.
-        a = pad(a, (0, 0, 0, rank - len(a)))
-        b = pad(b, (0, rank - kept))
+        a, b = repeated(a, rank), pad(b, (0, rank - kept))
         return SlotChild(
             Slot(a, b, scale),
             values[:kept],
@@ -276,6 +274,11 @@ def join(slots: Sequence[Slot]) -> JointCore:
     parts = zip(slots, left.uppers, right.uppers, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
     return JointCore(slots[0], left, right, updates)
+
+
+def repeated(rows: torch.Tensor, count: int) -> torch.Tensor:
+    """Return so many rows: where there are fewer, they come again, for pairs with zeros in B."""
+    return rows if len(rows) == count else rows[torch.arange(count) % len(rows)]
 
 
 def row_length(slot: Slot) -> float:

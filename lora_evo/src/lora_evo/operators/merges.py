@@ -1,13 +1,14 @@
 """Merges: one adapter that holds what several do, from their effective updates.
 
-A merge adds up the updates D_k = s_k B_k A_k, k = 1..n, or what is left of their entries. Its
-weights w_k count as they are: they may add up to anything, and be negative to take an adapter out
-of others; without any, each counts 1/n. Ranks, alphas and factorizations may differ. The child is
-the sum's best approximation by the first parent's rank, or by `rank`, with which alpha grows so
+A merge adds up the updates D_k = s_k B_k A_k, k = 1..n, or what is left of their entries, with
+weights w_k (1/n each without any; negative ones take an adapter out of others). Names, weights and
+densities mean what they mean in PEFT and mergekit where those work on the update. Ranks, alphas
+and factorizations may differ, and a module that a parent lacks counts as 0. The child is the sum's
+best approximation by `rank`, by default the largest of the parents', with which alpha grows so
 that the scale stays; what that cuts off is the truncation loss. Factors are written as those of
 crossovers are, rows of A orthogonal and as long as the first parent's.
 
-`merge_sum` works between small matrices, as crossovers do. TIES and DARE choose among the entries
+`merge_svd` works between small matrices, as crossovers do. TIES and DARE choose among the entries
 of an update, so that each module in turn is dense, in single precision (double for parents in
 double): up to ten matrices of its shape at once, however many parents there are.
 """
@@ -15,12 +16,13 @@ double): up to ten matrices of its shape at once, however many parents there are
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.crossovers import join, row_length
+from lora_evo.operators.crossovers import join, repeated, row_length
 from lora_evo.operators.measured import SlotChild, measured
 from lora_evo.operators.operator import Recipe, Request, stream
 from lora_evo.peft_files.adapter import Slot
@@ -30,98 +32,139 @@ _LEAST_DENSITY = 0.001
 _SPARE = 8
 _ROUNDS = 30
 _SETTLED = 1e-6
+Sparsify: TypeAlias = Callable[[str, int, torch.Tensor], torch.Tensor]
+"""Maps module path, number of the parent and its update, which it may change, to what is left."""
 
 
-def merge_sum(request: Request) -> Recipe:
+def merge_svd(request: Request) -> Recipe:
     """Add the updates: D = sum_k w_k D_k, exactly, then cut it to the rank.
 
-    This is the SVD of the sum, whose leading triplets are the best approximation (Eckart & Young
-    1936); adding A and B separately instead gives cross terms B_j A_k that no parent has. No rank
-    above the sum of the parents' has anything to hold, so such a `rank` is refused.
+    PEFT's `svd`, mergekit's task arithmetic: the leading triplets of the sum are its best
+    approximation (Eckart & Young 1936). `linear` is the same; PEFT's adds A and B separately
+    instead, with cross terms B_j A_k that no parent has.
     """
     weights = factors(request)
-    for path in request.paths:
-        most = sum(config.rank(path) for config in request.configs)
-        if request.config.rank(path) > most:
-            raise LoraEvoError(
-                f"rank is {request.config.rank(path)}, but the sum of the updates of {path} has "
-                f"at most rank {most}; ask for at most that"
-            )
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         joint = join(slots)
         wanted = joint.blend(weights)
+        _check_rank(request, path, slots, sum(slot.rank for slot in slots))
         return joint.child(wanted, request.config.rank(path), request.config.scale(path))
 
     return recipe
 
 
-merge_svd = merge_sum
+merge_linear = merge_svd
+
+
+def merge_cat(request: Request) -> Recipe:
+    """Put the factors side by side: A = [A_1; A_2; ...], B = [w_1 s_1 B_1, w_2 s_2 B_2, ...] / s.
+
+    PEFT's `cat`: D = sum_k w_k D_k without any loss, in the sum of the ranks.
+    """
+    weights = factors(request)
+
+    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        module = request.config.module(path)
+        assert module is not None
+        a = torch.cat([prepared(slot.A).double() for slot in slots])
+        shares = zip(weights, slots, strict=True)
+        b = torch.cat([prepared(slot.B).double() * (w * slot.scale) for w, slot in shares], dim=1)
+        b = pad(b / module.scale, (0, module.rank - len(a)))
+        return measured(path, slots[0], Slot(repeated(a, module.rank), b, module.scale))
+
+    return recipe
 
 
 def merge_ties(request: Request) -> Recipe:
     """Add the entries that agree with the majority: trim, elect a sign, merge.
 
         D_k' = the `density` largest entries of w_k D_k by magnitude, in each module
-        sign = sign(sum_k D_k'), entry by entry
-        D    = W sum_k D_k' [sign] / sum_k |w_k| [sign],      W = sum_k |w_k|
+        sign = sign(sum_k D_k'), entry by entry, + for 0
+        D    = sum_k D_k' [sign] / sum_k w_k [sign]
 
-    with [sign] = 1 where the entry of D_k' has the elected sign, else 0. TIES-Merging (Yadav et
-    al., arXiv 2306.01708) on effective updates, where its lambda is W; PEFT's `ties` trims and
-    elects on the entries of A and of B apart, which depend on the factorization. The result has
-    any rank, and much may be lost by cutting it: the lineage says how much.
+    with [sign] = 1 where the entry of D_k' has the elected sign, else 0: mergekit's `ties`, so
+    that a common factor of the weights is without effect. TIES-Merging (Yadav et al., arXiv
+    2306.01708) on effective updates; PEFT's `ties` trims and elects on the entries of A and of B
+    apart, which depend on the factorization. The result has any rank, and much may be lost by
+    cutting it: the lineage says how much.
     """
     density = request.number("density", _LEAST_DENSITY, 1.0)
-    weights = factors(request)
-    whole = math.fsum(map(abs, weights))
 
-    def entries(path: str, slots: Sequence[Slot]) -> torch.Tensor:
-        def trimmed(index: int) -> torch.Tensor:
-            update = _dense(slots[index]).mul_(weights[index])
-            dropped = update.numel() - max(1, round(density * update.numel()))
-            if not dropped:
-                return update
-            sizes = update.abs()
-            least = sizes.flatten().kthvalue(dropped + 1).values
-            return update.masked_fill_(sizes < least, 0.0)
+    def trimmed(path: str, index: int, update: torch.Tensor) -> torch.Tensor:
+        dropped = update.numel() - max(1, int(density * update.numel()))
+        if not dropped:
+            return update
+        sizes = update.abs()
+        least = sizes.flatten().kthvalue(dropped + 1).values
+        return update.masked_fill_(sizes < least, 0.0)
 
-        signs = trimmed(0)
-        for index in range(1, len(slots)):
-            signs += trimmed(index)
-        signs.sign_()
-        total, counted = torch.zeros_like(signs), torch.zeros_like(signs)
-        for index, weight in enumerate(weights):
-            mine = trimmed(index)
-            agrees = mine * signs > 0
-            total += mine.mul_(agrees)
-            counted.add_(agrees, alpha=abs(weight) / whole)
-        # Where no update agrees both are 0.
-        return total.div_(counted.masked_fill_(counted == 0, 1.0))
-
-    return _cut(request, entries)
+    return _of_entries(request, trimmed, elect=True, normalise=True)
 
 
-def merge_dare(request: Request) -> Recipe:
+def merge_dare_linear(request: Request) -> Recipe:
     """Add a random share of the entries of each update: D = sum_k w_k (m_k * D_k) / density.
 
     The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
-    (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates. The mean of D over seeds
-    is the weighted sum. Dropping entries leaves noise of any rank, most of which the cut to the
-    child's rank takes away.
+    (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates, as mergekit's. The mean of
+    D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of which the
+    cut to the child's rank takes away.
     """
+    return _of_entries(request, _dropped(request), elect=False, normalise=False)
+
+
+def merge_dare_ties(request: Request) -> Recipe:
+    """Drop entries as `merge_dare_linear`, then add those of the elected sign, as mergekit does.
+
+    Signs are elected as in `merge_ties`, but the sum is not divided by the weights.
+    """
+    return _of_entries(request, _dropped(request), elect=True, normalise=False)
+
+
+def _dropped(request: Request) -> Sparsify:
     density = request.number("density", _LEAST_DENSITY, 1.0)
+
+    def dropped(path: str, index: int, update: torch.Tensor) -> torch.Tensor:
+        noise = request.noise(path, "entries", str(index))
+        points = torch.from_numpy(noise.random(tuple(update.shape), dtype="float32"))
+        return update.masked_fill_(points >= density, 0.0).div_(density)
+
+    return dropped
+
+
+def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise: bool) -> Recipe:
+    """Return the recipe of the sum of what is left of the updates' entries."""
     weights = factors(request)
 
     def entries(path: str, slots: Sequence[Slot]) -> torch.Tensor:
-        total = _dense(slots[0]).zero_()
-        for index, (weight, slot) in enumerate(zip(weights, slots, strict=True)):
-            update = _dense(slot)
-            noise = request.noise(path, "entries", str(index))
-            points = torch.from_numpy(noise.random(tuple(update.shape), dtype="float32"))
-            total.add_(update.masked_fill_(points >= density, 0.0), alpha=weight / density)
-        return total
+        def part(index: int) -> torch.Tensor:
+            return sparsify(path, index, _dense(slots[index]).mul_(weights[index]))
+
+        total = part(0)
+        for index in range(1, len(slots)):
+            total += part(index)
+        if not elect:
+            return total
+        signs = torch.where(total >= 0, 1.0, -1.0).to(total.dtype)
+        counted = torch.zeros_like(total.zero_())
+        for index, weight in enumerate(weights):
+            update = part(index)
+            agrees = update * signs > 0
+            total += update.mul_(agrees)
+            counted.add_(agrees, alpha=weight)
+        return total.div_(counted.masked_fill_(counted == 0, 1.0)) if normalise else total
 
     return _cut(request, entries)
+
+
+def _check_rank(request: Request, path: str, slots: Sequence[Slot], most: float) -> None:
+    """Refuse a rank that was asked for and has nothing to hold."""
+    rank, most = request.parameters["rank"], min(most, len(slots[0].B), slots[0].A.shape[1])
+    if rank is not None and rank > most:
+        raise LoraEvoError(
+            f"rank is {rank}, but the merged update of {path} has at most rank {most}; ask for at "
+            "most that"
+        )
 
 
 def factors(request: Request) -> tuple[float, ...]:
@@ -143,6 +186,7 @@ def _cut(request: Request, entries: Callable[[str, Sequence[Slot]], torch.Tensor
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         rank, scale = request.config.rank(path), request.config.scale(path)
         wanted = entries(path, slots)
+        _check_rank(request, path, slots, math.inf)
         known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
         spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
         noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
@@ -150,7 +194,7 @@ def _cut(request: Request, entries: Callable[[str, Sequence[Slot]], torch.Tensor
         left, values, right = nearest(wanted, start, rank)
         length = row_length(slots[0])
         b, kept = left * (values / (length * scale)), len(values)
-        child = Slot(pad(right * length, (0, 0, 0, rank - kept)), pad(b, (0, rank - kept)), scale)
+        child = Slot(repeated(right * length, rank), pad(b, (0, rank - kept)), scale)
         whole = float(torch.linalg.matrix_norm(wanted))
         rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
         result = measured(path, slots[0], child)

@@ -48,13 +48,13 @@ class Request:
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
 
-    rank: int | None = None
-    """Of the whole child, where a merge asks for one; None for the first parent's ranks."""
+    merged: AdapterConfig | None = None
+    """The child's configuration, of a merge; None for the first parent's."""
 
     @property
     def config(self) -> AdapterConfig:
         """The child's configuration."""
-        return self.configs[0] if self.rank is None else self.configs[0].of_rank(self.rank)
+        return self.merged or self.configs[0]
 
     def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""
@@ -192,6 +192,7 @@ def _built_in(
     kind: Literal["mutation", "crossover", "merge"],
     name: str,
     module: str,
+    *,
     summary: str,
     preserves: str,
     strength: float | None = None,
@@ -204,100 +205,60 @@ def _built_in(
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
-        _built_in(
-            "mutation", "svd_structured", "spectral",
-            "turn both singular bases by exact rotations, rescale the singular values",
-            "column and row space, rank, factorization, norm balance of A and B",
-            strength=0.15, rotation=1.0,
-        ),
-        _built_in(
-            "mutation", "subspace_rotation", "spectral",
-            "turn both singular bases within their spaces by exact rotations",
-            "singular values, column and row space, factorization, norm balance",
-            strength=0.15,
-        ),
-        _built_in(
-            "mutation", "component_masking", "spectral",
-            "mask random singular components, mostly small ones, and start them afresh",
-            "the other components, |A|, number of live ranks; not the factorization",
-            strength=0.15, tail=1.0,
-        ),
-        _built_in(
-            "mutation", "full_gaussian", "factor_noise",
-            "add Gaussian noise, in proportion to each factor's size, to both factors",
-            "rank, relative sizes of A and B; depends on the factorization",
-            strength=0.15,
-        ),
-        _built_in(
-            "mutation", "layer_selective_gaussian", "factor_noise",
-            "add Gaussian noise to both factors of a random share of the modules",
-            "all other modules exactly; as full_gaussian on the chosen ones",
-            strength=0.15, share=1 / 3, level="module",
-        ),
-        _built_in(
-            "crossover", "slot_swap", "crossovers",
-            "take the factors of every module (or layer) whole from one of the parents",
-            "every slot, rank, optimiser moments (they move with the slot)",
-            level="module",
-        ),
-        _built_in(
-            "crossover", "svd_subspace", "crossovers",
-            "take every singular triplet of the update from one of the parents",
-            "singular triplets of the parents (before truncation), rank",
-        ),
-        _built_in(
-            "crossover", "dare", "crossovers",
-            "the first parent plus some components of its difference to the others",
-            "what the parents agree on, rank, the mean (over seeds)",
-            p=0.3,
-        ),
-        _built_in(
-            "crossover", "extrapolate", "crossovers",
-            "from the worse parent's update through the better one's and beyond",
-            "what the parents agree on, rank",
-            fitness=None, eta=None, eta_low=1.1, eta_high=1.3,
-        ),
-        _built_in(
-            "crossover", "average", "crossovers",
-            "the weighted mean of the updates, truncated to the first parent's rank",
-            "what the parents agree on, rank",
-        ),
-        _built_in(
-            "crossover", "factor_dare", "crossovers",
-            "baseline: entries of A and B dropped and rescaled apart; prefer dare",
-            "rank",
-            p=0.7,
-        ),
-        _built_in(
-            "crossover", "factor_extrapolate", "crossovers",
-            "baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
-            "rank, equal factors",
-            fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
-        ),
-        _built_in(
-            "merge", "merge_sum", "merges",
-            "the weighted sum of the updates, cut to the rank by its SVD",
-            "all that the rank can hold of the sum",
-            rank=None,
-        ),
-        _built_in(
-            "merge", "merge_svd", "merges",
-            "the same as merge_sum, under PEFT's name",
-            "all that the rank can hold of the sum",
-            rank=None,
-        ),
-        _built_in(
-            "merge", "merge_ties", "merges",
-            "large entries of the updates where they agree with the elected sign",
-            "equal parents, at density 1",
-            density=0.5, rank=None,
-        ),
-        _built_in(
-            "merge", "merge_dare", "merges",
-            "the weighted sum of a random share of the entries, made up for",
-            "the weighted sum (over seeds, before it is cut to the rank)",
-            density=0.5, rank=None,
-        ),
+        _built_in("mutation", "svd_structured", "spectral", strength=0.15, rotation=1.0,
+            summary="turn both singular bases by exact rotations, rescale the singular values",
+            preserves="column and row space, rank, factorization, norm balance of A and B"),
+        _built_in("mutation", "subspace_rotation", "spectral", strength=0.15,
+            summary="turn both singular bases within their spaces by exact rotations",
+            preserves="singular values, column and row space, factorization, norm balance"),
+        _built_in("mutation", "component_masking", "spectral", strength=0.15, tail=1.0,
+            summary="mask random singular components, mostly small ones, and start them afresh",
+            preserves="the other components, |A|, number of live ranks; not the factorization"),
+        _built_in("mutation", "full_gaussian", "factor_noise", strength=0.15,
+            summary="add Gaussian noise, in proportion to each factor's size, to both factors",
+            preserves="rank, relative sizes of A and B; depends on the factorization"),
+        _built_in("mutation", "layer_selective_gaussian", "factor_noise", strength=0.15, share=1 / 3, level="module",
+            summary="add Gaussian noise to both factors of a random share of the modules",
+            preserves="all other modules exactly; as full_gaussian on the chosen ones"),
+        _built_in("crossover", "slot_swap", "crossovers", level="module",
+            summary="take the factors of every module (or layer) whole from one of the parents",
+            preserves="every slot, rank, optimiser moments (they move with the slot)"),
+        _built_in("crossover", "svd_subspace", "crossovers",
+            summary="take every singular triplet of the update from one of the parents",
+            preserves="singular triplets of the parents (before truncation), rank"),
+        _built_in("crossover", "dare", "crossovers", p=0.3,
+            summary="the first parent plus some components of its difference to the others",
+            preserves="what the parents agree on, rank, the mean (over seeds)"),
+        _built_in("crossover", "extrapolate", "crossovers", fitness=None, eta=None, eta_low=1.1, eta_high=1.3,
+            summary="from the worse parent's update through the better one's and beyond",
+            preserves="what the parents agree on, rank"),
+        _built_in("crossover", "average", "crossovers",
+            summary="the weighted mean of the updates, truncated to the first parent's rank",
+            preserves="what the parents agree on, rank"),
+        _built_in("crossover", "factor_dare", "crossovers", p=0.7,
+            summary="baseline: entries of A and B dropped and rescaled apart; prefer dare",
+            preserves="rank"),
+        _built_in("crossover", "factor_extrapolate", "crossovers", fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
+            summary="baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
+            preserves="rank, equal factors"),
+        _built_in("merge", "merge_svd", "merges", rank=None,
+            summary="the weighted sum of the updates, cut to the rank by its SVD",
+            preserves="all that the rank can hold of the sum"),
+        _built_in("merge", "merge_linear", "merges", rank=None,
+            summary="the same as merge_svd; PEFT's adds A and B apart",
+            preserves="all that the rank can hold of the sum"),
+        _built_in("merge", "merge_cat", "merges",
+            summary="the factors of all parents side by side, in the sum of their ranks",
+            preserves="the weighted sum, exactly"),
+        _built_in("merge", "merge_ties", "merges", density=0.5, rank=None,
+            summary="large entries of the updates where they agree with the elected sign",
+            preserves="equal parents, at density 1"),
+        _built_in("merge", "merge_dare_linear", "merges", density=0.5, rank=None,
+            summary="the weighted sum of a random share of the entries, made up for",
+            preserves="the weighted sum (over seeds, before it is cut to the rank)"),
+        _built_in("merge", "merge_dare_ties", "merges", density=0.5, rank=None,
+            summary="a random share of the entries, of which the elected sign's are added up",
+            preserves="signs that the parents agree on"),
     )
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -187,15 +187,16 @@ class AdapterReader(AdapterFiles):
             check_finite(path, slot)
         return slot
 
-    def layout(self, config: AdapterConfig) -> Layout:
-        """Return type and shape by name of the tensors of a child with the ranks of `config`."""
-        layout: Layout = {}
-        for path in self.paths:
-            rank = config.rank(path)
-            a, b = tensor_names(path)
-            layout[a] = self.tensors[a].dtype, (rank, self.tensors[a].shape[1])
-            layout[b] = self.tensors[b].dtype, (self.tensors[b].shape[0], rank)
-        return layout
+
+def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout:
+    """Return type and shape by name of the tensors of a child with the ranks of `config`."""
+    layout: Layout = {}
+    for path in {path for parent in parents for path in parent.paths}:
+        rank, (a, b) = config.rank(path), tensor_names(path)
+        tensors = next(parent.tensors for parent in parents if a in parent.tensors)
+        layout[a] = tensors[a].dtype, (rank, tensors[a].shape[1])
+        layout[b] = tensors[b].dtype, (tensors[b].shape[0], rank)
+    return layout
 
 
 SlotSource: TypeAlias = Adapter | AdapterReader
@@ -305,10 +306,12 @@ def check_finite(path: str, slot: Slot) -> None:
             )
 
 
-def check_comparable(named: Mapping[str, SlotSource], *, any_base: bool = False) -> None:
+def check_comparable(
+    named: Mapping[str, SlotSource], *, any_base: bool = False, any_modules: bool = False
+) -> None:
     """Refuse adapters, by what they are called, on other modules or base models than the first.
 
-    any_base: the names of their base models may differ.
+    any_base: the names of their base models may differ; any_modules: so may the modules.
     """
     for field in () if any_base else ("base_model_name_or_path", "revision"):
         bases = [(who, one.config.to_dict().get(field)) for who, one in named.items()]
@@ -323,11 +326,11 @@ def check_comparable(named: Mapping[str, SlotSource], *, any_base: bool = False)
     (first, one), *rest = named.items()
     for who, other in rest:
         odd = sorted(set(one.paths) ^ set(other.paths))
-        if odd:
+        if odd and not any_modules:
             raise LoraEvoError(
                 f"{first} and {who} sit on different modules: {len(odd)} differ, for example "
                 f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
-                "target_modules"
+                "target_modules, or use merge, to which a missing module is 0"
             )
 
 

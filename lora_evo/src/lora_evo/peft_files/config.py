@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -42,6 +41,7 @@ _REFUSED = {
 _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
 _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
+_LARGEST = 1e30
 _LAYERS = ("layers_to_transform", "layers_pattern")
 # All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
 # the start out of the base model, so that factors and base belong together.
@@ -224,6 +224,11 @@ class AdapterConfig:
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
         return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
+    def on(self, paths: Sequence[str]) -> Self:
+        """Return this configuration for exactly these modules."""
+        left_out = {name: None for name in ("exclude_modules", *_LAYERS) if name in self.rest}
+        return replace(self, target_modules=tuple(paths), rest={**self.rest, **left_out})
+
     def module(self, path: str) -> "ModuleConfig | None":
         """Return what PEFT 0.21 puts on the module at `path`; None where it leaves it alone.
 
@@ -343,8 +348,8 @@ def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[i
 
 
 def _check_alpha(name: str, alpha: object) -> None:
-    if not is_number(alpha) or not 0 < alpha <= sys.float_info.max:
-        raise LoraEvoError(f"{name} is {alpha!r}; expected a finite number above 0")
+    if not is_number(alpha) or not 1 / _LARGEST <= alpha <= _LARGEST:
+        raise LoraEvoError(f"{name} is {alpha!r}; expected a number above 0, up to {_LARGEST:g}")
 
 
 def _check_regex(name: str, pattern: str) -> None:
