@@ -95,22 +95,20 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
     if form == "ours":
         return _written(out, map(_own_row, accepted))
     tasks = [row.task() for row in accepted if row.kind in BUILT_IN]
-    calls = {(t.program, t.input): t for t in tasks if t.kind in CALLS}
+    calls = list({(t.program, t.input): t for t in tasks if t.kind in CALLS}.values())
     functions = [task for task in tasks if task.kind not in CALLS]
     left = len(accepted) - len(tasks) + (len(functions) if form == "cruxeval" else 0)
-    said = f"\n{left} of other kinds left out" if left else ""
-    if form == "trl":
-        rows = [{"prompt": _asked(task), **task.to_row()} for task in tasks]
-    elif form == "verl":
-        rows = [_verl_row(index, task) for index, task in enumerate(tasks)]
-    elif form == "cruxeval":
-        rows = [_cruxeval_row(task) for task in calls.values()]
-    else:
-        rows = [_azr_row(task) for task in calls.values()]
-        if functions:
-            beside = out.with_name(f"{out.stem}_code_f{out.suffix}")
-            said = f"\n{_written(beside, map(_azr_row, functions))}{said}"
-    return _written(out, rows) + said
+    lines = [f"{left} of other kinds left out"] if left else []
+    if form == "azr" and functions:
+        beside = out.with_name(f"{out.stem}_code_f{out.suffix}")
+        lines.insert(0, _written(beside, map(_azr_row, functions)))
+    rows_of: dict[str, Iterable[dict[str, Any]]] = {
+        "azr": map(_azr_row, calls),
+        "cruxeval": map(_cruxeval_row, calls),
+        "trl": ({"prompt": _asked(task), **task.to_row()} for task in tasks),
+        "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
+    }
+    return "\n".join([_written(out, rows_of[form]), *lines])
 
 
 def _written(out: Path, rows: Iterable[dict[str, Any]]) -> str:

@@ -171,15 +171,8 @@ class _Reader:
         if get_origin(kind) is Mapping and isinstance(data, Mapping):
             inner = get_args(kind)[1]
             return {name: self.checked(v, inner, f"{key}.{name}") for name, v in data.items()}
-        item = _item(kind)
-        if item is not None and data is not None:
-            if isinstance(data, str) and "," in data:
-                with suppress(yaml.YAMLError):
-                    data = yaml.safe_load(f"[{data}]")
-            if type(data) not in _parts(kind):
-                values = data if isinstance(data, list | tuple) else [data]
-                names = [f"{key}[{i}]" for i in range(len(values))] if len(values) > 1 else [key]
-                return [self.checked(v, item, name) for v, name in zip(values, names, strict=False)]
+        if _item(kind) is not None and data is not None:
+            return self._list(data, kind, key)
         choices = [c for p in _parts(kind) if get_origin(p) is Literal for c in get_args(p)]
         if choices and data not in choices:
             raise ConfigError(f"{key} is {data!r}; {one_of(data, choices)}")
@@ -189,6 +182,18 @@ class _Reader:
         if isinstance(data, float) and not math.isfinite(data):
             raise ConfigError(f"{key} is {data}; expected a finite number")
         return data
+
+    def _list(self, data: object, kind: Any, key: str) -> object:
+        """Read a list: a single value is a list of one, and a text is cut at its commas."""
+        if isinstance(data, str) and "," in data:
+            with suppress(yaml.YAMLError):
+                data = yaml.safe_load(f"[{data}]")
+        if type(data) in _parts(kind):
+            return data
+        values = data if isinstance(data, list | tuple) else [data]
+        names = [f"{key}[{i}]" for i in range(len(values))] if len(values) > 1 else [key]
+        item = _item(kind)
+        return [self.checked(v, item, name) for v, name in zip(values, names, strict=False)]
 
     def _section(self, data: Mapping[Any, object], section: Any, key: str) -> object:
         before, hints = f"{key}." if key else "", get_type_hints(section)

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 
+from code_verifier import Task
 from lora_evo import check_output, save_adapter, write_text
 from lora_evo.model import (
+    BaseModel,
     SupervisedLearner,
     TokenPair,
     choose_device,
@@ -31,7 +33,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
-from selfplay.prompts.template import template_of
+from selfplay.prompts.template import Template, template_of
 from selfplay.records.directory import lock
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import Say, Worked, read_tasks
@@ -69,61 +71,82 @@ def fine_tune(
         kind = "exists and was not made by sft" if out.is_dir() else "is a file"
         raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
-    own, steps, seed = config.learner, config.steps, config.seed
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
     chosen |= {"learning_rate": learning_rate, "held_out": held_out}
-    state = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
     template = template_of(config)
     kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
-    state = _resumed(work / CHECKPOINT, state)
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    base = load_base_model(config.base, choose_device(config.device), config.dtype)
-    training, measured = make_examples(tasks, config, base.tokenizer, say, held_out)
-    stack = stack_adapters(
-        base.model,
-        ["sft"],
-        r=own.r,
-        lora_alpha=own.lora_alpha,
-        target_modules=own.target_modules,
-        seed=derive_seed(seed, "adapters"),
-    )
-    learner = SupervisedLearner(
-        stack,
-        learning_rate=learning_rate,
-        max_grad_norm=max(0.0, own.max_grad_norm) or None,
-        micro_batch_tokens=own.micro_batch_tokens,
-    )
+    fresh = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
+    state = _resumed(work / CHECKPOINT, fresh)
+    base, learner = _open_learner(config, learning_rate)
+    examples = make_examples(tasks, config, base.tokenizer, say, held_out)
     work.mkdir(parents=True, exist_ok=True)
     with closing(lock(work)):
-        if "learner" in state:
-            learner.load_state_dict(0, state["learner"])
-            say(f"resuming after step {state['step']}")
-        course = replace(own, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20)
-        layers = base.model.get_decoder().layers if own.gradient_checkpointing else []
-        for step in range(state["step"] + 1, steps + 1):
-            if step:
-                batch = [training[i] for i in drawn(len(training), batch_size, step, seed)]
-                with checkpointed(layers, stack):
-                    loss = learner.step(0, batch, course.schedule(step, steps))
-                say(f"step {step} of {steps}: loss {loss:.4f}")
-            if measured and (step % max(1, steps // 4) == 0 or step == steps):
-                state["losses"].append({"step": step, "held_out": learner.mean_loss(0, measured)})
-                say(f"step {step}: held-out loss {state['losses'][-1]['held_out']:.4f}")
-            if step % SAVE_EVERY == 0 or step == steps:
-                state |= {"step": step, "learner": learner.state_dict(0)}
-                torch.save(state, work / f"{CHECKPOINT}.new")
-                os.replace(work / f"{CHECKPOINT}.new", work / CHECKPOINT)
+        _train(base, learner, config, examples, batch_size, state, work, say)
         draft = work / "adapter"
         shutil.rmtree(draft, ignore_errors=True)
-        save_adapter(export_adapter(stack, 0, config.base), draft)
-        kept = {name: state[name] for name in ("settings", "losses")}
-        write_text(draft / RECORD, json.dumps(kept, indent=1))
+        save_adapter(export_adapter(learner.adapters, 0, config.base), draft)
+        record = {name: state[name] for name in ("settings", "losses")}
+        write_text(draft / RECORD, json.dumps(record, indent=1))
         os.replace(draft, out)
     shutil.rmtree(work)
     return list(state["losses"])
+
+
+def _open_learner(config: Config, learning_rate: float) -> tuple[BaseModel, SupervisedLearner]:
+    """Load the base, and put the adapter to be trained on it."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    stack = stack_adapters(
+        base.model,
+        ["sft"],
+        r=config.learner.r,
+        lora_alpha=config.learner.lora_alpha,
+        target_modules=config.learner.target_modules,
+        seed=derive_seed(config.seed, "adapters"),
+    )
+    return base, SupervisedLearner(
+        stack,
+        learning_rate=learning_rate,
+        max_grad_norm=max(0.0, config.learner.max_grad_norm) or None,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+    )
+
+
+def _train(
+    base: BaseModel,
+    learner: SupervisedLearner,
+    config: Config,
+    examples: tuple[Sequence[TokenPair], Sequence[TokenPair]],
+    batch_size: int,
+    state: dict[str, Any],
+    work: Path,
+    say: Say,
+) -> None:
+    """Do the steps that are left; the state grows with them, and is kept in `work`."""
+    (training, measured), steps = examples, config.steps
+    if "learner" in state:
+        learner.load_state_dict(0, state["learner"])
+        say(f"resuming after step {state['step']}")
+    course = replace(
+        config.learner, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20
+    )
+    layers = base.model.get_decoder().layers if course.gradient_checkpointing else []
+    for step in range(state["step"] + 1, steps + 1):
+        if step:
+            batch = [training[i] for i in drawn(len(training), batch_size, step, config.seed)]
+            with checkpointed(layers, learner.adapters):
+                loss = learner.step(0, batch, course.schedule(step, steps))
+            say(f"step {step} of {steps}: loss {loss:.4f}")
+        if measured and (step % max(1, steps // 4) == 0 or step == steps):
+            state["losses"].append({"step": step, "held_out": learner.mean_loss(0, measured)})
+            say(f"step {step}: held-out loss {state['losses'][-1]['held_out']:.4f}")
+        if step % SAVE_EVERY == 0 or step == steps:
+            state |= {"step": step, "learner": learner.state_dict(0)}
+            torch.save(state, work / f"{CHECKPOINT}.new")
+            os.replace(work / f"{CHECKPOINT}.new", work / CHECKPOINT)
 
 
 def make_examples(
@@ -149,45 +172,53 @@ def make_examples(
             others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
             order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
             references = [others[int(i)] for i in order[: config.rollout.num_references]]
-        # The template reads back what it writes: an empty solution, or a proposal of another
-        # number of inputs than it asks for, would be an example of ill-formed text.
-        proposal, answer = (
-            template.proposal_text(task, thought),
-            template.answer_text(task, thought),
-        )
-        written = []
-        if references and template.parse_proposal(task.kind, references, proposal) is not None:
-            written.append((template.propose_prompt(task.kind, references), proposal))
-        if template.parse_answer(task, answer) is not None:
-            written.append((template.solve_prompt(task), answer))
+        written = _in_words(template, task, thought, references)
         unspoken += 2 - len(written)
         for prompt, completion in written:
             pair = token_pair(tokenizer, prompt, completion + tokenizer.eos_token)
             too_long += pair.length > longest
             if pair.length <= longest:
                 (measured if task.program in apart else training).append(pair)
-    found = (
+    summary = (
         f"{len(programs)} programs, {len(apart)} held out: {len(training)} examples to learn from, "
         f"{len(measured)} held out, {too_long} left out as longer than {longest} tokens, "
         f"{unspoken} that the template cannot express"
     )
     if not training or (apart and not measured):
         raise SelfplayError(
-            f"{found}; give more tasks, a larger learner.micro_batch_tokens or less --held-out"
+            f"{summary}; give more tasks, a larger learner.micro_batch_tokens or less --held-out"
         )
-    say(found)
+    say(summary)
     return training, measured
+
+
+def _in_words(
+    template: Template, task: Task, thought: str, references: Sequence[Task]
+) -> list[tuple[str, str]]:
+    """Return prompt and completion of each role, where the template reads back what it writes.
+
+    An empty solution, or a proposal of another number of inputs than it asks for, would be an
+    example of ill-formed text.
+    """
+    proposal = template.proposal_text(task, thought)
+    answer = template.answer_text(task, thought)
+    written = []
+    if references and template.parse_proposal(task.kind, references, proposal) is not None:
+        written.append((template.propose_prompt(task.kind, references), proposal))
+    if template.parse_answer(task, answer) is not None:
+        written.append((template.solve_prompt(task), answer))
+    return written
 
 
 def _resumed(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
     """Return the checkpoint, or a fresh state. Raises RunDirectoryError for other settings."""
     if not path.exists():
         return fresh
-    found: dict[str, Any] = torch.load(path)
-    odd = [name for name, value in fresh["settings"].items() if found["settings"][name] != value]
+    state: dict[str, Any] = torch.load(path)
+    odd = [name for name, value in fresh["settings"].items() if state["settings"][name] != value]
     if odd:
         raise RunDirectoryError(
             f"{path.parent} was begun with another {odd[0]}; give the same settings to resume, or "
             "remove it to start again"
         )
-    return found
+    return state

@@ -56,7 +56,7 @@ def _read_apart(named: Sequence[tuple[str, Path]]) -> tuple[Plan, list[Trial]]:
     """Read runs that no plan names, arm by arm."""
     trials = [read_trial(folder, Group(name), 0) for name, folder in named]
     settings = [flat(trial.run.config) for trial in trials]
-    seeds = [int(mine.pop("seed", 0)) for mine in settings]
+    seeds = [int(of_run.pop("seed", 0)) for of_run in settings]
     arms: dict[str, list[int]] = {}
     """By name, or by settings where there is none: indices of runs."""
     for i, (name, _) in enumerate(named):
@@ -66,26 +66,25 @@ def _read_apart(named: Sequence[tuple[str, Path]]) -> tuple[Plan, list[Trial]]:
         _check_seeds([(named[i], seeds[i], settings[i]) for i in runs])
         names.append(named[runs[0]][0])
     names = _arm_names(names, [[named[i][1] for i in runs] for runs in arms.values()])
-    group = {i: Group(name) for name, runs in zip(names, arms.values(), strict=True) for i in runs}
-    first = [settings[runs[0]] for runs in arms.values()]
-    keys = dict.fromkeys(key for mine in first for key in mine)
-    differ = [key for key in keys if len({mine.get(key) for mine in first}) > 1]
-    if "mode" in differ:  # it sets others
-        differ = [key for key in differ if key not in set_by_mode(Config())]
+    runs_of = dict(zip(names, arms.values(), strict=True))
     plan = Plan(
         "comparison",
-        {
-            name: {key: mine.get(key, "-") for key in differ}
-            for name, mine in zip(names, first, strict=True)
-        },
+        _what_differs({name: settings[runs[0]] for name, runs in runs_of.items()}),
         tuple(sorted(set(seeds))),
-        arm_seeds={
-            name: tuple(sorted(seeds[i] for i in runs))
-            for name, runs in zip(names, arms.values(), strict=True)
-        },
+        arm_seeds={name: tuple(sorted(seeds[i] for i in runs)) for name, runs in runs_of.items()},
         contrasts=tuple((name, names[0]) for name in names[1:]),
     )
+    group = {i: Group(name) for name, runs in runs_of.items() for i in runs}
     return plan, [replace(t, group=group[i], seed=seeds[i]) for i, t in enumerate(trials)]
+
+
+def _what_differs(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return by arm the settings that are not the same in all arms; `-` where one is not set."""
+    keys = dict.fromkeys(key for of_arm in settings.values() for key in of_arm)
+    differ = [key for key in keys if len({s.get(key) for s in settings.values()}) > 1]
+    if "mode" in differ:  # it sets others
+        differ = [key for key in differ if key not in set_by_mode(Config())]
+    return {name: {key: s.get(key, "-") for key in differ} for name, s in settings.items()}
 
 
 def _check_seeds(runs: Sequence[tuple[tuple[str, Path], int, Mapping[str, str]]]) -> None:

@@ -7,8 +7,6 @@ from math import isnan
 from statistics import fmean
 from typing import Any
 
-import msgspec
-
 from code_verifier import Status
 from league import Pair
 from selfplay.evaluation import COMPLEXITY
@@ -30,37 +28,44 @@ def task_rows(
     for s in samples:
         if s.phase == "solve":
             of_attempts[s.task_id].append(s)
-    found = []
-    for p in solved:
-        source, task, sample = p.task or p.proposal, p.task, of_task.get(p.id)
-        row = rows.TaskRow(
-            id=p.id,
-            step=step,
-            teacher=p.teacher or "",
-            student=p.student,
-            kind=p.kind,
-            references=tuple(reference.id for reference in p.references),
-            program=source.program if source else None,
-            input=source.input if source else None,
-            output=task.output if task else None,
-            inputs=source.inputs if source else (),
-            outputs=task.outputs if task else (),
-            message=source.message if source else "",
-            visible=task.visible if task else 0,
-            status=p.status,
-            reason=p.reason,
-            metrics=asdict(p.metrics) if p.metrics else None,
-            solve_rate=p.solve_rate if p.judged else None,
-            base_solve_rate=p.base_solve_rate if p.base_judged else None,
-            rival_solve_rate=p.rival_solve_rate if p.rival_judged else msgspec.UNSET,
-            reward=sample.reward if sample else None,
-            advantage=sample.advantage if sample else None,
-            attempts=_attempt_rows(p.attempts, of_attempts[p.id]),
-            base_attempts=_attempt_rows(p.base_attempts, ()),
-            text=p.text if p.proposal is None else msgspec.UNSET,
-        )
-        found.append(row)
-    return found
+    return [_task_row(p, step, of_task.get(p.id), of_attempts[p.id]) for p in solved]
+
+
+def _task_row(
+    p: Proposed,
+    step: int,
+    sample: TrainingSample | None,
+    attempt_samples: Sequence[TrainingSample],
+) -> rows.TaskRow:
+    """Return the row of a proposal; the samples are what its members learned from."""
+    written: dict[str, Any] = {}
+    if source := p.task or p.proposal:
+        names = ("program", "input", "inputs", "message")
+        written = {name: getattr(source, name) for name in names}
+    if p.task:
+        written |= {name: getattr(p.task, name) for name in ("output", "outputs", "visible")}
+    if p.rival_judged:
+        written["rival_solve_rate"] = p.rival_solve_rate
+    if p.proposal is None:
+        written["text"] = p.text
+    if sample:
+        written |= {"reward": sample.reward, "advantage": sample.advantage}
+    return rows.TaskRow(
+        id=p.id,
+        step=step,
+        teacher=p.teacher or "",
+        student=p.student,
+        kind=p.kind,
+        references=tuple(reference.id for reference in p.references),
+        status=p.status,
+        reason=p.reason,
+        metrics=asdict(p.metrics) if p.metrics else None,
+        solve_rate=p.solve_rate if p.judged else None,
+        base_solve_rate=p.base_solve_rate if p.base_judged else None,
+        attempts=_attempt_rows(p.attempts, attempt_samples),
+        base_attempts=_attempt_rows(p.base_attempts, ()),
+        **written,
+    )
 
 
 def metrics_row(
@@ -76,35 +81,24 @@ def metrics_row(
     """Return the row of metrics.jsonl, all but its `seconds`."""
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
-    programs = [p.metrics for p in valid if p.metrics]
-    rollouts = [p.rollout for p in solved]
-    rollouts += [
-        a.rollout for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)
-    ]
     refused = Counter(p.status for p in solved if p.task is None)
+    attempts = [a for p in solved for a in p.attempts]
+    compared = [a for p in solved for a in (*p.base_attempts, *p.rival_attempts)]
+    rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts + compared]
     return rows.StepRow(
         step=step,
-        teacher_reward=mean([s.reward for s in samples if s.phase == "propose"]),
-        student_reward=mean([s.reward for s in samples if s.phase == "solve"]),
+        teacher_reward=_mean_reward(samples, "propose"),
+        student_reward=_mean_reward(samples, "solve"),
         valid_share=len(valid) / max(1, len(judged)),
         solve_rate=_solve_rate(valid),
         same_tasks=_same_tasks_row(solved),
         infra_errors={
             "proposals": len(solved) - len(judged),
-            "attempts": sum(a.infra_error for p in solved for a in p.attempts),
+            "attempts": sum(a.infra_error for a in attempts),
         },
-        kinds={
-            kind.name: rows.KindRow(
-                proposed=len(mine := [p for p in judged if p.kind == kind.name]),
-                valid_share=_valid_share(mine),
-                solve_rate=_solve_rate(mine),
-            )
-            for kind in run.template.in_play
-        },
+        kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
-        complexity={name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
-        if programs
-        else None,
+        complexity=_complexity(valid),
         coverage=rows.CoverageRow(structures=len(run.structures), new=new_structures),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
         members=_member_rows(solved, samples, stats),
@@ -117,6 +111,28 @@ def metrics_row(
             trained=sum(s.tokens for s in stats.values()),
         ),
     )
+
+
+def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
+    of_kind = [p for p in judged if p.kind == kind]
+    return rows.KindRow(
+        proposed=len(of_kind), valid_share=_valid_share(of_kind), solve_rate=_solve_rate(of_kind)
+    )
+
+
+def _complexity(valid: Sequence[Proposed]) -> dict[str, float] | None:
+    programs = [p.metrics for p in valid if p.metrics]
+    if not programs:
+        return None
+    return {name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
+
+
+def _mean_reward(
+    samples: Sequence[TrainingSample], phase: str, member: str | None = None
+) -> float | None:
+    """Return the mean reward of a phase: of a member, or of all."""
+    of_phase = (s for s in samples if s.phase == phase)
+    return mean([s.reward for s in of_phase if member in (None, s.member)])
 
 
 def _same_tasks_row(solved: Sequence[Proposed]) -> rows.SameTasksRow:
@@ -162,41 +178,48 @@ def _member_rows(
     samples: Sequence[TrainingSample],
     stats: Mapping[str, UpdateStats],
 ) -> dict[str, rows.MemberRow]:
-    found: dict[str, dict[str, Any]] = {}
-    # A student whose teacher wrote nothing valid has no attempts, but it played.
-    for role, names, done in (
-        ("teacher", [p.teacher for p in solved], "propose"),
-        ("student", [p.student for p in solved], "solve"),
-    ):
-        for name in dict.fromkeys(name for name in names if name is not None):
-            row = found.setdefault(name, {"role": role})
-            key = "reward" if row["role"] == role else f"{role}_reward"
-            row[key] = mean([s.reward for s in samples if (s.member, s.phase) == (name, done)])
-            row["role"] = row["role"] if row["role"] == role else "agent"
-    for name, row in found.items():
-        taught = [p for p in solved if p.teacher == name]
-        faced = [p for p in solved if p.student == name]
-        attempts = [a for p in faced for a in p.judged]
-        row["solve_rate"] = _solve_rate(taught or faced)
-        if taught:
-            row["valid_share"] = _valid_share(
-                [p for p in taught if p.status != Status.SANDBOX_ERROR]
-            )
-            row["base_solve_rate"] = mean([p.base_solve_rate for p in taught if p.base_judged])
-        if attempts:
-            row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
-        if name in stats:
-            numbers = asdict(stats[name])
-            if numbers["kl"] is None:
-                del numbers["kl"]
-            row |= numbers
-    return {name: rows.MemberRow(**row) for name, row in found.items()}
+    """Return a row for every member that played, also for students without a valid task."""
+    teachers = dict.fromkeys(p.teacher for p in solved if p.teacher is not None)
+    students = dict.fromkeys(p.student for p in solved if p.student is not None)
+    return {
+        name: _member_row(name, solved, samples, stats.get(name))
+        for name in dict.fromkeys([*teachers, *students])
+    }
+
+
+def _member_row(
+    name: str,
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: UpdateStats | None,
+) -> rows.MemberRow:
+    taught = [p for p in solved if p.teacher == name]
+    faced = [p for p in solved if p.student == name]
+    row: dict[str, Any] = {"solve_rate": _solve_rate(taught or faced)}
+    if taught:
+        row |= _taught(taught)
+        row["reward"] = _mean_reward(samples, "propose", name)
+    if faced:
+        row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
+    if attempts := [a for p in faced for a in p.judged]:
+        row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
+    if stats is not None:
+        row |= {key: value for key, value in asdict(stats).items() if (key, value) != ("kl", None)}
+    role = "agent" if taught and faced else "teacher" if taught else "student"
+    return rows.MemberRow(role=role, **row)
+
+
+def _taught(proposals: Sequence[Proposed]) -> dict[str, float | None]:
+    """Return how many of a teacher's proposals are tasks, and how many the base solves."""
+    judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
+    rates = [p.base_solve_rate for p in proposals if p.base_judged]
+    return {"valid_share": _valid_share(judged), "base_solve_rate": mean(rates)}
 
 
 def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
-    mine = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+    of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
     predicted = None if isnan(m.predicted) else m.predicted
-    return rows.MatchRow(m.teacher, m.student, predicted, observed=_solve_rate(mine))
+    return rows.MatchRow(m.teacher, m.student, predicted, observed=_solve_rate(of_match))
 
 
 def _ratings(run: Run) -> dict[str, tuple[float, float]]:

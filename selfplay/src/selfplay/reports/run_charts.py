@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from selfplay.records.rows import BASE, START
-from selfplay.records.run_record import Points, RunRecord, mean_and_error, smooth, thin
+from selfplay.records.run_record import Life, Points, RunRecord, mean_and_error, smooth, thin
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
 FEW = 8
@@ -181,11 +181,10 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
     return found | {f.name: {0: start.get(f.role, 0.0)} | found[f.name] for f in founders}
 
 
-def lineage(run: RunRecord) -> alt.LayerChart | None:
-    """Return the lives of a run's members as bars coloured by skill, parents joined to children."""
-    lives, skills = {life.name: life for life in run.lives()}, skill(run)
-    if not lives:
-        return None
+def _lineage_rows(
+    run: RunRecord, lives: Mapping[str, Life], skills: Mapping[str, Mapping[int, float]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what the lineage draws: pieces of lives by skill, names, and lines from parents."""
     bars, names, joints = [], [], []
     for name, life in lives.items():
         died = run.last if life.died is None else life.died
@@ -209,6 +208,15 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
             for parent in parents
             if parent in lives
         ]
+    return bars, names, joints
+
+
+def lineage(run: RunRecord) -> alt.LayerChart | None:
+    """Return the lives of a run's members as bars coloured by skill, parents joined to children."""
+    lives, skills = {life.name: life for life in run.lives()}, skill(run)
+    if not lives:
+        return None
+    bars, names, joints = _lineage_rows(run, lives, skills)
     scale = alt.Scale(domain=[0, run.last])
     axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
     born, at, died_at = (

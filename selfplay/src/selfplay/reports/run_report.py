@@ -1,7 +1,7 @@
 """The report of a run: a summary for the terminal, and a page that leads with the evaluation."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import altair as alt
 from lora_evo import check_output
 from selfplay.errors import ConfigError
 from selfplay.prompts.template import NANO
-from selfplay.records.rows import BASE, START, TaskRow, mean
+from selfplay.records.rows import BASE, START, SolvingRow, TaskRow, mean
 from selfplay.records.run_record import (
     Points,
     Quarter,
@@ -268,24 +268,10 @@ def _solving_table(run: RunRecord) -> Table:
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
-    of_base = (base.kinds.get(kind) for kind in kinds) if base else ()
-    rows = [
-        (
-            name,
-            _percent(rate.solve_rate),
-            gain_text(rate.difference, rate.standard_error),
-            *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
-            *(
-                gain_text(r.difference, r.standard_error) if r else ""
-                for r in map(rate.kinds.get, kinds)
-            ),
-            figure(rate.tokens),
-        )
-        for name, rate in last.items()
-    ]
+    rows = [_solving_cells(name, rate, kinds, started) for name, rate in last.items()]
     if base and rows:
-        shares = (_percent(rate.solve_rate) if rate else "" for rate in of_base)
-        gap = ("",) * (1 + started)
+        shares = [_percent(r.solve_rate) if r else "" for r in map(base.kinds.get, kinds)]
+        gap = [""] * (1 + started)
         rows.insert(
             0, ("frozen base", _percent(base.solve_rate), *gap, *shares, figure(base.tokens))
         )
@@ -294,6 +280,21 @@ def _solving_table(run: RunRecord) -> Table:
     over = ("over the start",) if started else ()
     head = (f"{tasks} tasks × {samples}", "solved", "gain", *over, *kinds, "tokens an answer")
     return head, rows
+
+
+def _solving_cells(
+    name: str, rate: SolvingRow, kinds: Sequence[str], started: bool
+) -> tuple[str, ...]:
+    """Return a solver's row; started: the run has a warm start, which it is compared with."""
+    of_kinds = map(rate.kinds.get, kinds)
+    return (
+        name,
+        _percent(rate.solve_rate),
+        gain_text(rate.difference, rate.standard_error),
+        *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
+        *(gain_text(r.difference, r.standard_error) if r else "" for r in of_kinds),
+        figure(rate.tokens),
+    )
 
 
 def _teaching_table(run: RunRecord) -> Table:
