@@ -383,11 +383,11 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 
     if page is not None:
         check_output(page)
-    found = comparison.compare(places)
+    trials = comparison.compare(places)
     if page is not None:
-        comparison.write_comparison(found, page)
+        comparison.write_comparison(trials, page)
         click.echo(f"page: {page}", err=True)
-    click.echo(comparison.to_json(found) if as_json else comparison.to_text(found))
+    click.echo(comparison.to_json(trials) if as_json else comparison.to_text(trials))
 
 
 @main.command()

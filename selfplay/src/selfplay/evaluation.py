@@ -74,13 +74,13 @@ def solve_held_out(
     later: pieces of work of the same phase that come after these, for the count that is shown.
     """
     e = run.config.eval
-    asked = [
+    planned = [
         (member, held_out.task, run.seed("held-out", held_out.task.id, i))
         for member in members
         for held_out in run.held_out
         for i in range(e.samples)
     ]
-    attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(asked)]
+    attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(planned)]
     answers = run.counted(run.population.solve(attempts), len(attempts) + later)
     done = iter(graded(answers, run.sandbox, run.population.prompts))
     return [[list(islice(done, e.samples)) for _ in run.held_out] for _ in members]
@@ -103,7 +103,7 @@ def solving_row(
     every = [a for tries in attempts for a in tries]
 
     def of(kind: str, values: Sequence[float | None]) -> list[float | None]:
-        return [value for value, own in zip(values, kinds, strict=True) if own == kind]
+        return [value for value, task_kind in zip(values, kinds, strict=True) if task_kind == kind]
 
     return SolvingRow(
         **_paired(rates, base),
@@ -148,8 +148,8 @@ def teaching_rows(
         replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))
         for p in written
     ]
-    each = len(kinds) * e.proposals
-    return [_teaching_row(run, tried[i : i + each]) for i in range(0, len(tried), each)]
+    per_member = len(kinds) * e.proposals
+    return [_teaching_row(run, tried[i : i + per_member]) for i in range(0, len(tried), per_member)]
 
 
 def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:

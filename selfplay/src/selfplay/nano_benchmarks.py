@@ -29,8 +29,8 @@ def load(name: str, data: Data) -> Benchmark:
     if data.whole(name) is not None:
         raise EvalsError(f"{name} comes with populab-selfplay; leave out --data")
     questions = tuple(
-        Question(held.task.id, {"prompt": NANO.solve_prompt(held.task)}, held.task, held.level)
-        for held in nano_tasks(name)
+        Question(t.task.id, {"prompt": NANO.solve_prompt(t.task)}, t.task, t.level)
+        for t in nano_tasks(name)
     )
     digest = hashlib.blake2b((DATA / f"{name}.jsonl").read_bytes(), digest_size=16)
     return Benchmark(

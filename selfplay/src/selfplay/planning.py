@@ -172,20 +172,20 @@ def learner_parts(
     for rows in step.parts:
         tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
         layer = activations(model, learner, dtype, tokens)
-        held = model.layers * layer
+        state = model.layers * layer
         # Gradients on their way back through the widest part of a layer.
         moving: float = 2 * tokens * model.inner * BYTES[dtype]
         if learner.gradient_checkpointing:
             # The input of every layer stays, and the result of its attention; the rest comes back
             # for one layer at a time, when the tables of the output layer are gone.
             input_and_attention = (model.hidden + model.query) * BYTES[dtype]
-            held = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
+            state = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
             moving += layer
         entries = answered * (3 * model.vocabulary + model.hidden)
         if answered > chunk:
             entries = 4 * chunk * model.vocabulary + 2 * answered * model.hidden
         output = FLOAT32 * entries
-        found = {"activations": held + max(0.0, moving - output), "output layer": output}
+        found = {"activations": state + max(0.0, moving - output), "output layer": output}
         largest = max(largest, found, key=lambda parts: sum(parts.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
     return {

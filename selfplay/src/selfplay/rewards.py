@@ -281,10 +281,10 @@ def _rewards(samples: Sequence[TrainingSample]) -> Floats:
 
 
 def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
-    found: dict[Hashable, list[int]] = defaultdict(list)
+    positions: dict[Hashable, list[int]] = defaultdict(list)
     for position, key in enumerate(keys):
-        found[key].append(position)
-    return list(found.values())
+        positions[key].append(position)
+    return list(positions.values())
 
 
 def _whiten_strata(
@@ -294,5 +294,5 @@ def _whiten_strata(
     result = np.zeros_like(values)
     for rows in _indices((s.member, s.phase, s.kind) for s in samples):
         result[rows] = whiten(values[rows], tokens[rows] if token_weighted else None)
-    found: list[float] = result.tolist()
-    return found
+    whitened: list[float] = result.tolist()
+    return whitened

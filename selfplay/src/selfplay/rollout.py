@@ -256,32 +256,32 @@ def open_sandbox(config: Config) -> Sandbox:
 
 def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
     """Validate proposals as they are written; return them in the order of their numbers."""
-    found: list[Proposed] = []
-    asked: list[Proposed] = []
+    judged: list[Proposed] = []
+    waiting: list[Proposed] = []
 
     def readable() -> Iterator[Proposal]:
         for p in proposed:
             if p.proposal is None:
-                found.append(p)
+                judged.append(p)
             else:
-                asked.append(p)
+                waiting.append(p)
                 yield p.proposal
 
     def judge(proposal: Proposal) -> Verdict:
         return prompts.template.kind(proposal.kind).validate(proposal, sandbox)
 
     for i, verdict in enumerate(ordered_map(judge, readable(), sandbox.workers)):
-        p, proposal = asked[i], asked[i].proposal
+        p, proposal = waiting[i], waiting[i].proposal
         if verdict.task is None or proposal is None:
-            found.append(replace(p, status=verdict.status, reason=verdict.reason))
+            judged.append(replace(p, status=verdict.status, reason=verdict.reason))
         elif too_long := prompts.why_too_long(verdict.task):
-            found.append(replace(p, status=Status.TOO_LONG, reason=too_long))
+            judged.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:
             task, metrics = replace(verdict.task, id=p.id), _measured(proposal)
-            found.append(
+            judged.append(
                 replace(p, status=verdict.status, reason=verdict.reason, task=task, metrics=metrics)
             )
-    return sorted(found, key=lambda p: p.number)
+    return sorted(judged, key=lambda p: p.number)
 
 
 def _measured(proposal: Proposal) -> Metrics | None:
@@ -294,22 +294,22 @@ def _measured(proposal: Proposal) -> Metrics | None:
 
 def graded(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> list[Attempt]:
     """Grade attempts as they are written; return them in the order of their numbers."""
-    found: list[Attempt] = []
-    asked: list[Attempt] = []
+    judged: list[Attempt] = []
+    waiting: list[Attempt] = []
 
     def answers() -> Iterator[tuple[Task, str]]:
         for a in attempts:
             if a.answer is None:
-                found.append(replace(a, reason="ill-formed"))
+                judged.append(replace(a, reason="ill-formed"))
             else:
-                asked.append(a)
+                waiting.append(a)
                 yield a.task, a.answer
 
     def judge(pair: tuple[Task, str]) -> Grade:
         return prompts.template.kind(pair[0].kind).grade(*pair, sandbox)
 
     for i, grade in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
-        a = asked[i]
+        a = waiting[i]
         infra_error = not grade.judged
-        found.append(replace(a, score=grade.score, reason=grade.reason, infra_error=infra_error))
-    return sorted(found, key=lambda a: a.number)
+        judged.append(replace(a, score=grade.score, reason=grade.reason, infra_error=infra_error))
+    return sorted(judged, key=lambda a: a.number)

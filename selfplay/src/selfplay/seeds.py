@@ -88,17 +88,17 @@ def self_made_seeds(run: Run) -> list[Task]:
 
 
 def _written(
-    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], found: list[Task]
+    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
 ) -> list[Task]:
     """Return found and what the model writes of these kinds in turn, batch by batch, until there is
     enough; known: other tasks that it is shown."""
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
-    seen = {_content(task) for task in found}
-    while len(found) < r.seed_tasks:
-        if batch >= 4 and len(found) < LEAST * BATCH * batch:
+    seen = {_content(task) for task in tasks}
+    while len(tasks) < r.seed_tasks:
+        if batch >= 4 and len(tasks) < LEAST * BATCH * batch:
             raise SelfplayError(
-                f"after {batch * BATCH} proposals of {run.config.base} there are {len(found)} "
+                f"after {batch * BATCH} proposals of {run.config.base} there are {len(tasks)} "
                 f"different valid tasks of {' and '.join(k.name for k in kinds)}, expected "
                 f"rollout.seed_tasks={r.seed_tasks}; start from an adapter of `selfplay "
                 "sft` (warm_start), or give seeds: --set rollout.self_seed=false --set "
@@ -108,7 +108,7 @@ def _written(
         for i in range(BATCH):
             kind = kinds[i % len(kinds)]
             name = f"seed-{kind.name}-{batch}-{i}"
-            references = [task for task in (*known, *found) if task.kind in kind.shows]
+            references = [task for task in (*known, *tasks) if task.kind in kind.shows]
             rng = stream(run.seed(name, "references"))
             shown = drawn_from(references, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
@@ -117,9 +117,9 @@ def _written(
         for p in validated(written, run.sandbox, run.population.prompts):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))
-                found.append(p.task)
+                tasks.append(p.task)
         batch += 1
-    return found[: r.seed_tasks]
+    return tasks[: r.seed_tasks]
 
 
 def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
@@ -165,8 +165,8 @@ def read_tasks(
             continue
         kind = verdict.task.kind
         both = not row.get("kind") and kind in CALLS
-        mine = [k for k in (CALLS if both else (kind,)) if k in kinds]
-        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in mine]
+        arguments = [k for k in (CALLS if both else (kind,)) if k in kinds]
+        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in arguments]
     found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
     found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
     if not tasks:

@@ -167,19 +167,19 @@ def _solvers(run: Run, verified: Sequence[Proposed], step: int) -> dict[str, dic
     """Return who attempts each accepted task, by its id and the part of `Proposed` they fill."""
     also_base = _chosen_for_base(run, verified, step)
     needed = needed_by(run.extensions.teacher_reward)
-    found: dict[str, dict[str, str | None]] = {}
+    solvers: dict[str, dict[str, str | None]] = {}
     for p in verified:
         if p.task is None:
             continue
-        found[p.id] = {"attempts": p.student}
+        solvers[p.id] = {"attempts": p.student}
         if p.id in also_base or "base" in needed:
-            found[p.id]["base_attempts"] = None
+            solvers[p.id]["base_attempts"] = None
         if "rival" in needed:
             others = [m for m in run.population.members if role_of(m) == "student"]
             others.remove(p.student or "")
             picked = stream(run.seed(p.id, "rival")).integers(len(others))
-            found[p.id]["rival_attempts"] = others[int(picked)]
-    return found
+            solvers[p.id]["rival_attempts"] = others[int(picked)]
+    return solvers
 
 
 def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
@@ -204,12 +204,12 @@ def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed
     if run.league is None:
         return
     for m in matches:
-        mine = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
-        valid = [p for p in mine if p.task is not None and not p.infra_error]
+        of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+        valid = [p for p in of_match if p.task is not None and not p.infra_error]
         attempts = [a for p in valid for a in p.judged]
-        infra_errors = sum(p.infra_error for p in mine)
+        infra_errors = sum(p.infra_error for p in of_match)
         outcome = Outcome(
-            tasks=len(mine) - infra_errors,
+            tasks=len(of_match) - infra_errors,
             valid=len(valid),
             attempts=len(attempts),
             solved=sum(a.score >= 1.0 for a in attempts),

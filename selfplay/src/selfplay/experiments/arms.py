@@ -117,12 +117,12 @@ def _arm_names(names: Sequence[str], folders: Sequence[Sequence[Path]]) -> list[
     parts = [[path.resolve().parts for path in paths] for paths in folders]
     longest = max(len(path) for paths in parts for path in paths)
     for seeds, depth in product(("", "kept"), range(1, longest + 1)):
-        found = []
+        arms = []
         for name, paths in zip(names, parts, strict=True):
             short = ["/".join(path[-depth:]) for path in paths]
             if len(short) > 1 and not seeds:
                 short = [_SEED.sub("", text) for text in short]
-            found.append(name or ", ".join(dict.fromkeys(filter(None, short))))
-        if all(found) and len(set(found)) == len(found):
+            arms.append(name or ", ".join(dict.fromkeys(filter(None, short))))
+        if all(arms) and len(set(arms)) == len(arms):
             break
-    return found
+    return arms

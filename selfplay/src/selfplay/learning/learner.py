@@ -57,14 +57,14 @@ def split_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> lis
     names, scalars = [str(name) for name in values["members"]], values["optimizer"]
     if len(scalars) != len(names):
         raise SelfplayError(f"the state has {len(names)} members, expected {len(scalars)}")
-    own: list[dict[str, Tensor]] = [{} for _ in names]
+    tensors_of: list[dict[str, Tensor]] = [{} for _ in names]
     try:
         for key, tensor in tensors.items():
             place, _, name = key.partition("/")
-            own[int(place)][name] = tensor
+            tensors_of[int(place)][name] = tensor
     except (IndexError, ValueError) as error:
         raise SelfplayError(f"the state has {len(names)} members and a part {key!r}") from error
-    return [MemberState(*parts) for parts in zip(names, own, scalars, strict=True)]
+    return [MemberState(*parts) for parts in zip(names, tensors_of, scalars, strict=True)]
 
 
 class Learner:

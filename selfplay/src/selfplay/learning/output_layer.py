@@ -60,15 +60,15 @@ class OutputLayer:
                 "expected a plain linear layer: leave lm_head out of learner.target_modules"
             )
         scale = getattr(config, "logit_scale", None) or 1.0
-        found = cls(
+        layer = cls(
             head,
             chunk or chunk_tokens(head.out_features),
             temperature,
             scale / (getattr(config, "logits_scaling", None) or 1.0),
             getattr(config, "final_logit_softcapping", None),
         )
-        found._check(model)
-        return found
+        layer._check(model)
+        return layer
 
     @torch.no_grad()
     def _check(self, model: Any) -> None:
@@ -116,10 +116,10 @@ class OutputLayer:
                 torch.split(hidden, self.chunk), torch.split(targets, self.chunk), strict=True
             )
             return tuple(torch.cat(c) for c in zip(*(part(*p) for p in pairs), strict=True))
-        found: Scores = _Chunked.apply(  # type: ignore[no-untyped-call]
+        scores: Scores = _Chunked.apply(  # type: ignore[no-untyped-call]
             hidden, targets, part, self.chunk, 1 + entropy
         )
-        return found
+        return scores
 
 
 class _Chunked(torch.autograd.Function):

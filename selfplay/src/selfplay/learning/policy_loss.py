@@ -186,8 +186,8 @@ class PaddedRows:
         """Repeat one value per row over the row's completion tokens."""
         device = self.targets.device
         repeats = torch.tensor(self.lengths, device=device)
-        found = torch.tensor(values, device=device)
-        return found.repeat_interleave(repeats, output_size=len(self.targets))
+        tensor = torch.tensor(values, device=device)
+        return tensor.repeat_interleave(repeats, output_size=len(self.targets))
 
 
 class ForwardPass:

@@ -46,11 +46,11 @@ class WeightSync:
     def _check_agreement(self) -> None:
         """Compare one token's log-probability of every member, and of the base."""
         for rollout, table in zip(*sample_one_token(self._learner, self._engine), strict=True):
-            found, own = rollout.logprobs[0], table[rollout.completion_ids[0]]
-            if not abs(found - own) <= self._tolerance:
+            sampled, expected = rollout.logprobs[0], table[rollout.completion_ids[0]]
+            if not abs(sampled - expected) <= self._tolerance:
                 raise SelfplayError(
                     f"{rollout.adapter or 'the base'} in the engine is not the learner's: "
-                    f"log-probability {found:.4f} of a token, expected {own:.4f} within "
+                    f"log-probability {sampled:.4f} of a token, expected {expected:.4f} within "
                     f"{self._tolerance}; continue with `selfplay resume`, and with --engine hf if "
                     "it comes back"
                 )

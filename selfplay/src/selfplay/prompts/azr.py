@@ -119,11 +119,11 @@ class _Kind(CodeKind, Protocol):
         clear which was meant. A copy of an example is none, and neither is what holds marks of
         the frame: it would end the prompt of the solver who is shown it.
         """
-        found = self.read_proposal(references, answer_text(text))
-        if found is None:
+        proposal = self.read_proposal(references, answer_text(text))
+        if proposal is None:
             return None
-        written = (found.program, found.input or "", *found.inputs, found.message)
-        return None if any(OF_THE_FRAME.search(part) for part in written) else found
+        written = (proposal.program, proposal.input or "", *proposal.inputs, proposal.message)
+        return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
 
     def parse_answer(self, task: Task, text: str) -> str | None:
         """Return the answer to the task; None when there is none.
@@ -169,12 +169,14 @@ class _Call(_Kind, Protocol):
         inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
         if len(programs) != 1 or len(inputs) != 1:
             return None
-        program, given = programs.pop().rstrip(), inputs.pop()
+        program, arguments = programs.pop().rstrip(), inputs.pop()
         if not program:
             return None
-        given = argument_text(given, program)
-        copied = any((r.program.strip(), r.input) == (program.strip(), given) for r in references)
-        return None if copied else Proposal(kind=self.name, program=program, input=given)
+        arguments = argument_text(arguments, program)
+        copied = any(
+            (r.program.strip(), r.input) == (program.strip(), arguments) for r in references
+        )
+        return None if copied else Proposal(kind=self.name, program=program, input=arguments)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
         return _completion(_pair(task), thought)
@@ -247,7 +249,7 @@ class _Function(CodeF, _Kind):
         return Proposal(kind=self.name, program=program, inputs=tuple(inputs), message=message)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
-        inputs = "\n".join(fenced("input", given) for given in task.inputs)
+        inputs = "\n".join(fenced("input", arguments) for arguments in task.inputs)
         return _completion(f"{inputs}\n{fenced('message', task.message)}", thought)
 
     def solve_prompt(self, task: Task) -> str:

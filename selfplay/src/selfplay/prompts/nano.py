@@ -101,7 +101,7 @@ class _Function(CodeF, _Answered):
         return Proposal(kind=self.name, program=program, inputs=tuple(inputs), message=message)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
-        inputs = "".join(f"<|input|>{given}" for given in task.inputs)
+        inputs = "".join(f"<|input|>{arguments}" for arguments in task.inputs)
         return f"{thought}{inputs}<|message|>{task.message}"
 
     def solve_prompt(self, task: Task) -> str:

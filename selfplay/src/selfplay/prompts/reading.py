@@ -84,10 +84,10 @@ def _end(lines: list[str], start: int, fence: str, indent: int) -> tuple[int, li
         line = lines[at]
         if not _has_fence(line):
             continue
-        if found := _INNER.fullmatch(line):
-            if not found["fence"].startswith(fence) or _indent(line) > indent + 3:
+        if end := _INNER.fullmatch(line):
+            if not end["fence"].startswith(fence) or _indent(line) > indent + 3:
                 continue
-            if found["info"]:
+            if end["info"]:
                 depth += 1
             elif depth == 0:
                 return at, []
@@ -185,14 +185,14 @@ def argument_text(text: str, program: str) -> str:
 
 def required_arguments(program: str) -> int:
     """Return how many positional arguments f cannot do without; 0 where that is unknown."""
-    found = [
+    names = [
         node.args
         for node in _statements(program)
         if isinstance(node, ast.FunctionDef) and node.name == "f"
     ]
-    if not found:
+    if not names:
         return 0
-    return len(found[-1].posonlyargs) + len(found[-1].args) - len(found[-1].defaults)
+    return len(names[-1].posonlyargs) + len(names[-1].args) - len(names[-1].defaults)
 
 
 def defines_f(text: str) -> bool:

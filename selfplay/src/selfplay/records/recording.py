@@ -163,14 +163,14 @@ def _attempt_rows(
         groups[a.answer, a.score].append(a)
     judged = (a for a in attempts if not a.infra_error)
     learned = {a.number: s for a, s in zip(judged, samples, strict=False)}
-    found = []
+    attempt_rows = []
     for (answer, score), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         s = next((learned[a.number] for a in group if a.number in learned), None)
         earned = (None, None) if s is None else (s.reward, s.advantage)
-        found.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
-    return tuple(found)
+        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
+    return tuple(attempt_rows)
 
 
 def _member_rows(

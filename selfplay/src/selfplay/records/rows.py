@@ -305,14 +305,20 @@ class EvalRow(Struct, frozen=True, kw_only=True):
     @property
     def rate(self) -> SolvingRow | None:
         """How the member solves; None where nothing was judged."""
-        found = self.solving
-        return found if isinstance(found, SolvingRow) and found.difference is not None else None
+        solving = self.solving
+        return (
+            solving if isinstance(solving, SolvingRow) and solving.difference is not None else None
+        )
 
     @property
     def taught(self) -> TeachingRow | None:
         """How the member teaches; None where nothing was judged."""
-        found = self.teaching
-        return found if isinstance(found, TeachingRow) and found.valid_share is not None else None
+        teaching = self.teaching
+        return (
+            teaching
+            if isinstance(teaching, TeachingRow) and teaching.valid_share is not None
+            else None
+        )
 
 
 def mean(values: Iterable[float | None]) -> float | None:

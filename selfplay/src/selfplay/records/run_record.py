@@ -72,9 +72,9 @@ class RunRecord:
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
-        found = f", {points(gain)} points above the base, held-out" if gain else ""
+        facts = f", {points(gain)} points above the base, held-out" if gain else ""
         born = f", {len(self.births)} members born"
-        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{found})"
+        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
 
     def _repr_html_(self) -> str:
         ratings = next((step.ratings for step in reversed(self.steps) if step.ratings), {})
@@ -126,17 +126,17 @@ class RunRecord:
         children = {birth.child for _, birth in self.births}
         founders = [name for name in roles if name not in children]
         founders.sort(key=lambda name: (roles[name] != "teacher", name[0], len(name), name))
-        found = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
+        lives = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
         for step, birth in self.births:
             removed = birth.removed
-            place = found.get(removed) or Life(removed, "member", len(found), 0)
-            found[removed] = replace(place, died=step)
-            above = [found[parent].generation for parent in birth.parents if parent in found]
+            place = lives.get(removed) or Life(removed, "member", len(lives), 0)
+            lives[removed] = replace(place, died=step)
+            above = [lives[parent].generation for parent in birth.parents if parent in lives]
             generation = 1 + max(above, default=0)
-            found[birth.child] = Life(
+            lives[birth.child] = Life(
                 birth.child, place.role, place.place, step, None, birth, generation
             )
-        return list(found.values())
+        return list(lives.values())
 
     def latest_evals(self) -> list[EvalRow]:
         """Return the rows of the last evaluation."""
@@ -216,19 +216,19 @@ class RunRecord:
 
 def number_at(row: Struct, path: str) -> float | None:
     """Return the number at a dotted path of fields and keys; None where there is none."""
-    found: Any = row
+    value: Any = row
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
-    return found if isinstance(found, int | float) else None
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value if isinstance(value, int | float) else None
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested settings by dotted key, as text."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, value in config.items():
         inner = isinstance(value, Mapping)
-        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
-    return found
+        settings |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
+    return settings
 
 
 def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:
@@ -324,9 +324,9 @@ def conclusion(run: RunRecord) -> str:
     start = ""
     if over is not None:
         start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
-    found = held_out_gain(run)
-    after = f" ± {found[1]:.1f}" if found else ""
-    meaning = "; ±: one standard error over the tasks" if found else ""
+    gain = held_out_gain(run)
+    after = f" ± {gain[1]:.1f}" if gain else ""
+    meaning = "; ±: one standard error over the tasks" if gain else ""
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "

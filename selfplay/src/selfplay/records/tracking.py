@@ -103,35 +103,35 @@ def step_metrics(
     fields = msgspec.to_builtins(row)
     del fields["step"]
     members, ratings = fields.pop("members"), fields.pop("ratings")
-    found = _numbers({OF_RUN.get(name, name): value for name, value in fields.items()})
-    found |= {"step_time": sum(row.seconds.values()), "learning_rate": learning_rate}
+    metrics = _numbers({OF_RUN.get(name, name): value for name, value in fields.items()})
+    metrics |= {"step_time": sum(row.seconds.values()), "learning_rate": learning_rate}
     for member, values in members.items():
         named = {OF_MEMBER.get(name, name): value for name, value in values.items()}
-        found |= _numbers(named, f"{member}/")
+        metrics |= _numbers(named, f"{member}/")
     for member, (mu, sigma) in ratings.items():
-        found |= {f"ratings/{member}/mu": mu, f"ratings/{member}/sigma": sigma}
-    return found | measured_metrics(measured)
+        metrics |= {f"ratings/{member}/mu": mu, f"ratings/{member}/sigma": sigma}
+    return metrics | measured_metrics(measured)
 
 
 def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
     """Return the numbers of one measurement of all living members."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for row in measured:
         fields = msgspec.to_builtins(row)
         for part, name in (("solving", "held_out"), ("teaching", "teaching")):
-            found |= _numbers(fields.get(part, {}), f"{name}/{row.member}/")
-    return found
+            metrics |= _numbers(fields.get(part, {}), f"{name}/{row.member}/")
+    return metrics
 
 
 def _numbers(fields: Mapping[str, Any], above: str = "") -> dict[str, float]:
     """Return the numbers of nested fields, their names joined by slashes."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= _numbers(value, f"{above}{name}/")
+            numbers |= _numbers(value, f"{above}{name}/")
         elif isinstance(value, int | float):
-            found[f"{above}{name}"] = float(value)
-    return found
+            numbers[f"{above}{name}"] = float(value)
+    return numbers
 
 
 def _open_tensorboard(home: Path, _: dict[str, Any], step: int, known_as: str | None) -> Opened:

@@ -74,7 +74,7 @@ def write_page(path: Path, template: str, charts: Mapping[str, Any], **values: o
 
 def visible(text: str) -> str:
     """Return the text with characters that cannot be seen, or turn others around, spelt out."""
-    return _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return _INVISIBLE.sub(lambda character: f"<U+{ord(character[0]):04X}>", text)
 
 
 def clip(text: str, limit: int) -> str:

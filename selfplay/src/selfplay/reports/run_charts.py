@@ -25,7 +25,7 @@ SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
-def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.LayerChart | None:
+def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.LayerChart | None:
     """Return a light raw line and a strong smoothed one for each named series; what: they are."""
     rows: list[dict[str, Any]] = []
     drawn = {n: v for n, v in points.items() if any(value is not None for _, value in v)}
@@ -35,7 +35,7 @@ def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.La
         short = thin(series, MOST_POINTS)
         means = dict(smooth(short))
         rows += [
-            {what: name, "step": step, "value": value, "mean": means.get(step)}
+            {title: name, "step": step, "value": value, "mean": means.get(step)}
             | {"dot": len(means) == 1}
             for step, value in short
         ]
@@ -44,14 +44,14 @@ def curves(points: Mapping[str, Points], unit: str, what: str = "run") -> alt.La
     value, mean = (
         alt.Y(f"{f}:Q", title=unit, axis=axis).scale(zero=False) for f in ("value", "mean")
     )
-    base, pick, shown = _switched(rows, what, list(points))
+    base, pick, shown = _switched(rows, title, list(points))
     numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
     dots = base.mark_point(filled=True, size=35)
     line = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
     layers = [
         base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
         line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
-        dots.encode(y=value, opacity=_dotted(pick), tooltip=[f"{what}:N", "step:Q", *numbers]),
+        dots.encode(y=value, opacity=_dotted(pick), tooltip=[f"{title}:N", "step:Q", *numbers]),
     ]
     return alt.LayerChart(layer=layers).properties(width=340, height=165)
 
@@ -164,21 +164,21 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
     the base solves than of tasks that the base wrote itself. At step 0 members are the base, or the
     warm start.
     """
-    own = next((row.taught.base_solve_rate for row in run.evals if row.taught), None)
-    found: dict[str, dict[int, float]] = {life.name: {} for life in run.lives()}
+    of_base = next((row.taught.base_solve_rate for row in run.evals if row.taught), None)
+    skills: dict[str, dict[int, float]] = {life.name: {} for life in run.lives()}
     start = {"teacher": 0.0, "student": 0.0, "agent": 0.0}
     for row in run.evals:
         value = row.rate.difference if row.rate else None
-        if value is None and own is not None and row.taught:
+        if value is None and of_base is not None and row.taught:
             theirs = row.taught.base_solve_rate
-            value = None if theirs is None else own - theirs
+            value = None if theirs is None else of_base - theirs
         if value is not None and row.role != BASE:
             if row.role == START:
                 start |= {"student" if row.rate else "teacher": 100 * value}
             else:
-                found.setdefault(row.member, {})[row.step] = 100 * value
+                skills.setdefault(row.member, {})[row.step] = 100 * value
     founders = [life for life in run.lives() if life.birth is None and run.evals]
-    return found | {f.name: {0: start.get(f.role, 0.0)} | found[f.name] for f in founders}
+    return skills | {f.name: {0: start.get(f.role, 0.0)} | skills[f.name] for f in founders}
 
 
 def _lineage_rows(

@@ -139,13 +139,13 @@ def measures_of_kinds(run: RunRecord) -> list[Series]:
 
 def kind_words(run: RunRecord) -> dict[str, str]:
     """Return what each kind of task asks, by name; not those that cannot be imported here."""
-    found = {kind.name: kind.words for kind in NANO.kinds}
+    words = {kind.name: kind.words for kind in NANO.kinds}
     for name in run.config.get("rollout", {}).get("kinds", ()):
-        if name not in found:
+        if name not in words:
             with suppress(ConfigError):
                 kind = load_object(name, "rollout.kinds")
-                found[kind.name] = kind.words
-    return {name: found[name] for name in run.kinds if name in found}
+                words[kind.name] = kind.words
+    return {name: words[name] for name in run.kinds if name in words}
 
 
 def report(directory: Path, page: Path) -> None:
@@ -319,9 +319,9 @@ def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
     for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), *COMPLEXITY):
-        if found := trend(_points(run, m.path)):
-            first, last = (_quarter(q, m.unit) for q in (found.first, found.last))
-            rows.append((m.title, first, last, found.verdict))
+        if moved := trend(_points(run, m.path)):
+            first, last = (_quarter(q, m.unit) for q in (moved.first, moved.last))
+            rows.append((m.title, first, last, moved.verdict))
     return rows
 
 
@@ -382,10 +382,14 @@ def _workers(run: RunRecord) -> list[tuple[str, str, str, str, str]]:
     rows = []
     used = [(s, run.resources[s.step].workers) for s in run.steps if s.step in run.resources]
     for name in dict.fromkeys(name for _, workers in used for name in workers):
-        mine = [(sum(s.seconds.values()), workers[name]) for s, workers in used if name in workers]
-        busy = sum(worker.busy for _, worker in mine) / (sum(wall for wall, _ in mine) or 1.0)
-        _, last = mine[-1]
-        memory = max(worker.memory_mb for _, worker in mine)
+        of_worker = [
+            (sum(s.seconds.values()), workers[name]) for s, workers in used if name in workers
+        ]
+        busy = sum(worker.busy for _, worker in of_worker) / (
+            sum(wall for wall, _ in of_worker) or 1.0
+        )
+        _, last = of_worker[-1]
+        memory = max(worker.memory_mb for _, worker in of_worker)
         members = " ".join(last.members)
         rows.append((name, last.host, members, figure(busy, share=True), f"{memory:,.0f} MB"))
     return rows
@@ -413,14 +417,14 @@ def _sentences(run: RunRecord) -> list[str]:
 
 def _drift(run: RunRecord) -> list[str]:
     """Return a sentence on the divergence of sampler and learner, where there is one."""
-    found = [
+    drift = [
         (kl, name, step.step)
         for step in run.steps
         for name, member in step.members.items()
         if (kl := member.number("mismatch_kl")) is not None
     ]
-    kl, name, step = max(found, default=(0.0, "", 0))
-    if kl <= DRIFT_LIMIT and not (found and run.config.get("engine") == "vllm"):
+    kl, name, step = max(drift, default=(0.0, "", 0))
+    if kl <= DRIFT_LIMIT and not (drift and run.config.get("engine") == "vllm"):
         return []
     rows = [member for step in run.steps for member in step.members.values()]
     cut = max(row.number("importance_sampling_clip_ratio") or 0.0 for row in rows)

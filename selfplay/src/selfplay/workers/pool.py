@@ -135,12 +135,12 @@ class WorkerPool:
         left = list(range(len(owners)))
         for _ in range(_DEATHS_IN_A_ROW):
             free: Iterator[list[int]] = iter([[p] for p in left if owners[p] is None])
-            own = {s.name: [p for p in left if owners[p] in s.places] for s in self.shares}
+            pieces_of = {s.name: [p for p in left if owners[p] in s.places] for s in self.shares}
             asked: dict[Any, tuple[WorkerHandle, list[int]]] = {}
             dead: dict[str, str] = {}
             left = []
             for share in self.shares:
-                if pieces := own[share.name] or next(free, []):
+                if pieces := pieces_of[share.name] or next(free, []):
                     asked[ask(share, pieces)] = (share, pieces)
             while asked:
                 (ref,), _ = self._ray.wait(list(asked), num_returns=1)
@@ -178,12 +178,12 @@ class WorkerPool:
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step."""
-        found = {}
+        rows = {}
         for share in self.shares:
             members = tuple(self.names[place] for place in share.places)
             busy, share.busy = round(share.busy, 4), 0.0
-            found[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
-        return found
+            rows[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
+        return rows
 
     def close(self) -> None:
         """End all workers."""
@@ -216,13 +216,13 @@ class WorkerPool:
             if self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]:
                 line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
                 click.echo(line, err=True)
-            found: list[WorkerInfo] = [
+            infos: list[WorkerInfo] = [
                 self._answer(*pair) for pair in zip(asked, shares, strict=True)
             ]
-            for share, about in zip(shares, found, strict=True):
+            for share, about in zip(shares, infos, strict=True):
                 share.host, share.node, share.process = about.host, about.node, about.process
-            check_equal(shares, found)
-            self.about = found[0]
+            check_equal(shares, infos)
+            self.about = infos[0]
             for share, ref in [(s, self._load(s)) for s in shares] if self._kept else ():
                 self._answer(ref, share)
         except self._deaths as error:
@@ -254,22 +254,20 @@ class WorkerPool:
         of a worker raises where that fails: the members then count as unchanged.
         """
         triples = zip(share.places, names, share.states, strict=True)
-        found = {
-            place: MemberRef(name, state) for place, name, state in triples if name is not None
-        }
+        refs = {place: MemberRef(name, state) for place, name, state in triples if name is not None}
         away = [other for other in self.shares if other.node != share.node != self._home]
         first = share.places[0] % max(1, len(away))
         for other in away[first:] + away[:first]:
             try:
-                states = [kept.state for kept in found.values()]
-                self._ray.get(other.ask("hold", list(found), *states))
+                states = [kept.state for kept in refs.values()]
+                self._ray.get(other.ask("hold", list(refs), *states))
                 break
             except self._deaths as error:
                 failed = error  # who died is found by the next question
         else:
             if away:
                 raise failed
-        self._kept |= found
+        self._kept |= refs
 
     def _recover(self, dead: dict[str, str]) -> None:
         """Replace dead workers where there is room; else spread their members over the living."""
@@ -301,17 +299,19 @@ def spread(places: int, workers: int) -> list[tuple[int, ...]]:
     return [tuple(range(first, places, workers)) for first in range(workers)]
 
 
-def check_equal(shares: Sequence[WorkerHandle], found: Sequence[WorkerInfo]) -> None:
+def check_equal(shares: Sequence[WorkerHandle], infos: Sequence[WorkerInfo]) -> None:
     """Raise SelfplayError where a worker has other versions, or another base than the first."""
-    own = versions()
-    for share, about in zip(shares, found, strict=True):
-        odd = [f"{k} {v} (here {own[k]})" for k, v in about.versions.items() if v != own[k]]
+    expected = versions()
+    for share, about in zip(shares, infos, strict=True):
+        odd = [
+            f"{k} {v} (here {expected[k]})" for k, v in about.versions.items() if v != expected[k]
+        ]
         if odd:
             raise SelfplayError(
                 f"{share.name} on {share.host} has other versions: {', '.join(odd)}; install the "
                 "same on all machines"
             )
-        if about.base != found[0].base:
+        if about.base != infos[0].base:
             raise SelfplayError(
                 f"{share.name} on {share.host} has another base model than {shares[0].name} on "
                 f"{shares[0].host} under the same name; put the same files on all machines"
