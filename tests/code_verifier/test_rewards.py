@@ -10,8 +10,9 @@ import pytest
 from programs import python
 
 from code_verifier import Grade, Sandbox, SandboxUnavailable, Task
+from code_verifier.answers import find_answer, find_program
 from code_verifier.errors import CodeVerifierError
-from code_verifier.rewards import completion_text, find_answer, trl_reward, verifiers_reward
+from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "code_verifier"
 SQUARE = "def f(x):\n    return x * x"
@@ -40,7 +41,7 @@ FAULT = Grade(0.0, "sandbox_error: the fork server was lost", status="sandbox_er
     [
         ("<think>maybe <answer>1</answer></think> <answer> 2 </answer>", "2"),
         ("<answer>1</answer> no, <answer>2</answer> done", "2"),
-        ("so\n```python\ndef f(): pass\n```\nor\n```output\n[1]\n```\n", "[1]"),
+        ("so\n```python\ndef f(): pass\n```\nor\n```output\n[1]\n```\n", "def f(): pass"),
         ("<answer>\n```input\n'a', 2\n```\n</answer>", "'a', 2"),
         ("````\n```\ninner\n```\n````", "```\ninner\n```"),
         ("```python\nleft open", None),
@@ -55,10 +56,49 @@ def test_the_answer_in_a_completion(text: str, answer: str | None) -> None:
     assert find_answer(text) == answer
 
 
+PROGRAM = "def f(x):\n    return x"
+FENCED = f"```python\n{PROGRAM}\n```\n"
+DOCUMENTED = 'def f(x):\n    """\n    ```\n    f(1)\n    ```\n    """\n    return x'
+SEPARATED = "TEXT = 'a\x0cb\x1c\u2028'\n" + PROGRAM
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        (FENCED + "Run:\n```bash\npython f.py\n```", PROGRAM),
+        (FENCED + "```json\n[1]\n```", PROGRAM),
+        (FENCED + "It prints\n```\n6\n```", PROGRAM),
+        (FENCED + "```\n$ python f.py\n```", PROGRAM),
+        (FENCED + "```python\n>>> f(1)\n1\n```", PROGRAM),
+        (f"Code: ```python\n{PROGRAM}\n```", PROGRAM),
+        (f"A fence is ```python and so on.\n{FENCED}", PROGRAM),
+        (f"```Python3\n{PROGRAM}\n```", PROGRAM),
+        (f"~~~\n{PROGRAM}\n~~~\n~~~sh\nls\n~~~", PROGRAM),
+        ("1. so\n   ```py\n   def f(x):\n       return x\n   ```", PROGRAM),
+        (f"```python\n{DOCUMENTED}\n```\n", DOCUMENTED),
+        (f"```python\n{SEPARATED}\n```\n", SEPARATED),
+        (FENCED.replace("\n", "\r\n"), PROGRAM.replace("\n", "\r\n")),
+        (FENCED.replace("\n", "\r"), PROGRAM.replace("\n", "\r")),
+        (f"<answer>```python\n{PROGRAM}</answer>", PROGRAM),
+        (FENCED + "```python\nprint(f(1))\n```", PROGRAM),
+    ],
+)
+def test_the_program_in_a_completion(text: str, program: str) -> None:
+    assert find_program(text, "f") == program
+    if "print" not in text:
+        assert find_answer(text) == program
+
+
+def test_a_value_stands_in_the_last_block() -> None:
+    assert find_answer(FENCED + "```output\n[1]\n```", value=True) == "[1]"
+    assert find_answer("<answer>```input\n1, 2\n```\n```sh\nls\n```</answer>", True) == "1, 2"
+
+
 def test_hostile_completions_take_linear_work() -> None:
-    """Half a million openings; work that grows with their square would never end."""
-    assert find_answer("```a`\n" * 500_000) is None
-    assert find_answer("<answer>" * 500_000) is None
+    """Many openings; work that grows with their square would never end."""
+    for text in ("```a`\n", "<answer>", "```a\n", "x ```a\n", "```python\n(", "`", "~~~a\n```b\n"):
+        assert find_answer(text * 300_000) is None
+    assert find_answer("```python\n(\n```\n" * 30_000) == "("
 
 
 def test_the_text_of_a_completion() -> None:

@@ -1,5 +1,6 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
+from code_verifier.answers import code_blocks, find_answer, find_program
 from code_verifier.canonical import canonical
 from code_verifier.errors import (
     CodeVerifierError,
@@ -47,10 +48,13 @@ __all__ = [
     "Value",
     "Verdict",
     "canonical",
+    "code_blocks",
     "completion_text",
     "compute_score",
     "equal_output",
     "equal_value",
+    "find_answer",
+    "find_program",
     "grade",
     "measure",
     "ordered_map",

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from code_verifier.answers import find_answer, find_program
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
 from code_verifier.parallel import ordered_map
 from code_verifier.sandbox import Sandbox, shared_sandbox
@@ -20,6 +21,7 @@ from code_verifier.scripts.suites import Suite, read_tests, run_tests
 from code_verifier.tasks import Grade, Task
 
 Parse = Callable[[str], str | None]
+"""Finds the answer in a completion's text, or None."""
 TEST_S = 6.0
 """Processor seconds that a program may take for each test, as in LiveCodeBench."""
 _COLUMNS = frozenset(
@@ -28,44 +30,6 @@ _COLUMNS = frozenset(
         "test_imports test_setup_code entry_point fn_name input_output"
     )
 )
-_OPEN, _CLOSE, _TICKS = "<answer>", "</answer>", "```"
-
-
-def find_answer(text: str) -> str | None:
-    """Return the answer in a completion's text, or None.
-
-    It is looked for after the last `</think>`, inside the last `<answer>...</answer>` if there is
-    one. There, the last fenced block (three backticks or more) is the answer; without a fence the
-    whole content of the answer tag is. Takes time linear in the length of the text.
-    """
-    text = text.rpartition("</think>")[2]
-    end = text.rfind(_CLOSE)
-    start = text.rfind(_OPEN, 0, end) if end >= 0 else -1
-    tagged = start >= 0
-    if tagged:
-        text = text[start + len(_OPEN) : end]
-    block = _last_fence(text)
-    if block is None and tagged:
-        block = text
-    return (block.strip() or None) if block is not None else None
-
-
-def _last_fence(text: str) -> str | None:
-    """Content of the last closed fence; an open one at the end of the text does not count."""
-    block: str | None = None
-    ticks, first = 0, 0
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        stripped = line.strip()
-        width = len(stripped) - len(stripped.lstrip("`"))
-        if width < len(_TICKS):
-            continue
-        if not ticks:
-            if "`" not in stripped[width:]:
-                ticks, first = width, number + 1
-        elif width >= ticks and width == len(stripped):
-            block, ticks = "\n".join(lines[first:number]), 0
-    return block
 
 
 def completion_text(completion: Any) -> str:
@@ -95,7 +59,7 @@ class Reward:
         self,
         name: str,
         read: Callable[[Mapping[str, Any]], Task | Suite],
-        parse: Parse,
+        parse: Parse | None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self.__name__ = name  # in TRL's logs
@@ -108,7 +72,7 @@ class Reward:
         pairs: dict[int, tuple[Task | Suite, str]] = {}
         for index, completion in enumerate(completions):
             task = self._read(_plain({name: column[index] for name, column in table.items()}))
-            answer = self._parse(completion_text(completion))
+            answer = _answer(task, completion_text(completion), self._parse)
             if answer is not None:
                 pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
@@ -147,12 +111,21 @@ def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> 
     return run_tests(_shared_runner(), answer, tests, TEST_S)
 
 
-def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Reward:
+def _answer(task: Task | Suite, text: str, parse: Parse | None = None) -> str | None:
+    """The answer to a task in a completion's text, by `parse`, or as the kind of the task needs."""
+    if parse is not None:
+        return parse(text)
+    if isinstance(task, Suite):
+        return find_program(text, task.name)
+    return find_program(text, "f") if task.kind == "code_f" else find_answer(text, value=True)
+
+
+def trl_reward(sandbox: Sandbox | None = None, parse: Parse | None = None) -> Reward:
     """Return a reward function of TRL: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
-    parse: finds the answer in a completion's text, or None. A copy of the function that is sent to
-    another process has processes of its own there.
+    parse: finds the answer in a completion's text; None reads it as `code_verifier.answers` does. A
+    copy of the function that is sent to another process has processes of its own there.
 
     A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
     without any reward is left out of its group's baseline and has the advantage 0. Raises
@@ -165,7 +138,7 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse = find_answer) -> Re
     return Reward("task_reward", Task.from_row, parse, sandbox)
 
 
-def tests_reward(parse: Parse = find_answer) -> Reward:  # noqa: PT028  (no test)
+def tests_reward(parse: Parse | None = None) -> Reward:  # noqa: PT028  (no test)
     """Return a reward function of TRL for whole programs: 1.0 for one that passes all tests of its
     row, else 0.0, also for none; None for a fault of the sandbox, as `trl_reward`.
 
@@ -200,7 +173,8 @@ def compute_score(
     if not isinstance(row, Mapping):
         kind = type(row).__name__
         raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
-    task, answer = _read(row), find_answer(solution_str)
+    task = _read(row)
+    answer = _answer(task, solution_str)
     return 0.0 if answer is None else _score(_judge(task, answer))
 
 
@@ -211,7 +185,7 @@ def _score(grade: Grade) -> float:
 
 
 def verifiers_reward(
-    sandbox: Sandbox | None = None, parse: Parse = find_answer
+    sandbox: Sandbox | None = None, parse: Parse | None = None
 ) -> Callable[[Any, Any], Awaitable[float]]:
     """Return `reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or missing one.
 
@@ -228,7 +202,8 @@ def verifiers_reward(
         if not isinstance(row, Mapping):
             kind = type(row).__name__
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
-        tests, answer = _read(row), parse(str(trace.last_reply))
+        tests = _read(row)
+        answer = _answer(tests, str(trace.last_reply), parse)
         if answer is None:
             return 0.0
         return _score(await asyncio.to_thread(_judge, tests, answer, sandbox))

@@ -51,6 +51,17 @@ class Suite:
     entry: str = ""
     setup: str = ""
 
+    @property
+    def name(self) -> str:
+        """The name that a program has to define, as far as one can see; "" for a script."""
+        if self.outputs:
+            return self.entry if self.entry != "Solution" else ""
+        for node in ast.walk(_assertion(self.inputs[0])):
+            match node:
+                case ast.Call(ast.Name(name)) if not hasattr(builtins, name):
+                    return name
+        return ""
+
 
 def read_tests(row: Mapping[str, Any]) -> Suite:
     """Return the tests of a row. Raises CodeVerifierError for a row that holds none.

@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from code_verifier import ProgramError, parse_program
+from code_verifier import ProgramError, code_blocks, parse_program
 from evals.benchmark import MAX_CHARS, PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
@@ -24,7 +24,6 @@ DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",
     MBPP: "MBPP+: write a function from a sentence and an assertion",
 }
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[^\n]*$", re.M)
 _START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
 _CUTS = 60
 _BEGINNINGS = 40
@@ -121,7 +120,7 @@ def extract_program(answer: str, entry_point: str) -> str:
     """
     if len(answer) > MAX_CHARS:
         return ""
-    blocks = fenced_blocks(answer)
+    blocks = [block.text for block in code_blocks(answer)]
     for block in reversed(blocks):
         tree = parse(block)
         if tree is not None and defines(tree, entry_point):
@@ -131,22 +130,6 @@ def extract_program(answer: str, entry_point: str) -> str:
         if stretch is not None:
             return stretch
     return blocks[0] if blocks else answer
-
-
-def fenced_blocks(text: str) -> list[str]:
-    """Return the texts between fences; a last fence that is not closed reaches to the end."""
-    blocks = []
-    start, opened = 0, ""
-    for match in _FENCE.finditer(text):
-        fence = match[1]
-        if not opened:
-            start, opened = match.end() + 1, fence
-        elif fence[0] == opened[0] and len(fence) >= len(opened) and not match[2]:
-            blocks.append(text[start : match.start()])
-            opened = ""
-    if opened:
-        blocks.append(text[start:])
-    return [_dedented(block) for block in blocks]
 
 
 def parse(text: str) -> ast.Module | None:
@@ -215,13 +198,6 @@ def _line(error: ProgramError, piece: str) -> int:
 def _at_margin(lines: list[str], stop: int) -> bool:
     """Whether a statement can end before line `stop`: what follows starts at the margin."""
     return stop >= len(lines) or not lines[stop][:1].isspace()
-
-
-def _dedented(block: str) -> str:
-    """A block in a list item is indented as a whole."""
-    lines = [line for line in block.split("\n") if line.strip()]
-    margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    return "\n".join(line[margin:] for line in block.split("\n")) if margin else block
 
 
 def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:

@@ -88,7 +88,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 
 
 def official_program(answer: str) -> str:
-    """Return the lines between the last two that hold three backticks; "" for fewer."""
+    """Return the lines between the last two that hold three backticks; "" for fewer.
+
+    It is the rule of LiveCodeBench's own harness, and not that of `code_verifier.find_program`: a
+    block of output behind the program is taken for it.
+    """
     lines = answer.split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE in line]
     if len(fences) < 2:
@@ -97,7 +101,10 @@ def official_program(answer: str) -> str:
 
 
 def azr_program(answer: str) -> str:
-    """Return the last python block in the last answer tag; without one, the tag's or all text."""
+    """Return the last python block in the last answer tag; without one, the tag's or all text.
+
+    It is Absolute Zero's own rule.
+    """
     tagged = _ANSWER.findall(answer)
     text = tagged[-1] if tagged else answer
     blocks = _BLOCK.findall(text)

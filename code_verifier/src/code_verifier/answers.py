@@ -1,0 +1,224 @@
+"""The reader of answers in what a model writes: fenced blocks, and which of them is the program.
+
+A block opens with three backticks or tildes or more, at the start of a line or behind prose where a
+language follows, and closes with a line of as many. A fence inside of a text of the program closes
+nothing: a Python block ends at the first fence up to which it parses, if there is one. Lines end at
+line feed, carriage return, or both. All of it takes time linear in the length of the text.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from code_verifier.errors import ProgramError
+from code_verifier.syntax import parse_program
+
+_OPEN, _CLOSE = "<answer>", "</answer>"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_LANGUAGE = re.compile(r"\{?\s*\.?([\w+#-]*)")
+_PYTHON = re.compile(r"(?:python|py|ipython|sage|cython)[\d.]*", re.I)
+_SHELL = frozenset(
+    str.split(
+        "bash sh shell zsh fish console terminal cmd bat powershell ps1 shell-session makefile"
+    )
+)
+_OTHER = _SHELL | frozenset(
+    str.split(
+        "output out stdout stderr stdin input text txt plain plaintext result results log pycon "
+        "traceback json jsonl yaml yml toml ini xml html css csv markdown md latex tex math diff "
+        "pseudocode c c++ cpp java javascript js typescript ts rust go kotlin ruby php sql r scala"
+    )
+)
+_PROGRAM = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Call,
+)
+_TRIES = 8
+_MOST_PARSED = 1 << 17
+"""Characters that are parsed of one answer, to find out which block is the program."""
+_PER_PARSE = 64
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block. language: in small letters, "" for none. closed: whether it has an end."""
+
+    language: str
+    text: str
+    closed: bool
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is marked as Python."""
+        return _PYTHON.fullmatch(self.language) is not None
+
+
+class _Reader:
+    """Reads the blocks of one text, and parses no more of it than `_MOST_PARSED`."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = _LINE.findall(text)
+        self.left = _MOST_PARSED
+
+    def tree(self, text: str) -> ast.Module | None:
+        """The tree of a text; None where it does not parse, or too much has been parsed."""
+        if len(text) > self.left:
+            return None
+        self.left -= len(text) + _PER_PARSE
+        try:
+            return parse_program(text).tree
+        except ProgramError:
+            return None
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks in order."""
+        number = 0
+        while number < len(self.lines):
+            fence, info, behind_prose = _opening(self.lines[number])
+            number += 1
+            if fence:
+                if behind_prose and self._reopens(number, fence):
+                    continue  # the prose speaks of a fence
+                match = _LANGUAGE.match(info)
+                block, end = self._block(number, fence, match[1].lower() if match else "")
+                yield block
+                number = end + 1
+
+    def _block(self, start: int, fence: str, language: str) -> tuple[Block, int]:
+        """The block that begins with line `start`, and the number of the line that closes it."""
+        first: tuple[Block, int] | None = None
+        size = tries = 0
+        for end in range(start, len(self.lines)):
+            if _is_end(self.lines[end], fence):
+                block = Block(language, _dedented(self.lines[start:end]), closed=True)
+                first = first or (block, end)
+                if language in _OTHER or (size <= self.left and self.tree(block.text) is not None):
+                    return block, end
+                tries += 1
+            size += len(self.lines[end])
+            if first and (tries == _TRIES or size > self.left):
+                break
+        text = "" if first else _dedented(self.lines[start:])
+        return first or (Block(language, text, closed=False), len(self.lines))
+
+    def _reopens(self, start: int, fence: str) -> bool:
+        """Whether a line opens a block of a language before one closes this."""
+        for number in range(start, len(self.lines)):
+            line = self.lines[number]
+            if _is_end(line, fence) or _opening(line)[1]:
+                return not _is_end(line, fence)
+        return False
+
+
+def _opening(line: str) -> tuple[str, str, bool]:
+    """The fence that the line opens ("" for none), what stands behind it, and whether prose stands
+    before it."""
+    line = line.strip()
+    for tick in "`~":
+        end = line.rfind(tick) + 1
+        start = len(line[:end].rstrip(tick))
+        info = line[end:].strip()
+        if end - start >= 3 and (start == 0 or (tick == "`" and info and " " not in info)):
+            return line[start:end], info, start > 0
+    return "", "", False
+
+
+def _is_end(line: str, fence: str) -> bool:
+    line = line.strip()
+    return len(line) >= len(fence) and not line.strip(fence[0])
+
+
+def _dedented(lines: list[str]) -> str:
+    """The lines of a block without their last line end; one in a list item is indented as a
+    whole."""
+    margins = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
+    margin = min(margins, default=0)
+    text = "".join(line[margin:] if line.strip() else line for line in lines) if margin else ""
+    return re.sub(r"(?:\r\n|\r|\n)\Z", "", text or "".join(lines))
+
+
+def code_blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a text, in order; the last one may have no end."""
+    return list(_Reader(text).blocks())
+
+
+def find_program(text: str, entry: str = "") -> str | None:
+    """Return the program in a completion's text, or None.
+
+    It is looked for where `find_answer` looks. Of its blocks the program is the last that is
+    Python: marked as such, or not marked and by its look. entry: a name that it defines, if one of
+    them does. Without such a block the last one that is neither a shell's nor an output is taken.
+    """
+    text, tagged = _answer_part(text)
+    reader = _Reader(text)
+    blocks = [block for block in reader.blocks() if block.closed or tagged]
+    reader.left = _MOST_PARSED
+    trees = [reader.tree(block.text) if block.language not in _OTHER else None for block in blocks]
+    python = [
+        (block, tree)
+        for block, tree in zip(blocks, trees, strict=True)
+        if tree is not None and (block.is_python or _has_code(tree))
+    ]
+    ranks = (
+        [block for block, tree in python if entry and _defines(tree, entry)],
+        [block for block, _ in python],
+        [block for block in blocks if block.is_python],
+        [block for block in blocks if block.language not in _OTHER],
+        [block for block in blocks if block.language not in _SHELL],
+    )
+    best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
+    return best.strip() or None
+
+
+def find_answer(text: str, value: bool = False) -> str | None:
+    """Return the answer in a completion's text, or None.
+
+    It is looked for after the last `</think>`, inside the last `<answer>...</answer>` if there is
+    one: the program in its blocks, as `find_program` says; without a block the whole content of the
+    tag. value: a value is asked for and not a program: the last block that is no shell's.
+    """
+    if not value:
+        return find_program(text)
+    text, tagged = _answer_part(text)
+    blocks = [block for block in code_blocks(text) if block.closed or tagged]
+    texts = [block.text for block in blocks if block.language not in _SHELL]
+    if not texts and tagged:
+        texts = [text]
+    return (texts[-1].strip() or None) if texts else None
+
+
+def _answer_part(text: str) -> tuple[str, bool]:
+    """Where an answer stands, and whether that is an answer tag."""
+    text = text.rpartition("</think>")[2]
+    end = text.rfind(_CLOSE)
+    start = text.rfind(_OPEN, 0, end) if end >= 0 else -1
+    return (text[start + len(_OPEN) : end], True) if start >= 0 else (text, False)
+
+
+def _has_code(tree: ast.Module) -> bool:
+    return any(isinstance(node, _PROGRAM) for node in ast.walk(tree))
+
+
+def _defines(tree: ast.Module, name: str) -> bool:
+    """Whether a module binds a name at its top level, also below `if` and `try`."""
+    stack: list[ast.AST] = list(tree.body)
+    while stack:
+        node = stack.pop()
+        match node:
+            case (
+                ast.Name(bound, ast.Store()) | ast.alias(asname=str(bound)) | ast.alias(bound, None)
+            ):
+                pass
+            case ast.FunctionDef(bound) | ast.AsyncFunctionDef(bound) | ast.ClassDef(bound):
+                pass
+            case _:
+                bound = ""
+                stack.extend(ast.iter_child_nodes(node))
+        if bound == name:
+            return True
+    return False
