@@ -3,6 +3,7 @@
 import base64
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -86,7 +87,85 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
     found = run(server, code, files=encoded)
     assert found["run_result"]["stdout"] == "héllo\n b'h' 7\n"
     again = run(server, "open('a.txt')")
-    assert again["run_result"]["stderr"] == "PermissionError"
+    assert again["run_result"]["stderr"] == "FileNotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("read", "output"),
+    [
+        ("Path('a.txt').read_text()", "hey"),
+        ("Path('/a.txt').read_bytes()", "b'hey'"),
+        ("os.listdir()", "['a.txt', 'm']"),
+        ("[entry.name for entry in os.scandir('m')]", "['b.txt']"),
+        ("[*os.walk('.')]", "[('.', ['m'], ['a.txt']), ('./m', [], ['b.txt'])]"),
+        ("glob.glob('**/*.txt', recursive=True)", "['a.txt', 'm/b.txt']"),
+        ("sorted(map(str, Path('.').rglob('*.txt')))", "['a.txt', 'm/b.txt']"),
+        ("codecs.open('m/../a.txt', encoding='utf-8').read()", "hey"),
+        ("os.path.getsize('a.txt'), os.path.isdir('m'), Path('b').exists()", "3 True False"),
+    ],
+)
+def test_files_are_found_by_every_way_of_reading(server: Server, read: str, output: str) -> None:
+    files = {"a.txt": base64.b64encode(b"hey").decode(), "m/b.txt": None}
+    code = f"import codecs, glob, os\nfrom pathlib import Path\nprint({read})"
+    assert run(server, code, files=files)["run_result"]["stdout"] == output + "\n"
+
+
+def raw(server: Server, data: bytes) -> bytes:
+    """What comes back for bytes that a client sends."""
+    with socket.create_connection(server.server_address, timeout=30) as client:
+        client.sendall(data)
+        answer = b""
+        while part := client.recv(1 << 16):
+            answer += part
+            if b'"}' in part or b"</html>" in part:
+                break
+        return answer
+
+
+BODY = b'{"code": "print(1)"}'
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Host: evil.example\r\nContent-Length: 20", 403),
+        ("Host: 127.0.0.1.evil.example\r\nContent-Length: 20", 403),
+        ("Host: localhost\r\nOrigin: http://evil.example\r\nContent-Length: 20", 403),
+        ("Host: localhost\r\nOrigin: null\r\nContent-Length: 20", 403),
+        ("Host: localhost\r\nContent-Length: " + "9" * 5000, 413),
+        ("Host: localhost\r\nContent-Length: -1", 413),
+        ("Host: localhost\r\nContent-Length: \u00b2", 413),
+        ("Host: localhost\r\nTransfer-Encoding: chunked", 413),
+        ("Host: localhost\r\nContent-Length: 20\r\nContent-Length: 20", 413),
+        ("Host: localhost\r\nContent-Length: 20", 200),
+        ("Host: LOCALHOST:80\r\nOrigin: http://127.0.0.1:99\r\nContent-Length: 20", 200),
+    ],
+)
+def test_strangers_and_nonsense_are_refused(server: Server, head: str, status: int) -> None:
+    data = f"POST /run_code HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n".encode("latin-1")
+    assert raw(server, data + BODY).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_a_request_that_does_not_arrive_is_given_up() -> None:
+    with serving(Server(0, workers=1, queue=1, reading_s=0.5)) as server:
+        head = b"POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n"
+        assert raw(server, head + b"{").startswith(b"HTTP/1.1 408 ")
+        assert raw(server, b"GET /v1/ping HT") == b""
+        assert run(server, "print(1)")["status"] == "Success"
+
+
+@pytest.mark.parametrize("size", [10**9, 120 << 20])
+def test_a_full_server_refuses_before_it_reads(server: Server, size: int) -> None:
+    """The body never comes."""
+    head = f"POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
+    for _ in range(64):
+        assert server.places.acquire(timeout=10)
+    try:
+        assert raw(server, head.encode()).startswith(
+            b"HTTP/1.1 413 " if size > 1 << 27 else b"HTTP/1.1 503 "
+        )
+    finally:
+        server.places.release(64)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +174,10 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
         (b"{", 400, "not JSON"),
         ({}, 400, "'code'"),
         ({"code": "1", "stdin": 3}, 400, "'stdin'"),
-        ({"code": "1", "language": "cpp"}, 400, "'python'"),
+        (b'{"code": "1", "stdin": "\\ud800"}', 400, "surrogate"),
+        (b"[" * 100_000, 400, "not JSON"),
+        (b'{"code": "1", "run_timeout": ' + b"9" * 4000 + b"}", 400, "run_timeout"),
+        ({"code": "1", "language": "cpp"}, 400, "'cpp'"),
         ({"code": "1", "fetch_files": ["a"]}, 400, "fetch_files"),
         ({"code": "1", "run_timeout": -1}, 400, "run_timeout"),
         ({"code": "1", "files": {"a": "x"}}, 400, "base64"),

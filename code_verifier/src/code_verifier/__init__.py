@@ -22,7 +22,7 @@ from code_verifier.rewards import (
 )
 from code_verifier.sandbox import Sandbox, grade
 from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
-from code_verifier.scripts.suites import equal_output, equal_value
+from code_verifier.scripts.suites import CONTEST_NAMES, equal_output, equal_value
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
@@ -30,6 +30,7 @@ from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 __version__ = "0.1.0"
 
 __all__ = [
+    "CONTEST_NAMES",
     "Calls",
     "CodeVerifierError",
     "Comparison",

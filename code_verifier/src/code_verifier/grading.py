@@ -10,11 +10,17 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
-from code_verifier.literals import Comparison, canonical_arguments, parse_literal, read_arguments
+from code_verifier.literals import (
+    Arguments,
+    Comparison,
+    canonical_arguments,
+    literal_value,
+    parse_literal,
+    read_arguments,
+)
 from code_verifier.syntax import ParsedProgram, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 
@@ -90,8 +96,8 @@ def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict
 
     code_o, code_i: the pair must pass `check`. code_f: at least two inputs that make
     distinct calls (so that no hidden example is also a visible one), all passing `check`, not all
-    giving the same output, and a message that does not leak the program; the first half of the
-    pairs is visible.
+    of them and not all hidden ones giving the same output, and a message that leaks neither the
+    program nor hidden examples; the first half of the pairs is visible.
     """
     check_kind(proposal.kind)
     if proposal.kind == "code_f":
@@ -118,20 +124,24 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         parsed = proposal.parsed
     except ProgramError:
         parsed = None
-    signature = Signature(parsed)
-    seen: dict[str, int] = {}
+    calls: list[Arguments] = []
     tidy: list[str] = []
+    texts: list[str] = []
     for number, input in enumerate(proposal.inputs, 1):
         try:
             args, kwargs, laid_out = read_arguments(input, limits.input_chars)
-            text = signature.call(args, kwargs, limits.input_chars)
+            calls.append((args, kwargs))
             tidy.append(laid_out)
         except LiteralError as error:
             return Verdict(error.status, reason=f"input {number}: {error}")
-        if text in seen:
-            reason = f"inputs {seen[text]} and {number} make the same call"
+    try:
+        texts = Signature(parsed).distinct(calls, limits.input_chars)
+    except LiteralError as error:
+        return Verdict(error.status, reason=f"the inputs: {error}")
+    for number, text in enumerate(texts, 1):
+        if (first := texts.index(text) + 1) < number:
+            reason = f"inputs {first} and {number} make the same call, or may do so"
             return Verdict(Status.DUPLICATE_INPUT, reason=reason)
-        seen[text] = number
     leak = leaks(proposal.message, parsed or proposal.program)
     if leak is not None:
         return Verdict(Status.LEAKING_MESSAGE, reason=leak)
@@ -140,8 +150,13 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         if verdict.output is None:
             return Verdict(verdict.status, reason=f"input {number}: {verdict.reason}")
         outputs.append(verdict.output)
-    if len(set(outputs)) == 1:
-        return Verdict(Status.CONSTANT_OUTPUT, reason="all inputs give the same output")
+    hidden = outputs[total // 2 :]
+    if len(set(outputs)) == 1 or len(set(hidden)) == 1 < len(hidden):
+        which = "all" if len(set(outputs)) == 1 else "the hidden"
+        return Verdict(Status.CONSTANT_OUTPUT, reason=f"{which} inputs give the same output")
+    if tells(proposal.message, list(zip(tidy, outputs, strict=True))[total // 2 :]):
+        reason = "the message lists hidden examples"
+        return Verdict(Status.LEAKING_MESSAGE, reason=reason)
     task = Task(
         "code_f",
         proposal.program,
@@ -154,44 +169,86 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
 
 
 class Signature:
-    """The parameters of the program's last plain `def f`, read without executing it. Where there is
-    no such function, or nothing that parses, every argument list counts for itself."""
+    """The parameters of the program's function `f`, read without executing it; none where `f` is
+    anything but one plain `def` at the top of the program, or is changed later."""
 
     def __init__(self, program: ParsedProgram | None) -> None:
-        self._positional: list[str] = []
-        self._by_name: set[str] = set()
-        self._defaults: dict[str, str] = {}
-        for node in program.tree.body if program is not None else ():
-            if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list:
-                self._read(node.args)
+        body = program.tree.body if program is not None else []
+        plain = [
+            node
+            for node in body
+            if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list
+        ]
+        nodes = list(ast.walk(program.tree)) if program is not None else []
+        self.arguments = plain[0].args if len(plain) == 1 == sum(map(_binds_f, nodes)) else None
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], max_chars: int) -> str:
-        """One text for all argument lists that make the same call. Raises LiteralError. Keywords
-        are put in their places, and defaults that are literals are filled in."""
-        named = dict(zip(self._positional, args, strict=False))
-        if len(named) < len(args) or any(n in named or n not in self._by_name for n in kwargs):
-            return canonical_arguments(args, kwargs, max_chars)
-        texts = {name: canonical(value, max_chars) for name, value in (named | kwargs).items()}
-        filled = sorted((self._defaults | texts).items())
-        return ", ".join(f"{name}={text}" for name, text in filled)
+    def distinct(self, calls: Sequence[Arguments], max_chars: int) -> list[str]:
+        """A text for each call; two calls that may be the same have the same text. Raises
+        LiteralError.
 
-    def _read(self, arguments: ast.arguments) -> None:
+        Keywords are put in their places, and defaults that are literals filled in. A parameter with
+        another default does not tell calls apart, if one of them leaves it to its default. Without
+        parameters that are known, calls by keywords or with other numbers of values are the same.
+        """
+        if self.arguments is None:
+            sizes = {(len(args), bool(kwargs)) for args, kwargs in calls}
+            known = sizes <= {(len(calls[0][0]), False)}
+            return [canonical_arguments(*call, max_chars) if known else "" for call in calls]
+        plain = [item.arg for item in (*self.arguments.posonlyargs, *self.arguments.args)]
+        only = {item.arg for item in self.arguments.posonlyargs}
+        defaults, unknown = self._defaults()
+        texts = []
+        for args, kwargs in calls:
+            named = dict(zip(plain, args, strict=False))
+            extra = [canonical(value, max_chars) for value in args[len(named) :]]
+            named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
+            texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
+        unknown = {name for name in unknown if any(name not in named for named, _ in texts)}
+        filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
+        return [
+            ", ".join([*(f"{name}={x}" for name, x in items if name not in unknown), *extra])
+            for items, extra in filled
+        ]
+
+    def _defaults(self) -> tuple[dict[str, str], set[str]]:
+        """The texts of the defaults that are literals, and the parameters that have others."""
+        arguments = self.arguments
+        if arguments is None:
+            return {}, set()
         plain = [*arguments.posonlyargs, *arguments.args]
-        self._positional = [item.arg for item in plain]
-        self._by_name = {item.arg for item in (*arguments.args, *arguments.kwonlyargs)}
-        self._defaults = {}
-        late = plain[len(plain) - len(arguments.defaults) :]
-        items = [*late, *arguments.kwonlyargs]
+        items = [*plain[len(plain) - len(arguments.defaults) :], *arguments.kwonlyargs]
+        defaults: dict[str, str] = {}
+        unknown: set[str] = set()
         for item, default in zip(items, [*arguments.defaults, *arguments.kw_defaults], strict=True):
             if default is not None:
                 try:
-                    self._defaults[item.arg] = canonical(parse_literal(ast.unparse(default)))
+                    defaults[item.arg] = canonical(literal_value(default))
                 except LiteralError:
-                    continue
+                    unknown.add(item.arg)
+        return defaults, unknown
+
+
+def _binds_f(node: ast.AST) -> bool:
+    """Whether a node may give the name `f`, or the defaults of a function, another value."""
+    match node:
+        case ast.FunctionDef("f") | ast.AsyncFunctionDef("f") | ast.ClassDef("f"):
+            return True
+        case ast.Name("f", ast.Store() | ast.Del()) | ast.alias(asname="f") | ast.alias("f", None):
+            return True
+        case ast.ExceptHandler(name="f") | ast.MatchAs(name="f") | ast.MatchStar("f"):
+            return True
+        case ast.Global(names) if "f" in names:
+            return True
+        case ast.Name("globals" | "vars" | "locals" | "setattr") | ast.alias("*"):
+            return True
+        case ast.Attribute(attr="__defaults__" | "__kwdefaults__" | "__dict__"):
+            return True
+    return False
 
 
 _MIN_LINE = 10
 _SHARE = 0.5
+_WORD = re.compile(r"-?\w[\w.]*\w|-?\w")
 _DEFINES = re.compile(r"\bdef\s+f\s*\(|\bf\s*=\s*lambda\b")
 
 
@@ -224,6 +281,21 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
     if lines and quoted >= max(1.0, _SHARE * len(lines)):
         return f"the message quotes {quoted} of the program's {len(lines)} longer lines"
     return None
+
+
+def tells(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
+    """Whether the message holds at least half of the pairs, each with its input and its output as
+    words of their own, or all of the outputs one behind the other."""
+    squeezed = f" {_squeeze(message)} "
+    words = set(_WORD.findall(message))
+
+    def holds(text: str) -> bool:
+        text = _squeeze(text)
+        return text in words if _WORD.fullmatch(text) else text in squeezed
+
+    told = sum(holds(input) and holds(output) for input, output in pairs)
+    listed = len(pairs) > 1 and _squeeze(",".join(output for _, output in pairs)) in squeezed
+    return listed or 2 * told >= len(pairs)
 
 
 def _squeeze(text: str) -> str:

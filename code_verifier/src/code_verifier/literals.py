@@ -47,7 +47,7 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
     if quick is not None:
         return quick
     try:
-        return _value(parse_expression(text.strip()))
+        return literal_value(parse_expression(text.strip()))
     except SyntaxError as error:
         raise LiteralError(f"not a Python literal: {error.msg}") from None
 
@@ -87,7 +87,8 @@ def _integers(text: str) -> Any:
 
 
 def _arguments(call: ast.Call) -> Arguments:
-    return tuple(map(_value, call.args)), {str(k.arg): _value(k.value) for k in call.keywords}
+    named = {str(item.arg): literal_value(item.value) for item in call.keywords}
+    return tuple(map(literal_value, call.args)), named
 
 
 def _call(text: str, max_chars: int) -> ast.Call:
@@ -111,7 +112,8 @@ def _at_most(max_chars: int, text: str) -> str:
     return text
 
 
-def _value(node: ast.expr) -> Any:
+def literal_value(node: ast.expr) -> Any:
+    """The value of a tree that is a literal. Raises LiteralError."""
     try:
         return _read(node, MAX_DEPTH)
     except TypeError as error:  # a list, set or dict where it would have to be hashed

@@ -7,8 +7,12 @@ another: whoever reaches it runs programs.
 """
 
 import base64
+import io
 import json
+import re
+import socket
 import threading
+import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,47 +23,38 @@ from code_verifier.scripts.runner import ScriptRun, ScriptRunner
 HOST = "127.0.0.1"
 QUEUE = 512
 """Requests that wait or run at a time; more are answered 503."""
-_MOST_BYTES = 1 << 27
+_MOST_BYTES, _MOST_HELD = 1 << 27, 1 << 29
+"""Bytes of one request, and of all that are read or run."""
+_READING_S, _DRAINING_S = 30.0, 2.0
+_DRAINED = 1 << 20
+_BUSY = "too many requests wait; send fewer at a time, or start more workers"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LOCAL = re.compile(r"(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.I)
 _TIMEOUT_S, _MOST_S = 10.0, 3600.0
-_FILES = """
-def _give_files_(files):
-    import builtins, importlib.util, io, os, sys
-    plain = builtins.open
-
-    def open(file, mode="r", *more, encoding=None, **others):
-        name = os.path.normpath(file) if isinstance(file, str | os.PathLike) else file
-        if name not in files or set(mode) & set("wax+"):
-            return plain(file, mode, *more, encoding=encoding, **others)
-        raw = io.BytesIO(files[name])
-        return raw if "b" in mode else io.TextIOWrapper(raw, encoding=encoding or "utf-8")
-
-    class Finder:
-        def find_spec(self, name, path=None, target=None):
-            there = f"{name}.py" in files
-            return importlib.util.spec_from_loader(name, self) if there else None
-
-        def create_module(self, spec):
-            return None
-
-        def exec_module(self, module):
-            name = f"{module.__name__}.py"
-            exec(compile(files[name], name, "exec"), module.__dict__)
-
-    builtins.open = open
-    sys.meta_path.insert(0, Finder())
-"""
 
 
 class Server(ThreadingHTTPServer):
     """A server of programs, bound when it is made. port: 0 for any. workers: programs that run at
-    a time. queue: see QUEUE. Raises OSError for a port in use."""
+    a time. queue: see QUEUE. reading_s: seconds that a request may take to arrive. Raises OSError
+    for a port in use."""
 
     request_queue_size = QUEUE
 
-    def __init__(self, port: int, workers: int, queue: int = QUEUE) -> None:
+    def __init__(
+        self, port: int, workers: int, queue: int = QUEUE, reading_s: float = _READING_S
+    ) -> None:
         super().__init__((HOST, port), _Handler)
         self.runner = ScriptRunner(slots=threading.BoundedSemaphore(workers))
         self.places = threading.BoundedSemaphore(queue)
+        self.reading_s = reading_s
+        self._held, self._lock = 0, threading.Lock()
+
+    def reserve(self, size: int) -> bool:
+        """Count the bytes of a request that are held in memory; whether they fit."""
+        with self._lock:
+            fits = self._held + size <= _MOST_HELD
+            self._held += size if fits else 0
+        return fits
 
     @property
     def url(self) -> str:
@@ -75,6 +70,25 @@ class Server(ThreadingHTTPServer):
         """A client that has gone away is no error."""
 
 
+class _Timed(io.RawIOBase):
+    """What comes from a socket until a deadline (monotonic)."""
+
+    deadline = 0.0
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.connection.settimeout(left)
+        return self.connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
@@ -84,44 +98,100 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing for each request."""
 
+    def setup(self) -> None:
+        """Read from a socket that has a deadline."""
+        super().setup()
+        self.socket = _Timed(self.connection)
+        self.rfile = io.BufferedReader(self.socket)
+
+    def handle_one_request(self) -> None:
+        """A request has so many seconds to arrive."""
+        self.socket.deadline = time.monotonic() + self.server.reading_s
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         """`/v1/ping`, by which clients find out whether the server is up."""
-        if self.path == "/v1/ping":
+        if refusal := self._stranger():
+            self._refuse(403, refusal)
+        elif self.path == "/v1/ping":
             self._answer(200, "pong")
         else:
             self._refuse(404, f"no {self.path} here; expected POST /run_code")
 
     def do_POST(self) -> None:
-        size = self.headers.get("Content-Length", "")
-        if not size.isdecimal() or int(size) > _MOST_BYTES:
-            self.close_connection = True  # its body is not read
-            self._refuse(413, f"Content-Length is {size!r}; expected up to {_MOST_BYTES}")
-            return
-        body = self.rfile.read(int(size))
-        if self.path.rstrip("/") != "/run_code":
-            self._refuse(404, f"no {self.path} here; expected POST /run_code")
+        """`/run_code`. Nothing of a request is read before it is known to be answered."""
+        sizes = self.headers.get_all("Content-Length", [])
+        text = sizes[0] if len(sizes) == 1 else ""
+        known = text.isascii() and text.isdecimal() and len(text) < 12
+        size = int(text) if known else 0
+        if refusal := self._stranger():
+            self._refuse(403, refusal, size)
+        elif not known or size > _MOST_BYTES or "Transfer-Encoding" in self.headers:
+            shown = ", ".join(sizes)[:40]
+            line = f"Content-Length is {shown!r}; expected one number up to {_MOST_BYTES}"
+            self._refuse(413, line, size)
+        elif self.path.rstrip("/") != "/run_code":
+            self._refuse(404, f"no {self.path} here; expected POST /run_code", size)
         elif not self.server.places.acquire(blocking=False):
-            self._refuse(503, "too many requests wait; send fewer at a time, or start more workers")
+            self._refuse(503, _BUSY, size)
         else:
             try:
-                self._answer(200, run_code(self.server.runner, body))
-            except SandboxUnavailable as error:
-                self._answer(200, _response("SandboxError", str(error), None))
-            except CodeVerifierError as error:
-                self._refuse(400, str(error))
+                self._run(size)
             finally:
                 self.server.places.release()
 
-    def _refuse(self, status: int, line: str) -> None:
+    def _run(self, size: int) -> None:
+        """Read the body, and answer with what the program does."""
+        if not self.server.reserve(size):
+            self._refuse(503, _BUSY, size)
+            return
+        try:
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionError
+            self._answer(200, run_code(self.server.runner, body))
+        except TimeoutError:
+            self._refuse(408, f"no whole request of {size} bytes came in time", close=True)
+        except SandboxUnavailable as error:
+            self._answer(200, _response("SandboxError", str(error), None))
+        except CodeVerifierError as error:
+            self._refuse(400, str(error))
+        finally:
+            self.server.reserve(-size)
+
+    def _stranger(self) -> str:
+        """Why the request is not from this machine's own programs, or "": a web page that a browser
+        here shows can send some, with its own address as origin or under a name of its own."""
+        hosts = self.headers.get_all("Host", ["localhost"])
+        origins = self.headers.get_all("Origin", [])
+        for name, values in (("Host", hosts), ("Origin", origins)):
+            for value in values:
+                if not _LOCAL.fullmatch(value.strip()):
+                    return f"{name} is {value[:80]!r}; only programs on this machine are served"
+        return "" if len(hosts) == 1 else "more than one Host"
+
+    def _refuse(self, status: int, line: str, unread: int = 0, close: bool = False) -> None:
+        """Answer in a line; unread: bytes of the body, of which a few are thrown away so that the
+        client sees the answer."""
+        self.close_connection |= bool(unread) or close or status == 413
         self._answer(status, {"detail": line})
+        self.socket.deadline = time.monotonic() + _DRAINING_S
+        with suppress(OSError):
+            for _ in range(min(unread, _DRAINED) >> 16):
+                self.rfile.read(1 << 16)
+            self.rfile.read(min(unread, _DRAINED) & 0xFFFF)
 
     def _answer(self, status: int, content: Any) -> None:
         data = json.dumps(content).encode()
+        self.connection.settimeout(self.server.reading_s)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
+        self.wfile.flush()
 
 
 def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
@@ -135,13 +205,19 @@ def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
     code, stdin, limit = row.get("code"), row.get("stdin"), row.get("run_timeout", _TIMEOUT_S)
     if not isinstance(code, str) or not isinstance(stdin, str | None):
         raise CodeVerifierError("expected 'code', a text, and 'stdin', a text or null")
-    if row.get("language", "python") != "python" or row.get("fetch_files"):
-        raise CodeVerifierError("expected the language 'python', and no 'fetch_files'")
+    if (language := row.get("language", "python")) != "python" or row.get("fetch_files"):
+        shown = repr(language)[:40]
+        raise CodeVerifierError(
+            f"language is {shown}; expected the language 'python', and no 'fetch_files'"
+        )
+    if stdin and _SURROGATE.search(stdin):
+        raise CodeVerifierError("'stdin' holds half of a surrogate pair, which is no character")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MOST_S:
-        raise CodeVerifierError(f"run_timeout is {limit!r}; expected up to {_MOST_S:.0f} seconds")
+        raise CodeVerifierError(
+            f"run_timeout is {str(limit)[:40]}; expected up to {_MOST_S:.0f} seconds"
+        )
     files = _decoded(row.get("files") or {})
-    prelude = f"{_FILES}\n_give_files_({files!r})\ndel _give_files_" if files else ""
-    return _result(runner.run(code, stdin or "", cpu_s=limit, prelude=prelude))
+    return _result(runner.run(code, stdin or "", cpu_s=limit, files=files))
 
 
 def _decoded(files: Any) -> dict[str, bytes]:

@@ -144,3 +144,5 @@ def strip_comments(program: str | ParsedProgram) -> str:
         return ast.unparse(root)
     except RecursionError:
         raise ProgramError("the program is nested too deeply to be rewritten") from None
+    except ValueError as error:  # an integer that has no text in base 10
+        raise ProgramError(f"the program cannot be rewritten: {error}") from None

@@ -34,11 +34,15 @@ class Filter(ctypes.Structure):
     """What `instructions` points to."""
 
 
-def confine(jail_dir: str, memory: int) -> dict[str, bool]:
+def confine(
+    jail_dir: str, memory: int, file_bytes: int = 0, user: int = _NOBODY
+) -> dict[str, bool]:
     """Give up files, network, users and memory; which layers are active now.
 
     jail_dir: an empty folder, the root of this process from now on where that is allowed.
     memory: bytes of address space that a child may use beyond what this process has now.
+    file_bytes: size of a file up to which this process may raise its limit of 0 bytes. user: what
+    root becomes, if it can; else nobody.
     """
     space = _address_space() + memory
     os.chdir(jail_dir)
@@ -46,7 +50,7 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
     layers = {
         "namespaces": libc.unshare(spaces) == 0 or libc.unshare(spaces | _NEWUSER) == 0,
         "empty_root": _try(os.chroot, "."),
-        "other_user": os.geteuid() != 0 or _try(_become_nobody),
+        "other_user": os.geteuid() != 0 or _try(_become, user) or _try(_become),
     }
     # A user namespace of its own gave this process all capabilities in it.
     libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION, 0), bytes(24))
@@ -54,7 +58,7 @@ def confine(jail_dir: str, memory: int) -> dict[str, bool]:
     prctl(_PR_SET_DUMPABLE, 0)
     layers["landlock"] = _landlock()
     resource.setrlimit(resource.RLIMIT_AS, (space, space))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
     return layers
@@ -130,10 +134,10 @@ def hide_modules(names: tuple[str, ...]) -> None:
             del sys.modules[name]
 
 
-def _become_nobody() -> None:
+def _become(user: int = _NOBODY) -> None:
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-    os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    os.setresuid(user, user, user)
 
 
 def _landlock() -> bool:

@@ -15,6 +15,7 @@ they are compared with.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
 import io
@@ -22,14 +23,16 @@ import json
 import marshal
 import mmap
 import os
+import resource
 import select
 import signal
 import sys
 import threading
 import time
+from _sitebuiltins import Quitter
 
 from code_verifier.errors import Status
-from code_verifier.jail import confine
+from code_verifier.jail import confine, files
 from code_verifier.jail.protocol import CODES, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
 from code_verifier.jail.server import ForkServer, load_hashes
 from code_verifier.scripts.values import describe
@@ -66,6 +69,7 @@ _NUMPY = """
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
 _quoted = json.JSONEncoder().encode
 _PAGE = 4096
+_INPUT_BYTES = 1 << 28
 _BEAT_S = 5.0
 _PROGRESS_S = 0.01
 _SPENT, _RAISED, _FULL = 72, 73, 74
@@ -83,7 +87,7 @@ _SEEN = {
 """Why the server ends a child."""
 _DIGITS = 4300
 _REASON_CHARS = 300
-_WALL_S, _WALL_FACTOR = 60.0, 100.0  # far off, since a busy machine gives little of its time
+_WALL_FACTOR = 10.0  # of processor time, since a busy machine gives little of its time
 
 
 def main() -> None:
@@ -121,14 +125,15 @@ class OrdinaryServer(ForkServer):
         sys.set_int_max_str_digits(_DIGITS)
         _preload(config["numpy"])
         self.idle_s: float = config["idle_s"]
-        super().__init__(config, config["memory"], _HIDDEN)
+        builtins.exit, builtins.quit = Quitter("exit", ""), Quitter("quit", "")
+        super().__init__(config, config["memory"], _HIDDEN, _INPUT_BYTES)
         self.progress = mmap.mmap(-1, _PAGE)
         self.freeze()
 
     def execute(self, order: dict[str, Any], size: int) -> None:
         """Fork a child that reads its task of `size` bytes, and send what came of it."""
         self.progress[:] = bytes(_PAGE)  # nothing of an earlier child's
-        source, feed = os.pipe()
+        source = _file(order["stdin"])
         result, sink = os.pipe()
         # Unmapped before the next fork, so that no later child finds what this one returned.
         room = mmap.mmap(-1, order["output_bytes"] + READ)
@@ -162,8 +167,9 @@ class OrdinaryServer(ForkServer):
         os.close(sink)
         if pid < 0 or not os.read(result, 1):
             os._exit(1)  # the task was not read: the caller makes a new server
-        exchange = _Exchange(pid, feed, order["stdin"], result, room)
-        seen = exchange.run(self.idle_s, _WALL_S + _WALL_FACTOR * hard_s)
+        exchange = _Exchange(pid, result, room)
+        call_s, wall_s = _WALL_FACTOR * order["call_s"], _WALL_FACTOR * hard_s
+        seen = exchange.run(self.progress, self.idle_s, call_s, wall_s)
         written = exchange.written if seen != Status.TOO_LONG else 0
         os.close(result)
         status, reason, code, spent = self.reap(pid, bool(seen), hard_s)
@@ -187,61 +193,44 @@ class OrdinaryServer(ForkServer):
 
 
 class _Exchange:
-    """What goes between the server and a child: its standard input, what it writes into `room`, and
-    signs of life."""
+    """What comes from a child: what it writes into `room`, and signs of life."""
 
-    def __init__(self, pid: int, feed: int, stdin: bytes, result: int, room: mmap.mmap) -> None:
-        self.feed, self.stdin = feed, memoryview(stdin)
+    def __init__(self, pid: int, result: int, room: mmap.mmap) -> None:
         self.result, self.room, self.written = result, room, 0
         self.end = os.pidfd_open(pid)
         self.clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
         self.poller = select.poll()
         self.poller.register(0, 0)  # hang-up only: the caller is gone
         self.poller.register(result, select.POLLIN)
-        self.poller.register(feed, select.POLLOUT)
-        os.set_blocking(feed, False)
 
-    def run(self, idle_s: float, wall_s: float) -> str:
+    def run(self, progress: mmap.mmap, idle_s: float, call_s: float, wall_s: float) -> str:
         """Go on until the child has left ("") or is to be killed: it wrote too much (`too_long`),
-        does nothing for `idle_s`, takes longer than `wall_s` or has lost its caller (`timeout`)."""
-        started = moved = time.monotonic()
-        cpu = 0.0
+        does nothing for `idle_s`, takes longer than `wall_s`, or than `call_s` for the call that
+        `progress` names, or has lost its caller (`timeout`)."""
+        started = begun = moved = now = time.monotonic()
+        cpu, call = 0.0, bytes(8)
+        beat_s = min(_BEAT_S, idle_s)
         try:
             while True:
-                for source, _ in self.poller.poll(_BEAT_S * 1000.0):
+                wait_s = max(0.0, min(begun + call_s, started + wall_s) - now)
+                for source, _ in self.poller.poll(min(beat_s, wait_s) * 1000.0 + 1.0):
                     if source == 0:
                         return Status.TIMEOUT
                     if source == self.end:
                         return ""
-                    if source == self.feed:
-                        self._write()
-                    elif not self._read():
+                    if not self._read():
                         return Status.TOO_LONG
                 now = time.monotonic()
-                if now - moved < _BEAT_S:
-                    continue
-                spent = time.clock_gettime(self.clock)
-                if spent - cpu > _PROGRESS_S:
-                    cpu, moved = spent, now
-                if now - moved > idle_s or now - started > wall_s:
+                if progress[:8] != call:
+                    call, begun = progress[:8], now
+                if now - moved >= beat_s:
+                    spent = time.clock_gettime(self.clock)
+                    if spent - cpu > _PROGRESS_S:
+                        cpu, moved = spent, now
+                if now > min(moved + idle_s, begun + call_s, started + wall_s):
                     return Status.TIMEOUT
         finally:
             os.close(self.end)
-            if self.feed >= 0:
-                os.close(self.feed)
-
-    def _write(self) -> None:
-        """Give the child more of its input; close it after the last."""
-        try:
-            self.stdin = self.stdin[os.write(self.feed, self.stdin[:READ]) :]
-        except BlockingIOError:
-            return
-        except OSError:  # it closed its input, or ended
-            self.stdin = self.stdin[:0]
-        if not self.stdin:
-            self.poller.unregister(self.feed)
-            os.close(self.feed)
-            self.feed = -1
 
     def _read(self) -> bool:
         """Take what the child wrote; whether there is room for more."""
@@ -252,6 +241,18 @@ class _Exchange:
             self.poller.unregister(self.result)
             self.poller.register(self.end, select.POLLIN)
         return self.written <= len(self.room) - READ
+
+
+def _file(data: bytes) -> int:
+    """A file in memory that holds the data: programs ask for its size, and seek in it."""
+    file = os.memfd_create("stdin")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_INPUT_BYTES, _INPUT_BYTES))
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, _INPUT_BYTES))
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _receive(count: int) -> bytes:
@@ -272,9 +273,8 @@ def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoR
     which call runs (from 1 on), so that the caller knows where a process was killed; the latter is
     for the report.
     """
-    sys.stdin = sys.__stdin__ = _Nowhere()  # type: ignore[assignment, misc]
-    sys.stdout = sys.__stdout__ = sys.stderr = sys.__stderr__ = _Nowhere()  # type: ignore
-    time.sleep = _sleep
+    sys.stdin, sys.stdout, sys.stderr = (files.stream(n, files.Nowhere(n)) for n in range(3))
+    _settle({})
     try:
         entry = _load(request)
     except BaseException as error:
@@ -291,7 +291,7 @@ def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoR
             sys.setprofile(None)
             spent = time.process_time() - started
             name, digest, text, chars, floats = _described(value, request["draw"])
-            if chars > request["text_chars"] and number not in request["full"]:
+            if chars > request["text_chars"]:
                 text = None
             shown = "null" if text is None else _quoted(text)
             head = f"[{_quoted(name)},{_quoted(digest)},{shown}"
@@ -352,10 +352,10 @@ def _reason(error: BaseException) -> str:
 def _serve_script(request: dict[str, Any], progress: Any) -> NoReturn:
     """Run the script to its end. `exit()` is an end like any other; the first eight bytes of
     `progress` say with which code."""
-    time.sleep = _sleep
-    sys.stdin = sys.__stdin__ = _stream(0, "r")  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = output = _stream(1, "w")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _Nowhere()  # type: ignore[assignment, misc]
+    sys.stdin = files.stream(0, io.FileIO(0, "r", closefd=False))
+    sys.stdout = output = files.stream(1, io.FileIO(1, "w", closefd=False))
+    sys.stderr = files.stream(2, files.Nowhere(2))
+    _settle(request["files"])
     sys.argv = ["solution.py"]
     sys.setrecursionlimit(request["recursion"])
     main = type(sys)("__main__")
@@ -382,27 +382,12 @@ def _serve_script(request: dict[str, Any], progress: Any) -> NoReturn:
     os._exit(code)
 
 
-def _stream(descriptor: int, mode: str) -> Any:
-    raw = io.FileIO(descriptor, mode, closefd=False)
-    buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
-    return io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape", newline=None)
-
-
-class _Nowhere(io.TextIOBase):
-    """A text stream that takes everything and holds nothing."""
-
-    encoding = "utf-8"
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 2  # closed, but good enough for `faulthandler`
-
-    def write(self, text: str, /) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        return len(text)
+def _settle(given: dict[str, bytes]) -> None:
+    """What both kinds of programs find at their start, with their streams in place."""
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    time.sleep = _sleep
+    files.install(given)
 
 
 def _sleep(seconds: Any, /) -> None:

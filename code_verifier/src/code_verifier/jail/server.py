@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+_THREADS = 64
+_NOBODY, _FIRST = 65534, 1 << 30
+"""Users: nobody, and the first of those that are no one's, of which a server takes its own."""
 NO_MEMORY = 71
 """Exit code of a child that ran out of memory."""
 
@@ -30,8 +33,14 @@ class ForkServer:
     of address space that a child may use. hidden: packages that look never imported from now on.
     """
 
-    def __init__(self, config: dict[str, Any], memory: int, hidden: tuple[str, ...]) -> None:
-        self.layers = confine.confine(config["jail_dir"], memory)
+    def __init__(
+        self, config: dict[str, Any], memory: int, hidden: tuple[str, ...], file_bytes: int = 0
+    ) -> None:
+        root = os.geteuid() == 0
+        user = _FIRST + os.getpid() if file_bytes else _NOBODY
+        self.layers = confine.confine(config["jail_dir"], memory, file_bytes, user)
+        # Whether the kernel counts processes and threads for this server and its child alone.
+        self.alone = os.geteuid() == user if root else self.layers["namespaces"]
         filters: dict[str, bytes] = config["filters"]
         self.filters = {name: confine.load_filter(filter) for name, filter in filters.items()}
         if not all(map(confine.filter_works, self.filters.values())):
@@ -59,7 +68,7 @@ class ForkServer:
 
         The child has a session of its own, gets its descriptors by `enter`, and does `run` under
         limits and the filter of this name. cpu_s: until its timer ends it, which a program may set
-        anew; hard_s: until the kernel does. threads: whether the filter alone counts processes.
+        anew; hard_s: until the kernel does. threads: whether it may have threads, 64 of them.
         """
         pid = int(confine.libc.fork())
         if pid != 0:
@@ -69,8 +78,11 @@ class ForkServer:
             enter()
             most = int(hard_s) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
             if not (threads and self.filters):
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+            elif self.alone:  # this server counts, too
+                resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS + 1, _THREADS + 1))
             signal.setitimer(signal.ITIMER_PROF, cpu_s)
             if self.filters and not confine.install_filter(self.filters[filter]):
                 raise OSError("the filter was refused")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import marshal
-import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ _GRACE_S, _GRACE_FACTOR = 180.0, 110.0
 _MIB = 1 << 20
 _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
-_NAME_CHARS, _DIGEST_CHARS = 200, 32
+_NAME_CHARS = 200
 _PLAIN, _NUMPY = Kind(ORDINARY), Kind(ORDINARY, tier=1)
 
 
@@ -119,7 +119,6 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         owner: str = "",
         recursion: int = _RECURSION,
         draw: bool = False,
-        full: Sequence[int] = (),
         text_chars: int = 1 << 14,
         output_bytes: int = 32 * _MIB,
         deep: bool = False,
@@ -130,12 +129,12 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         a program that takes the others away. prelude: a trusted program that is executed before it
         in the same module. owner: where the module has a class of this name, `entry` is a method
         of an instance of it. recursion: the recursion limit. draw: iterators and views count as
-        lists. Texts of more than `text_chars` are left out, but for inputs at the places `full`.
+        lists. Texts of more than `text_chars` are left out.
         deep: the stack may grow as the memory.
         """
         order = {"kind": "calls", "cpu_s": module_s, "hard_s": total_s, "deep": deep}
-        order |= {"stdin": b"", "output_bytes": output_bytes}
-        task = {
+        order |= {"stdin": b"", "output_bytes": output_bytes, "call_s": max([module_s, *limits_s])}
+        task: dict[str, Any] = {
             "program": program,
             "prelude": prelude,
             "recursion": recursion,
@@ -144,11 +143,10 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
             "inputs": marshal.dumps([tuple(item) for item in inputs]),
             "limits": [float(limit) for limit in limits_s],
             "draw": draw,
-            "full": tuple(full),
             "text_chars": text_chars,
         }
         status, call, spent, reason, data = self._ask(order, task)
-        values, end = read_report(data, len(inputs))
+        values, end = read_report(data, len(inputs), text_chars)
         if status == Status.OK:
             status, reason = end or (Status.VIOLATION, "left without a whole report")
             call = len(values) + 1 if call and status == Status.EXCEPTION else call
@@ -163,11 +161,15 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         prelude: str = "",
         recursion: int = _RECURSION,
         output_bytes: int = 16 * _MIB,
+        files: Mapping[str, bytes] | None = None,
     ) -> ScriptRun:
-        """Output of the program as a script with this standard input; the rest as in `call`."""
+        """Output of the program as a script with this standard input; the rest as in `call`. files:
+        what it may read and import, by name."""
         order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
         order |= {"stdin": stdin.encode("utf-8", "surrogateescape"), "output_bytes": output_bytes}
-        task = {"program": program, "prelude": prelude, "recursion": recursion}
+        order["call_s"] = cpu_s
+        task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
+        task["files"] = dict(files or {})
         status, exit_code, spent, reason, data = self._ask(order, task)
         return ScriptRun(data, status, reason, spent, exit_code)
 
@@ -177,7 +179,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         """Status, call or exit code, processor seconds, reason and data of a child."""
         head = marshal.dumps(order)
         body = LENGTH.pack(len(head)) + head + marshal.dumps(task)
-        numpy = "numpy" in task["program"] or "numpy" in task["prelude"]
+        numpy = "numpy" in task["program"] + task["prelude"]
+        numpy |= any(b"numpy" in data for data in task.get("files", {}).values())
         kind = _NUMPY if numpy else _PLAIN  # forking costs by what is loaded
         grace_s = _GRACE_S + _GRACE_FACTOR * (order["cpu_s"] + order["hard_s"])
         try:
@@ -201,27 +204,34 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         return Process(kind.module, HASH_SEEDS[kind.index], config)
 
 
-def read_report(data: bytes, most: int) -> tuple[list[Value], tuple[str, str] | None]:
+_TEXT = rb'"(?:[^"\\\n]++|\\.)*+"'
+_VALUE = re.compile(
+    rb"\[" + _TEXT + rb', ?"[0-9a-f]{0,32}", ?(?:null|' + _TEXT + rb"), ?-?\d{1,12}, "
+    rb"?(?:true|false), ?\d{1,9}\.\d{1,9}\]"
+)
+_END = re.compile(rb"\[" + _TEXT + rb", ?" + _TEXT + rb"\]")
+_LINE_BYTES = 8192
+"""Of a line beyond the text of its value, of which each character takes up to twelve."""
+
+
+def read_report(
+    data: bytes, most: int, text_chars: int = 1 << 14
+) -> tuple[list[Value], tuple[str, str] | None]:
     """The values of a child's report, at most `most`, with the status and the reason that it ends
-    with. It may be forged or cut."""
+    with. It may be forged or cut: no line is parsed that is too long or of another form."""
     values: list[Value] = []
-    lines = data[: data.rfind(b"\n") + 1].rstrip(b"\n").replace(b"\n", b",")
-    try:
-        rows = json.loads(b"[" + lines + b"]")
-    except (ValueError, RecursionError):
-        return values, None
-    for row in rows:
-        match row:
-            case [Status.EXCEPTION, str(reason)]:
-                return values, (Status.EXCEPTION, reason)
-            case [Status.OK, str(reason)] if len(values) == most:
-                return values, (Status.OK, reason)
-            case [str(name), str(digest), str() | None as text, int(chars), floats, float(spent)]:
-                timed = math.isfinite(spent)
-                if not timed or len(digest) > _DIGEST_CHARS or len(values) == most:
-                    break
-                name = name[:_NAME_CHARS]
-                values.append(Value(name, digest, text, int(chars), floats is True, spent))
-            case _:
-                break
+    start = 0
+    while (stop := data.find(b"\n", start, start + 12 * text_chars + _LINE_BYTES)) >= 0:
+        line, start = data[start:stop], stop + 1
+        try:
+            if len(values) < most and _VALUE.fullmatch(line):
+                name, digest, text, chars, floats, spent = json.loads(line)
+                values.append(Value(name[:_NAME_CHARS], digest, text, chars, floats, spent))
+                continue
+            status, reason = json.loads(line) if _END.fullmatch(line) else ("", "")
+        except ValueError:
+            break
+        if status == Status.EXCEPTION or (status == Status.OK and len(values) == most):
+            return values, (status, reason)
+        break
     return values, None

@@ -17,7 +17,7 @@ from typing import Any
 from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.literals import parse_arguments
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
-from code_verifier.scripts.values import read_value
+from code_verifier.scripts.values import read_value, shown
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
 _SHOWN = 80
@@ -35,6 +35,26 @@ def _check_(expression, texts):
     values = {f"_{place}_": eval(text, dict(_known_)) for place, text in enumerate(texts)}
     return bool(eval(expression, globals() | values))
 """
+_NAMED = str.split(
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json"
+)
+CONTEST_NAMES = f"""
+def _names():
+    import builtins, importlib
+    for name in {[*_NAMED, "typing"]!r}:
+        module = importlib.import_module(name)
+        public = getattr(module, "__all__", None) or [key for key in vars(module) if key[0] != "_"]
+        for key in public:
+            if not hasattr(builtins, key):
+                globals()[key] = getattr(module, key)
+    for name in {_NAMED!r}:
+        globals()[name] = importlib.import_module(name)
+_names()
+del _names
+"""
+"""Code in front of a contest program: the names that LiveCodeBench's harness gives it, but for
+those of built-in functions."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +89,14 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     Columns, the first that are there: `test_list` (or `assert_case`), each one assertion, with
     `test_imports` and `test_setup_code`; `entry_point` (or `fn_name`), `inputs` and `outputs`,
     where an input is a list of arguments and an output a value, or both are texts (JSON, an
-    argument a line, or Python literals with commas); `inputs` and `outputs` alone, texts of
-    standard input and output. `input_output` may hold any of them as one JSON text.
+    argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard input
+    and output, each a text or a list of lines. `input_output` may hold any of them as one JSON
+    text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`, each
+    with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases` as
+    JSON, and `metadata`).
     """
-    if (packed := text_or_none(row, "input_output")) is not None:
-        row = {**row, **_unpacked("input_output", packed)}
+    if (packed := row.get("input_output")) is not None:
+        row = {**row, **_object("input_output", packed)}
     imports = "\n".join(text_list(row, "test_imports"))
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
     if asserts := text_list(row, "test_list") or text_list(row, "assert_case"):
@@ -81,33 +104,88 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         for text in asserts:
             _assertion(text)
         return Suite(asserts, setup=setup)
+    row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
-    if not isinstance(inputs, Sequence) or not isinstance(outputs, Sequence) or not inputs:
+    if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or not inputs:
+        names = ", ".join(repr(name)[:_SHOWN] for name in row)
         raise CodeVerifierError(
-            f"no tests; found {', '.join(map(repr, row)) or 'nothing'}; expected 'test_list', or "
+            f"no tests; found {names or 'nothing'}; expected 'test_list', or "
             "'inputs' and 'outputs' with or without 'entry_point'"
         )
     if len(inputs) != len(outputs):
         raise CodeVerifierError(
             f"{len(inputs)} inputs and {len(outputs)} outputs; expected as many"
         )
-    if row.get("entry_point") is None and row.get("fn_name") is None:
-        return Suite(text_list(row, "inputs"), text_list(row, "outputs"), setup=setup)
-    pairs = [_call(input, output) for input, output in zip(inputs, outputs, strict=True)]
+    if not row.get("entry_point") and not row.get("fn_name"):
+        return Suite(_joined(row, "inputs"), _joined(row, "outputs"), setup=setup)
+    boxed = row.get("entry_point") is None  # as APPS has them
+    try:
+        pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition(";")[0]
+        raise (
+            error
+            if isinstance(error, CodeVerifierError)
+            else CodeVerifierError(f"a test cannot be written down: {reason}")
+        ) from None
     entry = text_field(row, "entry_point", "fn_name")
     return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
 
 
-def _unpacked(name: str, text: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise CodeVerifierError(
-            f"field {name!r} holds a {type(content).__name__}; expected an object"
-        )
+def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row with `inputs` and `outputs` of what CodeContests and LiveCodeBench call otherwise."""
+    if row.get("inputs") is not None:
+        return row
+    cases: list[Any] = []
+    for name in ("public_test_cases", "private_test_cases"):
+        if row.get(name):
+            cases += _parsed(name, row[name], list)
+    for name in ("public_tests", "private_tests", "generated_tests"):
+        if row.get(name):
+            tests = _object(name, row[name])
+            cases += [
+                {"input": text, "output": output}
+                for text, output in zip(
+                    tests.get("input", ()), tests.get("output", ()), strict=False
+                )
+            ]
+    if not all(isinstance(case, Mapping) for case in cases):
+        raise CodeVerifierError("a test of the row is no object; expected 'input' and 'output'")
+    metadata = _object("metadata", row["metadata"]) if cases and row.get("metadata") else {}
+    more = {"entry_point": metadata["func_name"]} if metadata.get("func_name") else {}
+    columns = {f"{key}s": [case.get(key) for case in cases] for key in ("input", "output")}
+    return {**row, **more, **columns} if cases else row
+
+
+def _object(name: str, value: object) -> Mapping[str, Any]:
+    content: Mapping[str, Any] = _parsed(name, value, Mapping)
     return content
+
+
+def _parsed(name: str, value: object, kind: Any) -> Any:
+    """A column that holds an object or a list, or its JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
+    if not isinstance(value, kind):
+        wanted = "a list" if kind is list else "an object"
+        raise CodeVerifierError(f"field {name!r} holds a {type(value).__name__}; expected {wanted}")
+    return value
+
+
+def _joined(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A column of texts, each of which may be a list of its lines."""
+    items = [
+        "\n".join(item) if isinstance(item, list | tuple) and all(map(_is_text, item)) else item
+        for item in row[name]
+    ]
+    return text_list({name: items}, name)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _assertion(text: str) -> ast.expr:
@@ -121,16 +199,30 @@ def _assertion(text: str) -> ast.expr:
     return body[0].test
 
 
-def _call(arguments: object, output: object) -> tuple[str, str]:
-    """The texts of the arguments and of the value of one call."""
+def _call(arguments: object, output: object, boxed: bool) -> tuple[str, str]:
+    """The texts of the arguments and of the values of one call. boxed: the value may be the first
+    item of a list, and the keys of an object that look like numbers are numbers."""
     if isinstance(arguments, str) and isinstance(output, str):
-        return repr(_arguments(arguments)), repr(_value(output))
-    if isinstance(arguments, Sequence) and not isinstance(arguments, str):
-        return repr(tuple(arguments)), repr(output)
-    raise CodeVerifierError(
-        f"an input is {str(arguments)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
-        "expected a list of arguments and a value, or two texts"
-    )
+        return repr(_arguments(arguments)), repr([_value(output)])
+    if not isinstance(arguments, Sequence) or isinstance(arguments, str):
+        raise CodeVerifierError(
+            f"an input is {str(arguments)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
+            "expected a list of arguments and a value, or two texts"
+        )
+    values = [output]
+    if boxed:
+        arguments = [_numbered(item) for item in arguments]
+        values = [_numbered(output)]
+        values += [_numbered(output[0])] if isinstance(output, list) and output else []
+    return repr(tuple(arguments)), repr(values)
+
+
+def _numbered(value: Any) -> Any:
+    """An object whose keys JSON made texts, with the numbers that they were."""
+    try:
+        return {int(key): item for key, item in value.items()} if isinstance(value, dict) else value
+    except ValueError:
+        return value
 
 
 def _arguments(text: str) -> tuple[object, ...]:
@@ -160,7 +252,7 @@ def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) ->
     if tests.entry:
         return _run_calls(runner, program, tests, cpu_s)
     for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
-        run = runner.run(program, stdin, cpu_s=cpu_s, prelude=tests.setup)
+        run = runner.run(program, stdin, cpu_s=cpu_s, prelude=CONTEST_NAMES + tests.setup)
         if run.status != Status.OK:
             return _failed(number, run.status, run.reason)
         printed = run.output.decode("utf-8", "replace")
@@ -173,7 +265,9 @@ def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     inputs = [read_value(text) for text in tests.inputs]
     calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution")
     for number, (value, expected) in enumerate(zip(calls.values, tests.outputs, strict=False), 1):
-        if not equal_value(value, read_value(expected)):
+        accepted = read_value(expected)
+        if not any(equal_value(value, item) for item in accepted):
+            expected = repr(accepted[0])
             text = value.text if value.text is not None else f"a {value.type_name}"
             return _failed(number, Status.OK, f"returned {_cut(text)}; expected {_cut(expected)}")
     if calls.status != Status.OK:
@@ -192,11 +286,10 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
     returned = []
     for value in calls.values:
         try:
-            read_value(value.text or "")  # a text that it reads is safe to evaluate
+            returned.append(shown(read_value(value.text or "")))  # which is safe to evaluate
         except LiteralError:
             reason = f"returned a {value.type_name}, which cannot be compared"
             return _failed(None, Status.OK, reason)
-        returned.append(value.text or "")
     left = iter(returned)
     checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
     checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, tests.setup)
@@ -224,7 +317,7 @@ def _ask(
         [cpu_s] * len(inputs),
         module_s=cpu_s,
         total_s=cpu_s * (len(inputs) + 1),
-        prelude=setup,
+        prelude=CONTEST_NAMES + setup,
         owner=owner,
         text_chars=_TEXT_CHARS,
     )

@@ -16,13 +16,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import marshal
+import re
 import sys
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, islice
 
 from code_verifier.errors import LiteralError
-from code_verifier.syntax import parse_expression
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
         digest, size = _digest(plain)
         if size >= _HUGE:
             return name, digest, None, size, _are_floats(plain)
-        text = _text(plain)
+        text = shown(plain)
         return name, digest, text, len(text), _are_floats(plain)
     except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
@@ -147,7 +148,8 @@ def _are_floats(plain: Any) -> bool:
     return set(map(type, parts)) == {float}
 
 
-def _text(plain: Any) -> str:
+def shown(plain: Any) -> str:
+    """The text of plain data."""
     try:
         return repr(plain)
     except ValueError:  # more digits than the interpreter's limit
@@ -220,34 +222,107 @@ def _equal_number(value: Any) -> int | float:
     return number
 
 
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>b?(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+"))
+    | (?P<complex>\([-+]?[\w.]+(?:e[-+]\d+)?[-+][\w.]+(?:e[-+]\d+)?j\))
+    | (?P<number>[-+]?(?:0x[0-9a-f]+|(?:[0-9][0-9.]*(?:e[-+]?[0-9]+)?|inf|nan)j?))
+    | (?P<open>(?:set|frozenset|bytearray)?\(|[\[{]) | (?P<close>[\])}]) | (?P<mark>[,:])
+    | (?P<name>None|True|False|Ellipsis))""",
+    re.X,
+)
+_NAMES = {"None": None, "True": True, "False": False, "Ellipsis": ...}
+_ENDS = {"[": "]", "{": "}"}
+_CALLS: dict[str, Any] = {"set(": set, "frozenset(": frozenset, "bytearray(": bytearray}
+_COLLIDING = 1000
+
+
 def read_value(text: str) -> Any:
-    """Return the value of a text that `describe` wrote; it may be forged. Raises LiteralError."""
+    """Return the value of a text that `describe` wrote; it may be forged. Raises LiteralError.
+
+    Takes time and memory in proportion to the text: nothing but the value is built.
+    """
     try:
-        tree = parse_expression(text)
-        try:
-            return ast.literal_eval(tree)
-        except ValueError:
-            return ast.literal_eval(_Made().visit(tree))
-    except (SyntaxError, LookupError, TypeError, ValueError, RecursionError) as error:
+        return _read(text)
+    except (IndexError, KeyError, SyntaxError, TypeError, ValueError, OverflowError) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
 
 
-class _Made(ast.NodeTransformer):
-    """Puts the values of the names and calls that a text may have besides literals."""
+def _read(text: str) -> Any:
+    """Items of the open brackets lie on a stack; a comma or a colon must stand between two."""
+    stack: list[tuple[str, list[Any], list[str]]] = [("", [], [])]
+    place = 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            break
+        place, kind, token = match.end(), match.lastgroup, match[match.lastgroup or 0]
+        bracket, items, marks = stack[-1]
+        if kind == "mark":
+            marks.append(token)
+            if len(marks) != len(items):
+                raise ValueError(f"{token!r} stands where a value should")
+            continue
+        if kind == "close":
+            stack.pop()
+            if token != _ENDS.get(bracket, ")"):
+                raise ValueError(f"{token!r} closes no bracket")
+            value = _closed(bracket, items, marks)
+            bracket, items, marks = stack[-1]
+        elif kind == "open":
+            if len(stack) > _MAX_DEPTH:
+                raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+            stack.append((token, [], []))
+            continue
+        else:
+            value = _atom(kind or "", token)
+        if len(items) != len(marks):
+            raise ValueError("two values stand side by side")
+        items.append(value)
+    (_, items, marks), *left = stack
+    if text[place:].strip() or left or marks or len(items) != 1:
+        raise ValueError(f"it ends or stops making sense at {text[place : place + 20]!r}")
+    return items[0]
 
-    def visit_Name(self, node: ast.Name) -> ast.Constant:
-        return ast.Constant(_CONSTANTS[node.id])
 
-    def visit_Call(self, node: ast.Call) -> ast.Constant:
-        name = node.func.id if isinstance(node.func, ast.Name) and not node.keywords else ""
-        arguments = [ast.literal_eval(self.visit(argument)) for argument in node.args]
-        return ast.Constant(_MAKERS[name](*arguments))
+def _atom(kind: str, token: str) -> Any:
+    if kind == "text":
+        plain = "\\" not in token and token[0] != "b"
+        return token[1:-1] if plain else ast.literal_eval(token)
+    if kind == "name":
+        return _NAMES[token]
+    if kind == "complex" or token.endswith("j"):
+        return complex(token)
+    if "0x" in token:
+        return int(token, 16)
+    return int(token) if token.lstrip("+-").isdecimal() else float(token)
 
 
-_CONSTANTS: dict[str, Any] = {"nan": float("nan"), "inf": float("inf")}
-_CONSTANTS |= {f"{name}j": complex(0.0, value) for name, value in _CONSTANTS.items()}
-_MAKERS: dict[str, Any] = {
-    "set": set,
-    "frozenset": frozenset,
-    "bytearray": bytearray,
-}
+def _closed(bracket: str, items: list[Any], marks: list[str]) -> Any:
+    """The value of a pair of brackets. Raises ValueError for what is none."""
+    if bracket == "{" and ":" in marks:
+        if marks[::2] != [":"] * (len(items) // 2) or set(marks[1::2]) > {","} or len(items) % 2:
+            raise ValueError("a dict has a key without a value")
+        _refuse_collisions(items[::2])
+        return dict(zip(items[::2], items[1::2], strict=True))
+    if ":" in marks:
+        raise ValueError("':' stands outside of a dict")
+    if bracket == "[":
+        return items
+    if bracket == "(":
+        return items[0] if len(items) == 1 and not marks else tuple(items)
+    if bracket == "{":
+        _refuse_collisions(items)
+        return set(items) if items else {}
+    (argument,) = items or [()]
+    if type(argument) not in ((bytes,) if bracket == "bytearray(" else _READ_BY[bracket]):
+        raise ValueError(f"{bracket}...) holds a {type(argument).__name__}")
+    return _CALLS[bracket](argument)
+
+
+_READ_BY = {"set(": (tuple, set), "frozenset(": (tuple, set)}
+
+
+def _refuse_collisions(items: list[Any]) -> None:
+    """Many members with one hash take the square of their number to put in a set."""
+    if len(items) > _COLLIDING and max(Counter(map(hash, items)).values()) > _COLLIDING:
+        raise ValueError("too many members have one hash")

@@ -120,7 +120,7 @@ def extract_program(answer: str, entry_point: str) -> str:
     """
     if len(answer) > MAX_CHARS:
         return ""
-    blocks = [block.text for block in code_blocks(answer)]
+    blocks = fenced_blocks(answer)
     for block in reversed(blocks):
         tree = parse(block)
         if tree is not None and defines(tree, entry_point):
@@ -130,6 +130,11 @@ def extract_program(answer: str, entry_point: str) -> str:
         if stretch is not None:
             return stretch
     return blocks[0] if blocks else answer
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """Return the texts between fences; a last fence that is not closed reaches to the end."""
+    return [block.text for block in code_blocks(text)]
 
 
 def parse(text: str) -> ast.Module | None:

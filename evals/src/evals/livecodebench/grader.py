@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from code_verifier import (
+    CONTEST_NAMES,
     ProgramError,
     ScriptRun,
     ScriptRunner,
@@ -29,25 +30,6 @@ from evals.livecodebench.problems import FUNCTIONAL, Case, Problem, read_tests
 _LEAST_BYTES = 1 << 24
 _AHEAD = 32  # one program may take as long as hundreds of others
 _RECURSION = 50_000
-_NAMED = str.split(
-    "string re datetime collections heapq bisect copy math random statistics itertools functools "
-    "operator io sys json"
-)
-_PRELUDE = f"""
-def _names():
-    import builtins, importlib
-    for name in {[*_NAMED, "typing"]!r}:
-        module = importlib.import_module(name)
-        public = getattr(module, "__all__", None) or [key for key in vars(module) if key[0] != "_"]
-        for key in public:
-            if not hasattr(builtins, key):
-                globals()[key] = getattr(module, key)
-    for name in {_NAMED!r}:
-        globals()[name] = importlib.import_module(name)
-_names()
-del _names
-"""
-"""What is in a program's module before it."""
 
 
 class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
@@ -109,7 +91,7 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             program,
             test.input,
             cpu_s=self._timeout_s,
-            prelude=_PRELUDE,
+            prelude=CONTEST_NAMES,
             recursion=_RECURSION,
             output_bytes=_room(test.output),
         )
@@ -125,7 +107,7 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             [self._timeout_s] * len(inputs),
             module_s=self._timeout_s,
             total_s=(self._timeout_s + 1) * len(inputs) + 5,
-            prelude=_PRELUDE,
+            prelude=CONTEST_NAMES,
             owner="Solution",
             recursion=_RECURSION,
         )

@@ -1,0 +1,211 @@
+"""What an ordinary program sees of files: those that it was given, in memory, and its streams.
+
+All else fails as in an empty folder, where a name is relative; the kernel refuses the rest.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import importlib.util
+import io
+import os
+import posixpath
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_open, _stat, _fstat, _listdir, _scandir = open, os.stat, os.fstat, os.listdir, os.scandir
+_STREAMS = {
+    f"{folder}{name}": number
+    for folder, names in (("/dev/", ("stdin", "stdout")), ("/dev/fd/", "01"))
+    for number, name in enumerate(names)
+} | {"/proc/self/fd/0": 0, "/proc/self/fd/1": 1}
+
+
+class Nowhere(io.RawIOBase):
+    """A stream that takes everything and holds nothing. number: what `fileno` gives."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def fileno(self) -> int:
+        return self.number
+
+    def readable(self) -> bool:
+        return self.number == 0
+
+    def writable(self) -> bool:
+        return self.number != 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        return 0
+
+    def write(self, data: Any, /) -> int:
+        return len(data)
+
+
+def stream(number: int, raw: io.RawIOBase) -> Any:
+    """The standard stream of this number over `raw`, with the attributes of Python's own."""
+    buffer = io.BufferedWriter(raw) if number else io.BufferedReader(raw)
+    text: Any = io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape", newline=None)
+    raw.name = f"<{('stdin', 'stdout', 'stderr')[number]}>"  # type: ignore[attr-defined]
+    text.mode = "w" if number else "r"
+    return text
+
+
+class _Files:
+    """The files of a program by their absolute names, and the functions that read them."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = {_absolute(name): data for name, data in files.items()}
+        self.folders: dict[str, set[str]] = {"/": set()}
+        for name in self.files:
+            while name != "/":
+                folder, _, last = name.rpartition("/")
+                self.folders.setdefault(folder or "/", set()).add(last)
+                name = folder or "/"
+
+    def open(self, file: Any, mode: str = "r", *more: Any, **others: Any) -> Any:
+        """The built-in function, for what there is."""
+        if isinstance(file, int):
+            return _open(file, mode, *more, **others)
+        name = _absolute(file)
+        if name in _STREAMS:
+            return _open(_STREAMS[name], mode, *more, **others | {"closefd": False})
+        if set(mode) & set("wax+") or (name not in self.files and _is_absolute(file)):
+            return _open(file, mode, *more, **others)
+        if name not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+        raw: Any = io.BytesIO(self.files[name])
+        raw.name = file
+        if "b" in mode:
+            return io.BufferedReader(raw)
+        names = ("encoding", "errors", "newline")
+        options = dict(zip(names, more[1:], strict=False))
+        options |= {key: others[key] for key in names if key in others}
+        text: Any = io.TextIOWrapper(raw, **options)
+        text.mode = mode
+        return text
+
+    def stat(self, path: Any, *more: Any, **others: Any) -> Any:
+        """`os.stat` and `os.lstat`."""
+        if isinstance(path, int):
+            return _stat(path, *more, **others)
+        name = _absolute(path)
+        if name in self.files:
+            return _result(stat.S_IFREG | 0o444, len(self.files[name]))
+        if name in self.folders:
+            return _result(stat.S_IFDIR | 0o555, 0)
+        if _is_absolute(path):
+            return _stat(path, *more, **others)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def fstat(self, descriptor: int) -> os.stat_result:
+        """`os.fstat`, which the C library asks for by a call on paths; the input is a file."""
+        if descriptor != 0:
+            return _fstat(descriptor)
+        place = os.lseek(0, 0, os.SEEK_CUR)
+        size = os.lseek(0, 0, os.SEEK_END)
+        os.lseek(0, place, os.SEEK_SET)
+        return _result(stat.S_IFREG | 0o444, size)
+
+    def listdir(self, path: Any = ".") -> list[Any]:
+        """`os.listdir`."""
+        if not self.files or _absolute(path) not in self.folders:
+            return _listdir(path)
+        return sorted(self.folders[_absolute(path)])
+
+    def scandir(self, path: Any = ".") -> Any:
+        """`os.scandir`."""
+        if not self.files or _absolute(path) not in self.folders:
+            return _scandir(path)
+        return _Scan(_Entry(name, posixpath.join(path, name)) for name in self.listdir(path))
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Modules and packages among the files, as a finder of `sys.meta_path`."""
+        place = f"/{name.replace('.', '/')}"
+        if f"{place}.py" in self.files:
+            return importlib.util.spec_from_loader(name, self)  # type: ignore[arg-type]
+        if f"{place}/__init__.py" in self.files:
+            return importlib.util.spec_from_loader(name, self, is_package=True)  # type: ignore
+        return None
+
+    def create_module(self, spec: Any) -> None:
+        """Python's own."""
+
+    def exec_module(self, module: Any) -> None:
+        """Execute the module's file."""
+        place = f"/{module.__name__.replace('.', '/')}"
+        name = f"{place}.py" if f"{place}.py" in self.files else f"{place}/__init__.py"
+        module.__file__ = name
+        exec(compile(self.files[name], name, "exec"), module.__dict__)
+
+
+class _Entry:
+    """What `os.scandir` gives."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return stat.S_ISDIR(self.stat().st_mode)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return not self.is_dir()
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path)
+
+
+class _Scan:
+    """An iterator that `with` takes."""
+
+    def __init__(self, entries: Iterator[_Entry]) -> None:
+        self.entries = entries
+
+    def __next__(self) -> _Entry:
+        return next(self.entries)
+
+    def __iter__(self) -> _Scan:
+        return self
+
+    __enter__ = __iter__
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def install(files: dict[str, bytes]) -> None:
+    """Have the functions that read files give these, by name."""
+    place: Any = _Files(files)
+    builtins.open = io.open = place.open
+    os.stat, os.lstat, os.fstat = place.stat, place.stat, place.fstat
+    os.listdir, os.scandir = place.listdir, place.scandir
+    os.getcwd = lambda: "/"
+    sys.meta_path.insert(0, place)
+
+
+def _is_absolute(path: Any) -> bool:
+    return os.fsdecode(path).startswith("/")
+
+
+def _absolute(path: Any) -> str:
+    return posixpath.normpath(posixpath.join("/", os.fsdecode(path)))
+
+
+def _result(mode: int, size: int) -> os.stat_result:
+    return os.stat_result((mode, 1, 0, 1, 0, 0, size, 0, 0, 0))
