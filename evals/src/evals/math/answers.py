@@ -9,9 +9,12 @@ stands in for it. A box or phrase inside an answer tag counts before the tag's o
 
 import re
 from dataclasses import dataclass
+from numbers import Number
 
+from evals.errors import EvalsError
 from evals.math.notation import closing
 from evals.math.units import canonical_unit
+from evals.math.words import other_words
 from evals.recipes import Template
 from evals.turns import own_turn
 
@@ -23,13 +26,14 @@ class Gold:
     text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
     unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
     measured: whether a decimal is a rounded amount, so that what has more digits and rounds to it
-    is the same.
+    is the same. words: of the question, that an answer may count.
     """
 
     text: str
     kind: str = "value"
     unit: str = ""
     measured: bool = False
+    words: frozenset[str] = frozenset()
 
 
 _RULES: tuple[tuple[str, str], ...] = (
@@ -39,10 +43,11 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"^\+?0*(?=\d+$)", ""),
     (r"np\.(?=arc|sin|cos|tan|sqrt|exp|log)", r"\\"),
     (r"^[a-z](?=\(\d+,\d+\]$)", ""),
+    (r"\\\\(?=(?:infty|frac|sqrt|cup)(?![a-z]))", r"\\"),
 )
 """What is done to the text of a row, in this order."""
-_THOUSANDS = re.compile(r"\d{1,3}(?:,(?:\\!)?\s*\d{3})+")
-_CHOICE = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*\(([A-E])\)\s*\}")
+_THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
+_CHOICE = re.compile(r"(?:\\(?:text|math)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
 _ASKS_PERCENT = re.compile(
     r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"
@@ -72,11 +77,16 @@ _ASKS_UNIT = re.compile(
 
 
 def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
-    """The gold of a row.
+    """The gold of a row. Raises EvalsError for what is neither a text, a number nor a list of them.
 
-    raw: its text or number. question: read for a percentage or a unit that is asked for.
-    unit: what a column of the row says that the answer is counted in. measured: see `Gold`.
+    raw: its text or number, or a list, all of which is asked for. question: read for a percentage
+    or a unit that is asked for, and for what it counts. unit: what a column of the row says that
+    the answer is counted in. measured: see `Gold`.
     """
+    if isinstance(raw, list | tuple) and raw:
+        raw = ", ".join(canonical_gold(part).text for part in raw) if len(raw) > 1 else raw[0]
+    if isinstance(raw, bool) or not isinstance(raw, str | Number) or raw == "":
+        raise EvalsError(f"the right answer is {raw!r:.80}; expected a text, a number or a list")
     text = str(raw).strip()
     money = "\\$" in text
     for pattern, put in _RULES:
@@ -99,7 +109,9 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         unit = canonical_unit(units.pop())
     elif money:
         unit = "dollar"
-    return Gold(text, "value", unit, measured)
+    elif text.endswith("%"):
+        unit = "percent"
+    return Gold(text, "value", unit, measured, other_words(question))
 
 
 TAIL = 20_000
@@ -147,10 +159,12 @@ MATH = re.compile(
 the end. Two amounts of money are none: "$2 = $18"."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$)|;\s|\s[—–]\s(?=[a-z])|,\s+(?:not|because|since|so|as|which|who"
+    r"[.!?](?=\**\s+[A-Z(]|\**\s*$|[A-Z][a-z]+:)|;\s|\s[—–]\s(?=[a-z])|,\s+(?:not|because|since|so|as|which|who"
     r"|whose|where|if|when|while|unless|assuming|given|or \S+ in)\b"
 )
 """The end of an answer in a sentence."""
+_AFTER = re.compile(r"\s*(?!and\b|in the\b)[A-Za-z](?:[^.,;:(\n$\\{}*]|\.(?=\S))*")
+"""Words right after a formula, which say what it counts or change it: $3$ dozen."""
 _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\b)[A-Za-z]{3,}")
 
 
@@ -185,9 +199,12 @@ def extract(response: str, template: Template | None = None) -> Extraction:
     return extraction or Extraction(None, "no answer")
 
 
+_LAST_SPACE = re.compile(r"(?:\s|~|\\(?:[\s,;:!]|q?quad(?![a-z])|$))+$")
+
+
 def trim(text: str) -> str:
     """Without the marks of mathematics mode, bold type and the full stop around an answer."""
-    text = text.strip().strip("*").strip().rstrip("。")
+    text = _LAST_SPACE.sub("", text.strip().strip("*")).strip().rstrip("。")
     for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
         if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
             inner = text[len(left) : -len(right)]
@@ -264,18 +281,20 @@ def _phrase(tail: str) -> Extraction | None:
 
 
 def _value_of(rest: str) -> str:
-    """The answer at the start of `rest`: its first formulas, or its first sentence."""
-    match, parts = MATH.match(rest), []
+    """The answer at the start of `rest`: its first sentence, or its formulas and words on them."""
+    match, parts, end = MATH.match(rest), [], 0
     while match:
         parts.append(trim(next(part for part in (*match.groups()[:3], match[5]) if part)))
-        joined = _JOINED.match(rest, match.end())
+        end = match.end()
+        joined = _JOINED.match(rest, end)
         match = MATH.match(rest, joined.end()) if joined else None
         parts += [joined[0]] if joined and match else []
+    line = rest[end:].partition("\n")[0]
     if parts:
-        return "".join(parts)
-    line = rest.partition("\n")[0]
-    end = _SENTENCE.search(line)
-    return trim(re.sub(r"(?<!\d)\*\*|\*\*(?!\d)", "", line[: end.start()] if end else line))
+        after = _AFTER.match(line)
+        return "".join((*parts, rf"\text{{{after[0]}}}" if after else ""))
+    stop = _SENTENCE.search(line)
+    return trim(re.sub(r"(?<!\d)\*\*|\*\*(?!\d)", "", line[: stop.start()] if stop else line))
 
 
 def _line(tail: str, length: int) -> Extraction | None:

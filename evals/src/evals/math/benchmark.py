@@ -67,12 +67,16 @@ def _question(name: str, row: Mapping[str, object], number: int) -> Question:
         raise EvalsError(
             f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns_of_row}"
         )
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer == "":
+    if answer in (None, "", []):
         raise EvalsError(f"{name}, row {number}: no answer in {column}; expected {hint}")
     level, unit = row.get("level"), row.get("unit")
-    gold = canonical_gold(
-        answer, problem, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
-    )
+    try:
+        gold = canonical_gold(
+            answer, problem, unit if isinstance(unit, str) else "", measured=name == "minerva_math"
+        )
+        grader.check_gold(gold)
+    except EvalsError as error:
+        raise EvalsError(f"{name}, row {number}: {error} (in {column})") from None
     return Question(
         name_of_row, {"question": problem}, gold, level if isinstance(level, int) else 0
     )
@@ -80,7 +84,7 @@ def _question(name: str, row: Mapping[str, object], number: int) -> Question:
 
 def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
     """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
-    what follows ####, the first of a list, or what the column holds."""
+    what follows ####, or what the column holds."""
     columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
     column = next((key for key in columns if row.get(key) not in (None, "")), "")
     value = row.get(column)
@@ -90,13 +94,13 @@ def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
     elif name == "gsm8k":
         _, mark, text = str(value).rpartition("####")
         value = text.strip() if mark else None
-    elif name == "olympiadbench":
-        value = value[0] if isinstance(value, list) and value else None
     return column, value
 
 
 def _published(name: str, answer: object) -> str:
     """An answer as it stands in what a known fingerprint is of."""
+    if isinstance(answer, list):
+        answer = ", ".join(map(str, answer))
     if isinstance(answer, float) and answer.is_integer():
         answer = int(answer)
     text = str(answer).strip()

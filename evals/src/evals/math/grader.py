@@ -13,9 +13,10 @@ from functools import lru_cache, partial
 from itertools import islice, permutations, product
 from typing import NamedTuple
 
+from evals.errors import EvalsError
 from evals.math.answers import Gold, extract
 from evals.math.formulas import Tree, has, renamed, signed, variables
-from evals.math.notation import TooLarge, Unreadable, tokens
+from evals.math.notation import Token, TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value, close, points
 from evals.math.shapes import (
     Form,
@@ -23,12 +24,15 @@ from evals.math.shapes import (
     Quantity,
     Relation,
     Several,
+    Unread,
     Words,
     mapped,
     numeric,
     shape,
+    unread,
 )
-from evals.math.units import converted, same_words, units_differ
+from evals.math.units import converted, is_unit, units_differ
+from evals.math.words import changes, in_digits, is_condition, same_words, words_of
 from evals.recipes import Template
 
 SHOWN = 2_000
@@ -38,12 +42,18 @@ MAX_VALUES = 64
 
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
-    rf"\s*{_OPTION}(?:\\(?:text\w*|mathrm|mathbf)\s*\{{\s*)?{_OPTION}"
-    r"(?:\(([A-E])\)|([A-E])(?=[.:)}]|\s*$))[.:)]?\s*\}?[.:,]?(?:\\?[ ~]|\\quad)*(.*)",
+    rf"\s*{_OPTION}(?:\\(?:text|math)\w*\s*\{{\s*)?{_OPTION}"
+    r"(?:\(([A-J])\)|([A-J])(?=[.:)}]|\s*$))[.:)]?\s*\}?[.:,]?(?:\\?[ ~]|\\quad)*(.*)",
     re.DOTALL,
 )
 """The letter of a choice, and what it stands for."""
-_THOUSANDS = re.compile(r"(?<![\d.,/])\d{1,3}(?:(?:,\s?|\\,|\\ |~| )\d{3})+(?![\d,/]|\s*,\s*\d)")
+_THOUSANDS = re.compile(
+    r"(?<![\d.,/])\d{1,3}(?:(?:,(?:\\!)?|\\[,:; ]|[~ \u2009\u202f])\d{3})+(?![\d,/]|\s*,\s*\d)"
+)
+_ROUGHLY = (
+    r"(?<![A-Za-z\\])(?:about|approximately|approx\.?|around|roughly|nearly|almost)(?![A-Za-z])"
+)
+_OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*)(?![^$]*\$)")
 _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
@@ -79,7 +89,8 @@ def compare(gold: Gold, answer: str) -> Match:
     lettered = _CHOICE.fullmatch(answer)
     first, second, after = lettered.groups() if lettered else ("", "", "")
     if gold.kind == "choice":
-        return Match(gold.text == (first or second), "choice")
+        described = not after.strip() or _describes(after)
+        return Match(described and gold.text == (first or second), "choice")
     if gold.kind == "text":
         return Match(any(same_words(gold.text, text) for text in (answer, after)), "text")
     try:
@@ -88,9 +99,47 @@ def compare(gold: Gold, answer: str) -> Match:
         return Match(False, str(error))
 
 
+def _describes(after: str) -> bool:
+    """Whether what follows a letter says what the choice stands for, in words or as a number."""
+    if re.match(r"\s*[,;/^*+=&-]", after) or re.search(r"\band\b|\bor\b|\([A-J]\)", after):
+        return False
+    try:
+        form = shape(tokens(after if "{" in after else after.rstrip("} "), True))
+    except (Unreadable, TooLarge):
+        return False
+    if isinstance(form, Words):
+        return is_condition([after]) and any(len(word) > 1 for word in words_of(after))
+    return isinstance(form, Relation) or (isinstance(form, Quantity) and not variables(form.tree))
+
+
+def check_gold(gold: Gold) -> None:
+    """Raise EvalsError for a gold that cannot be read, which would equal no answer."""
+    if gold.kind == "value":
+        try:
+            reason = unread(_gold_form(gold.text)[0]) if gold.text else "no text"
+        except (Unreadable, TooLarge) as error:
+            reason = str(error) or "no formula"
+        if reason is not None:
+            raise EvalsError(f"the right answer {gold.text[:80]!r} cannot be read: {reason[:80]}")
+
+
+def _known(sequence: list[Token], words: frozenset[str]) -> list[Token]:
+    """Tokens with `things` for what only the question counts."""
+
+    def plain(match: re.Match[str]) -> str:
+        return match[0] if is_unit(match[0]) or match[0].lower() not in words else "things"
+
+    return [
+        token._replace(text=re.sub("[A-Za-z]{3,}", plain, token.text))
+        if token.kind == "text"
+        else token
+        for token in sequence
+    ]
+
+
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
-    parts = tokens(text)
+    parts = tokens(in_digits(text))
     return shape(parts), " ".join(token.text for token in parts)
 
 
@@ -109,6 +158,10 @@ class _Comparison:
         if (money := _MONEY.search(answer)) and units_differ(unit, "dollar"):
             answer = rf"{money[1]}\text{{ dollars}}"
         self.signs = re.search(r"\\(?:pm|mp)|[±∓]", self.gold.text + answer) is not None
+        answer, after_letter = in_digits(answer), in_digits(after_letter)
+        answer = _OR_ROUGHLY.sub(r"\\approx \1", answer)
+        if self.gold.measured:
+            answer = re.sub(_ROUGHLY, " ", answer)
         readings = [after_letter, answer] if after_letter else [answer]
         if not answer.lstrip().startswith(("(", "[", "\\{")):
             bare = partial(_THOUSANDS.sub, lambda match: re.sub(r"\D", "", match[0]))
@@ -116,18 +169,26 @@ class _Comparison:
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
             try:
-                sequence = tokens(reading, words)
+                sequence = _known(tokens(reading, words), self.gold.words)
                 if " ".join(token.text for token in sequence) == text:
                     return Match(True, "same text")
                 forms = [shape(sequence)] if sequence else []
-                if words and forms and isinstance(forms[0], Words | Relation):
+                plain = forms and isinstance(forms[0], Words | Unread | Relation)
+                if words and plain and not changes(reading):
                     forms.append(shape(tokens(reading)))
                 for form in forms:
+                    text_unread = unread(form)
+                    if text_unread is not None:
+                        reason = f"unreadable: {text_unread[:80]}"
+                        match = (
+                            match if match.rule.startswith("unreadable") else Match(False, reason)
+                        )
+                        continue
                     match = self.match(wanted, form)
                     if match.right:
                         return match
-            except Unreadable:
-                continue
+            except Unreadable as error:
+                match = Match(False, f"unreadable: {error}")
         return match
 
     def same(self, gold: Form, answer: Form) -> bool:
@@ -234,11 +295,25 @@ class _Comparison:
             return
         yield last
         exact = relation.signs[-1] == "~=" and "." not in self.gold.text
-        if exact and not relation.names[-2]:
+        exact = exact and not relation.names[-2]
+        if not isinstance(before, Quantity) or not isinstance(last, Quantity):
+            if exact:
+                yield before
+        elif (exact or units_differ(before.unit, last.unit)) and self.agree(before, last):
             yield before
-        units = [side.unit for side in (before, last) if isinstance(side, Quantity)]
-        if len(units) == 2 and units_differ(*units):
-            yield before
+
+    def agree(self, one: Quantity, rounded: Quantity) -> bool:
+        """Whether the second can be the first, rounded to the digits that it is written with."""
+        tree = rounded.tree
+        if units_differ(one.unit, rounded.unit):
+            tree = converted(tree, rounded.unit, one.unit) or ("variable", "")
+        try:
+            exact, value = self.evaluator.value(one.tree, {}), self.evaluator.value(tree, {})
+        except Undefined:
+            return bool(variables(one.tree) & variables(tree))
+        digits = value.denominator if isinstance(value, Fraction) else 1
+        limit = max(abs(complex(exact)) / 500, 0.5 if digits == 1 else 1 / digits)
+        return abs(complex(exact) - complex(value)) <= limit
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""
@@ -263,6 +338,8 @@ class _Comparison:
             tree, answer_unit = ("percent", tree), ""
         equal = self.evaluator.equal
         if unit == "percent":
+            if equal(wanted, tree):
+                return Match(True, "value")
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
         elif units_differ(unit, answer_unit) and (unit, answer_unit) != ("celsius", "degree"):
             turned = converted(tree, answer_unit, unit)
@@ -308,8 +385,17 @@ def _point(form: Several | Relation) -> Ordered | None:
     """The point (2, 4) of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
     if isinstance(form, Relation):
         first, last = form.sides[0], form.sides[-1]
-        both = isinstance(first, Ordered) and isinstance(last, Ordered) and form.signs[-1] == "="
-        return last if both and isinstance(last, Ordered) else None
+        if not isinstance(first, Ordered) or not isinstance(last, Ordered):
+            return None
+        written = [
+            item.text if isinstance(item, Words) else str(item.tree[1])
+            for item in first.items
+            if isinstance(item, Words | Quantity)
+        ]
+        if form.signs[-1] != "=" or len(written) != len(last.items):
+            return last if form.signs[-1] == "=" else None
+        values = sorted(zip(written, last.items, strict=True), key=lambda pair: _order(pair[0]))
+        return replace(last, items=tuple(value for _, value in values))
     items = [item for item in form.items if isinstance(item, Relation) and item.names[0]]
     names = {item.names[0] for item in items}
     if len(names) < max(2, len(form.items)) or any(
@@ -318,7 +404,14 @@ def _point(form: Several | Relation) -> Ordered | None:
         return None
     if any("max" in name for name in names) and any("min" in name for name in names):
         return None
+    items.sort(key=lambda item: _order(item.names[0]))
     return Ordered("(", ")", tuple(item.sides[1] for item in items))
+
+
+def _order(name: str) -> list[tuple[int, str]]:
+    """Coordinates in their usual order: x before y, r before theta, a_2 before a_10."""
+    bare = {"rho": "", "m": "a"}.get(name.replace("\\", ""), name.replace("\\", ""))
+    return [(int("0" + re.sub(r"\D", "", part)), part) for part in re.findall(r"\d+|\D+", bare)]
 
 
 def _difference(relation: Relation) -> Tree | None:

@@ -51,6 +51,7 @@ _COMMANDS = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "varphi": "phi", "varepsilon": "epsilon", "asin": "arcsin", "acos": "arccos",
     "atan": "arctan", "lg": "log", "bar": "overline", "infinity": "infty",
+    "varnothing": "emptyset",
 }  # fmt: skip
 _SKIPPED = set(
     str.split(
@@ -86,11 +87,19 @@ _RAISED = re.compile(
     r"\^\s*(?:\{\s*(MARK)\s*\}|(MARK))".replace("MARK", r"\\circ(?![a-z])|°|(?:'|\\prime\s*)+")
 )
 _REWRITTEN = (
+    (
+        re.compile(r"\\\{(?:\s|\\[,;:! ])*\\\}|^\s*\{\s*\}\s*$|∅|⌀|(?:the )?empty set"),
+        r"\\emptyset ",
+    ),
+    (re.compile(r"\bper cent\b"), "percent"),
+    (re.compile(r"\.\.\.|…|\\(?:ldots|cdots|dotsc|dotsb)(?![a-z])"), r"\\dots "),
     (re.compile(r"(?<=\d)(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3})"), ""),  # thousands, surely
     (re.compile(r"(?<!\\)\{\s*\}"), ""),
     (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))"), "*"),
     (re.compile(r"\\(?:begin|end)\s*\{(?:aligned|align\*?|gathered|cases|split)\}|&(?==)"), " "),
     (_RAISED, r"\1\2 "),
+    (re.compile(r"(°|\\circ|\\degree)\s*\}?\s*([CF])(?![A-Za-z])"), r"\1 \\text{\2}"),
+    (re.compile(r"\(\s*\\?mod\s*\d+\s*\)"), ""),
 )
 _TOKEN = re.compile(
     r"(?P<space>(?:\s|~|\\[\s,;:!>()\[\]$&#_])+|\$)"
@@ -187,6 +196,8 @@ def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token]
     """The tokens of a command, and where the text goes on."""
     if name in ("color", "textcolor", "pmod"):
         return [], _group(text, place)[1]
+    if name in ("bmod", "mod"):
+        return [Token("text", "mod")], place
     if name in _FONTS or name in ("begin", "end"):
         content, place = _group(text, place)
         if name in _FONTS:

@@ -17,8 +17,9 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
 
     The first of the columns `answer`, `final_answer`, `ground_truth` and `solution` that the
     dataset has holds the right answer: a number, LaTeX, or a solution that marks it by a box or by
-    `####`. A row without one gives None, TRL's word for a reward that does not apply. Raises
-    EvalsError when the dataset has none of the columns.
+    `####`, or a list of what is asked for. A row without one gives None, TRL's word for a reward
+    that does not apply. Raises EvalsError when the dataset has none of the columns, and for a right
+    answer that cannot be read, with its place in the batch.
 
         >>> math_reward([r"It is \\boxed{1/2}.", r"\\boxed{2}"], answer=["0.5", "3"])
         [1.0, 0.0]
@@ -26,10 +27,14 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     golds = next((columns[name] for name in _COLUMNS if name in columns), None)
     if golds is None:
         raise EvalsError(f"the dataset has none of the columns {', '.join(_COLUMNS)}")
-    return [
-        None if gold in (None, "") else math_score("", completion_text(completion), gold)
-        for completion, gold in zip(completions, golds, strict=True)
-    ]
+    rewards: list[float | None] = []
+    for row, (completion, gold) in enumerate(zip(completions, golds, strict=True)):
+        try:
+            empty = gold is None or gold == ""
+            rewards.append(None if empty else math_score("", completion_text(completion), gold))
+        except EvalsError as error:
+            raise EvalsError(f"row {row} of the batch: {error}") from None
+    return rewards
 
 
 def math_score(
@@ -37,14 +42,17 @@ def math_score(
 ) -> float:
     """Return the reward of one completion with the arguments of verl's `compute_score`.
 
-    It is 1.0 for the right final answer, else 0.0.
+    It is 1.0 for the right final answer, else 0.0. Raises EvalsError for a ground truth that is
+    neither a text, a number nor a list of them, or cannot be read.
 
         >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
         1.0
     """
-    return float(grader.grade(_gold(str(ground_truth)), solution_str).correct)
+    return float(grader.grade(_gold(ground_truth), solution_str).correct)
 
 
-def _gold(text: str) -> Gold:
-    marked = extract(text)
-    return canonical_gold(marked.text if marked.rule in _MARKED else text)
+def _gold(raw: object) -> Gold:
+    marked = extract(raw) if isinstance(raw, str) else None
+    gold = canonical_gold(marked.text if marked and marked.rule in _MARKED else raw)
+    grader.check_gold(gold)
+    return gold

@@ -14,7 +14,8 @@ from typing import TypeAlias
 from evals.math.formulas import Tree, formula, number, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
 from evals.math.numbers import Evaluator, Undefined
-from evals.math.units import LARGE, spelled_number, unit
+from evals.math.units import unit
+from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label, words_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,14 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Words:
-    """What is compared as it stands: words, digits in a base, a formula that cannot be read."""
+    """What is compared as it stands: words, digits in a base."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What cannot be read: a formula that is none, a word that is not known. It equals nothing."""
 
     text: str
 
@@ -57,18 +65,18 @@ class Relation:
     names: tuple[str, ...]
 
 
-Form: TypeAlias = Quantity | Words | Ordered | Several | Relation
+Form: TypeAlias = Quantity | Words | Unread | Ordered | Several | Relation
 
 _INFINITY: Tree = ("constant", "infty")
 _LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
 _AND = {",", ";", "and", "or", "row"}
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_SCOPE = re.compile(r"(?:for|where|such|with|if|when|given|since|because|as|and|up)\b")
-"""Words that begin what is said about an answer."""
-_NEGATED = re.compile(
-    r"\b(?:not?|never|neither|more|less|fewer|least|most|over|under|than|without|except)\b", re.I
+_SCOPE = re.compile(
+    r"(?:for|where|such|with|if|when|given|since|because|as|and|up|respectively)\b"
+    r"|in (?=(?:the )?(?:interval|set|simplest|simplified|lowest|exact|decimal|standard)\b)"
 )
+"""Words that begin what is said about an answer."""
 _NAME = re.compile(
     r"(?!(?:e|i|\\pi)$)(?:\\(?:angle|triangle|overline|vec|hat|dot|ddot|Delta) ?)*"
     r"\{?(?:[A-Za-z]|[A-Z]{2,}|\\[A-Za-z]+)(?:_(?:\w+|\{[^=]*?\}))?\}?(?:_(?:\w+|\{[^=]*?\}))?'*"
@@ -81,11 +89,19 @@ def numeric(form: Form) -> bool:
     """Whether what is said is nothing but numbers, so that letters after one are a unit."""
     if isinstance(form, Quantity):
         return not variables(form.tree)
-    if isinstance(form, Words):
+    if isinstance(form, Words | Unread):
         return form.text[:1].isdigit()
     if isinstance(form, Relation):
         return numeric(form.sides[-1]) and all(form.names[:-1])
     return all(map(numeric, form.items))
+
+
+def unread(form: Form) -> str | None:
+    """What cannot be read in a form; None where all of it can."""
+    if isinstance(form, Unread):
+        return form.text
+    parts = form.sides if isinstance(form, Relation) else getattr(form, "items", ())
+    return next(filter(None, map(unread, parts)), None)
 
 
 def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
@@ -130,11 +146,15 @@ def shape(sequence: list[Token]) -> Form:
     parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
         parts, _ = split(_unapplied(sequence), _RELATIONS)
-        sides, names = tuple(map(shape, parts)), tuple(map(_name, parts))
+        names = tuple(map(_name, parts))
+        sides = tuple(
+            _side(part, is_last=part is parts[-1] and not name)
+            for part, name in zip(parts, names, strict=True)
+        )
         return _interval(sides, tuple(marks), names) or Relation(sides, tuple(marks), names)
     parts, _ = split(sequence, ("∈",))
     if len(parts) == 2:
-        return shape(parts[1])
+        return shape(parts[1]) if _names(parts[0]) else Unread(_joined_text(sequence))
     parts, _ = split(sequence, ("without",))
     if len(parts) == 2:
         return _without(shape(parts[0]), shape(parts[1]))
@@ -147,7 +167,8 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
         bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
         scope = token.kind == "text" and _SCOPE.match(token.text)
         if place and (bracket or scope or token.text == "forall"):
-            sequence = sequence[:place]
+            if is_condition([t.text for t in sequence[place:] if t.kind == "text"]):
+                sequence = sequence[:place]
             break
     while sequence and sequence[-1].text in (*_AND, ".", ":", "("):
         sequence = sequence[:-1]
@@ -159,15 +180,22 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
         and _is_label(sequence[0].text, sequence[1])
     ):
         return _trimmed(sequence[1:])
+    signs = words_of(sequence[0].text.lower()) if sequence and sequence[0].kind == "text" else []
+    if signs and set(signs) <= SIGNS:
+        return [Token("sign", "-")] * len(signs) + sequence[1:]
     return sequence
 
 
 def _is_label(text: str, after: Token) -> bool:
     """Whether words only say what the answer after them is."""
-    if _NEGATED.search(text) or spelled_number(text) is not None:
-        return False
     if after.text == "(" and not after.spaced and text.isalpha():
         return False
+    return is_label(text) and _begins_answer(after)
+
+
+def _begins_answer(after: Token) -> bool:
+    if after.kind == "text":
+        return set(words_of(after.text.lower())) <= SIGNS
     return after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
 
 
@@ -233,9 +261,28 @@ def _interval(
     return Ordered(left, ")", (sides[0], _HIGHEST))
 
 
+def _side(side: list[Token], is_last: bool) -> Form:
+    """A side of an equation; what is before the last may be what it is about, in any words."""
+    form = shape(side)
+    text = " ".join(token.text for token in side if token.kind == "text")
+    is_name = isinstance(form, Unread) and not is_last and not changes(text)
+    return Words(form.text) if is_name and isinstance(form, Unread) else form
+
+
+def _names(side: list[Token]) -> bool:
+    """Whether a side is names alone: x, (x, y) or p + q."""
+    inner = side[1:-1] if side and side[0].text == "(" else side
+    return all(map(_name, split(inner, (",", "+"))[0]))
+
+
+def _joined_text(sequence: list[Token]) -> str:
+    return "".join(token.text for token in sequence)
+
+
 def _name(side: list[Token]) -> str:
     joined = "".join("\\" * (token.kind == "command") + token.text for token in side)
-    is_name = _NAME.fullmatch(joined) or (len(side) == 1 and side[0].kind == "text")
+    words = len(side) == 1 and side[0].kind == "text" and not changes(side[0].text)
+    is_name = _NAME.fullmatch(joined) or words
     return joined if is_name else ""
 
 
@@ -307,24 +354,28 @@ def _scaled(factor: list[Token], form: Form) -> Form | None:
 
 
 def _value(sequence: list[Token]) -> Form:
-    joined = "".join(token.text for token in sequence)
+    joined = _joined_text(sequence)
+    if len(sequence) == 1 and joined in ("dots", "emptyset"):
+        return Words(joined)
     if based := _BASED.fullmatch(joined):
-        base = str(spelled_number(based[2]) or based[2])
-        if base == "10":
+        if based[2] == "10":
             return Quantity(number(int(based[1])))
-        return Words(f"{based[1].lstrip('0') or '0'}_{base}")
-    if sequence and sequence[0].kind == "text" and (spelled := spelled_number(joined)) is not None:
-        return Quantity(number(spelled))
+        return Words(f"{based[1].lstrip('0') or '0'}_{based[2]}")
     try:
         tree, rest = formula(sequence)
     except Unreadable:
-        return Words(joined)
+        return (
+            Words(joined)
+            if all(t.kind == "text" or t.text == "reals" for t in sequence)
+            else Unread(joined)
+        )
     if rest and rest[0].kind == "text" and (large := rest[0].text.split(" ", 1)[0]) in LARGE:
         tree = ("multiply", tree, number(LARGE[large]))
-        rest = [rest[0]._replace(text=rest[0].text[len(large) :]), *rest[1:]]
+        more = rest[0].text[len(large) :].strip()
+        rest = [*([rest[0]._replace(text=more)] if more else []), *rest[1:]]
     name = unit(rest) if rest else ""
     if name is None:
-        return Words(joined)
+        return Unread(_joined_text(rest))
     if tree[0] == "negate" and tree[1][0] == "degrees":
         tree = ("degrees", ("negate", tree[1][1]))
     if tree[0] == "degrees":

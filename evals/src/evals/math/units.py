@@ -1,64 +1,40 @@
-"""Units after a value, numbers in words, and answers that are words or the letter of a choice."""
+"""Units after a value: their names, their sizes, and values in another unit."""
 
 import re
 from fractions import Fraction
 
 from evals.math.formulas import Tree, number
 from evals.math.notation import Token
+from evals.math.words import SIZES, WORDS, is_condition, is_name, is_plain, words_of
 
-_TABLE = {
-    "money": "1 cent cents, 100 dollar dollars usd bucks",
-    "time": "1 s second seconds sec secs, 60 min minute minutes mins, 3600 h hour hours hr hrs, "
-    "86400 day days, 604800 week weeks",
-    "calendar": "1 month months, 12 year years yr yrs",
-    "metre": "1e-7 angstrom angstroms, 1e-6 nm nanometer nanometers, 1 mm millimeter millimeters, "
-    "10 cm centimeter centimeters centimetre centimetres, 1e3 m meter meters metre metres, "
-    "1e6 km kilometer kilometers kilometre kilometres",
-    "foot": "1 in inch inches '' \", 12 ft foot feet ', 36 yd yard yards, 63360 mi mile miles",
-    "energy": "1 j joule joules, 1e3 kj kilojoule kilojoules",
-    "mass": "1 g gram grams, 1e3 kg kilogram kilograms",
-    "angle": "1 radian radians rad rads, 1 degree degrees deg °",
-    "share": "1 percent percentage %",
-    "electric energy": "1 ev electronvolt electronvolts",
-    "temperature": "1 celsius °c c",
-    "absolute temperature": "1 kelvin kelvins k",
-}
-"""What is measured: the size, the short name and the other names of its units."""
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 _CANONICAL: dict[str, str] = {}
-for _kind, _units in _TABLE.items():
+for _kind, _units in SIZES.items():
     for _size, _name, *_others in map(str.split, _units.split(",")):
         _SIZES[_name] = (_kind, Fraction(_size))
         _CANONICAL |= dict.fromkeys((_name, *_others), _name)
+_PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-Z])")
+_LETTERS = set("gmsACFJKLMNVW")
+"""Units of one letter; another letter after a number is a variable."""
+_LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
+"""Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
 _IGNORED = re.compile(
-    r"\b(?:square|squared|cubic|cubed|sq|cu|of|per|old|long)\b|/?\s*\b(?:mol|moles?)\b"
-    r"|\^\{?-?\d\}?|[{}.,*\s]"
+    r"""
+    \b(?:square|squared|sq|cubic|cubed|cu)\b  # square inches
+    |\b(?:of|per|old|long)\b                  # 7 years old
+    |/?\s*\b(?:mol|moles?)\b                  # kJ/mol
+    |\^\{?-?\d\}?                             # cm^2
+    |[{}.,*\s]
+    """,
+    re.VERBOSE,
 )
-_ONES = str.split(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-)
-_TENS = str.split("twenty thirty forty fifty sixty seventy eighty ninety")
-_SMALL = {name: value for value, name in enumerate(_ONES)}
-_SMALL |= {name: 10 * value for value, name in enumerate(_TENS, 2)}
-LARGE = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_FILLERS = set(
-    str.split(
-        "a an the is are was be answer function curve graph shape direction student towards always "
-        "type of conic section equation it he she runner faces facing option choice due"
-    )
-)
-_DOES = set(str.split("has had wins won runs ran gets got does would will can must earns with"))
-"""What may follow a name in a sentence about it."""
-_WORDS = re.compile(r"[a-z0-9+\-]+")
-_NO_WORDS = re.compile(r"\\[a-z]+|\\|(?<=\d)(?:st|nd|rd|th)\b|'s\b|\(.*\)")
 
 
 def unit(after: list[Token]) -> str | None:
-    """The canonical name of the unit that tokens after a value spell: cm^2, or any words.
+    """The canonical name of the unit that tokens after a value spell: cm^2, or what is counted.
 
-    None where they hold another value.
+    None where they hold another value, or a word that is no unit and is not counted.
     """
     raised, depth, parts = False, 0, []
     for token in after:
@@ -68,9 +44,35 @@ def unit(after: list[Token]) -> str | None:
             return None
         parts.append(f" {token.text} " if token.kind == "text" else token.text)
         raised = token.text in "^_" or (raised and token.text in "{-")
-    if not any(token.kind == "text" or token.text in "'°\"" for token in after):
+        raised = raised or (token.kind == "text" and _LASTING.search(token.text) is not None)
+    text = "".join(parts).replace(" ^", "^")
+    name, _, remark = text.partition("(")
+    words = words_of(name)
+    known = all(
+        is_unit(word, alone=len(words) == 1) or (place > 0 and is_name(word))
+        for place, word in enumerate(words)
+    )
+    sized = [word for word in words if word.lower() not in WORDS["links"]]
+    kind = _measured(canonical_unit(text))[0] if len(sized) == 1 else ""
+    powers = len(_POWER.findall(text)) - (kind.partition("^")[0] in ("metre", "foot"))
+    if (kind and powers > 0) or (words and re.search("[!%=<>+]", name)):
         return None
-    return canonical_unit("".join(parts).replace(" ^", "^"))
+    if (
+        not known
+        or not all(is_condition([w]) or is_unit(w) for w in words_of(remark))
+        or (words and set(words) <= WORDS["links"])
+    ):
+        return None
+    return canonical_unit(text) if words or remark or re.search("['\"°]", text) else None
+
+
+def is_unit(word: str, alone: bool = False) -> bool:
+    """Whether a word is a unit or is counted. alone: it is the only word after a value."""
+    if len(word) == 1:
+        return word in (_LETTERS if alone else _LETTERS | {"h", "a"})
+    small, base = word.lower(), _PREFIX.sub("", word, count=1)
+    known = small in _CANONICAL or small in WORDS["units"] | WORDS["links"]
+    return known or base in WORDS["prefixed"] or is_plain(small)
 
 
 def canonical_unit(text: str) -> str:
@@ -100,38 +102,9 @@ def _measured(name: str) -> tuple[str, Tree]:
     """What a unit measures, and its size; an area or a volume of a length: cm^2."""
     base, _, power = name.partition("^")
     kind, size = _SIZES.get(base, ("", Fraction(1)))
+    if power and not power.isdigit():
+        kind, power = "", ""
     tree = ("degrees", number(1)) if base == "degree" else number(size)
     if power:
         return f"{kind}^{power}", ("power", tree, number(int(power)))
     return kind, tree
-
-
-def spelled_number(text: str) -> int | None:
-    """The number that the words at the start of a text spell: five apples.
-
-    None where the text goes on with another value, or begins with no number.
-    """
-    total, group = 0, 0
-    words = re.findall(r"[a-z]+", text.lower())
-    if not words or words[0] not in _SMALL:
-        return None
-    for place, word in enumerate(words):
-        if word in _SMALL:
-            group += _SMALL[word]
-        elif word == "hundred":
-            group *= 100
-        elif word in LARGE:
-            total, group = total + group * LARGE[word], 0
-        elif word != "and":
-            return None if _SMALL.keys() & set(words[place:]) else total + group
-    return total + group
-
-
-def same_words(gold: str, answer: str) -> bool:
-    """Whether an answer names the gold, perhaps in a sentence about it and nothing else."""
-    wanted, words = (
-        [word for word in _WORDS.findall(_NO_WORDS.sub(" ", text.lower())) if word not in _FILLERS]
-        for text in (gold, answer)
-    )
-    does = words[len(wanted) : len(wanted) + 1]
-    return bool(wanted) and words[: len(wanted)] == wanted and set(does) <= _DOES

@@ -1,0 +1,171 @@
+"""The words that answers are read with; one that is in no list here makes an answer unreadable.
+
+Numbers in words become digits before anything else is read: `two thirds`, `5 and a half`,
+`a hundred and twenty`. What is counted may stand after a number, a sentence that ends in a verb
+before it, and a condition after an answer.
+"""
+
+import re
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_VALUES = {name: value for value, name in enumerate(_ONES.split())}
+_VALUES |= {name: 10 * value for value, name in enumerate(_TENS.split(), 2)} | {"a": 1, "an": 1}
+LARGE = {"dozen": 12, "hundred": 100, "thousand": 10**3}
+LARGE |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
+_PARTS = "third fourth fifth sixth seventh eighth ninth tenth"
+_DENOMINATORS = {"half": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
+_DENOMINATORS |= {name: value for value, name in enumerate(_PARTS.split(), 3)}
+_PLURALS = {"halves" if name == "half" else f"{name}s": name for name in _DENOMINATORS}
+
+
+def _any(*names: str) -> str:
+    return f"(?:{'|'.join(sorted(names, key=len, reverse=True))})"
+
+
+_SCALES = _any(*LARGE, *_DENOMINATORS)
+_UNDER_100 = rf"(?:{_any(*_TENS.split())}(?: {_any(*_ONES.split()[1:10])})?|{_any(*_VALUES)}|\d+)"
+_UNDER_1000 = rf"{_UNDER_100}(?: hundred(?: (?:and )?{_UNDER_100})?)?"
+_WHOLE = re.compile(rf"(?:{_UNDER_1000} {_any(*LARGE)} ?(?:and )?)*(?:{_UNDER_1000})?")
+_NUMBER_WORD = (
+    rf"(?:{_any(*_ONES.split(), *_TENS.split(), *LARGE, *_DENOMINATORS, *_PLURALS)}"
+    rf"|an?(?=[\s-]+{_SCALES}\b))"
+)
+_SPELLED = re.compile(
+    rf"(?<![\w.^])(?:\d+\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_DENOMINATORS, *_PLURALS)}\b))?"
+    rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)",
+    re.IGNORECASE,
+)
+
+_TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*:\s*\$?\1\b\$?)")
+
+
+def in_digits(text: str) -> str:
+    """The text with its spelled numbers in digits, once where it has them twice: fifteen (15)."""
+    plain = _SPELLED.sub(lambda match: _digits(match[0]), text)
+    return text if plain == text else _TWICE.sub(r"\1", plain)
+
+
+def _digits(run: str) -> str:
+    value = spelled(re.split(r"[\s-]+", run.lower()))
+    if value is None:
+        first, conjunction, rest = run.rpartition(" and ")
+        return f"{_digits(first)}{conjunction}{_digits(rest)}" if conjunction else run
+    return (
+        str(value)
+        if value.denominator == 1
+        else rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+    )
+
+
+def spelled(words: list[str]) -> Fraction | None:
+    """The number that words spell, all of them; None where they spell none, as `third` does."""
+    last = _PLURALS.get(words[-1], words[-1])
+    if last not in _DENOMINATORS:
+        return _whole(words)
+    start = len(words) - words[::-1].index("and") if "and" in words else 0
+    top = _whole(words[start:-1]) if words[start:-1] else Fraction(last == "half")
+    if top is None or top == 0 or (top == 1) != (words[-1] == last):
+        return None
+    before = _whole(words[: start - 1]) if start else Fraction(0)
+    return None if before is None else before + top / _DENOMINATORS[last]
+
+
+def _whole(words: list[str]) -> Fraction | None:
+    if not words or not _WHOLE.fullmatch(" ".join(words)):
+        return None
+    total, group = 0, 0
+    for word in words:
+        if word == "hundred":
+            group *= 100
+        elif word in LARGE:
+            total, group = total + group * LARGE[word], 0
+        elif word != "and":
+            group += int(word) if word.isdigit() else _VALUES[word]
+    return Fraction(total + group)
+
+
+_LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+SIZES: dict[str, str] = _LISTS.pop("sizes")
+WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _LISTS.items()}
+SIGNS = {"negative", "minus"}
+CHANGING = WORDS["changing"] | SIGNS
+_WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without the names of commands."""
+    return _WORD.findall(re.sub(r"\\[A-Za-z]+", " ", text))
+
+
+def other_words(question: str) -> frozenset[str]:
+    """The words of a question that are in no list, in the singular and plural."""
+    lists = CHANGING | WORDS["verbs"] | WORDS["heads"] | WORDS["conditions"]
+    words = {word.lower() for word in words_of(question)}
+    words = {word for word in words if word not in lists and not is_plain(word)}
+    forms = {form for word in words for form in (word, f"{word}s", word.removesuffix("s"))}
+    return frozenset(form for form in forms if len(form) > 2)
+
+
+def is_noun(word: str) -> bool:
+    """Whether a word is something that is counted, in the singular or plural."""
+    forms = (word, word[:-1], word[:-2], f"{word[:-3]}y") if word.endswith("s") else (word,)
+    return any(form in WORDS["nouns"] for form in forms)
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word says nothing about the value next to it: `the`, `total`, `apples`."""
+    return word in WORDS["plain"] or is_noun(word)
+
+
+def is_name(word: str) -> bool:
+    """Whether a word is a name by its capital: Jenny, City."""
+    return word[0].isupper() and len(word) > 1 and word.lower() not in CHANGING
+
+
+def is_label(text: str) -> bool:
+    """Whether words only say what the answer after them is: `The answer is`, `Jenny has`."""
+    if re.fullmatch(r"\(?[A-E]\)?", text):
+        return True
+    words = words_of(text)
+    low = [word.lower() for word in words]
+    known = all(
+        is_plain(small) or small in WORDS["verbs"] | WORDS["heads"] or is_name(word)
+        for word, small in zip(words, low, strict=True)
+    )
+    if not low or not known:
+        return False
+    sentence = low[-1] in WORDS["verbs"] or (low[-1] == "of" and WORDS["verbs"] & set(low))
+    return bool(sentence) or set(low) <= WORDS["heads"] | {"the", "final"}
+
+
+def is_condition(texts: list[str]) -> bool:
+    """Whether words that begin with `for`, `where` or the like only say where an answer holds."""
+    words = [word.lower() for text in texts for word in words_of(text)]
+    return all(len(word) == 1 or word in WORDS["conditions"] or is_plain(word) for word in words)
+
+
+def changes(text: str) -> bool:
+    """Whether a text has a word that makes another value of what it names: negative, half."""
+    return bool(CHANGING & {word.lower() for word in words_of(text)})
+
+
+_PIECES = re.compile(r"[a-z0-9+\-/^]+")
+_NO_WORDS = re.compile(r"\\[a-z]+|\\|(?<=\d)(?:st|nd|rd|th)\b|'s\b|\(.*\)")
+
+
+def same_words(gold: str, answer: str) -> bool:
+    """Whether an answer names the gold, perhaps in a sentence about it and nothing else."""
+    wanted, words = (
+        [w for w in _PIECES.findall(_NO_WORDS.sub(" ", text.lower())) if w not in WORDS["fillers"]]
+        for text in (gold, answer)
+    )
+    more, does = words[len(wanted) :], WORDS["does"]
+    known = not more or (more[0] in does and all(w in does or is_plain(w) for w in more[1:]))
+    return bool(wanted) and words[: len(wanted)] == wanted and known
