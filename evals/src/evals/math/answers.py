@@ -163,8 +163,10 @@ _SENTENCE = re.compile(
     r"|whose|where|if|when|while|unless|assuming|given|or \S+ in)\b"
 )
 """The end of an answer in a sentence."""
-_AFTER = re.compile(r"\s*(?!and\b|in the\b)[A-Za-z](?:[^.,;:(\n$\\{}*]|\.(?=\S))*")
-"""Words right after a formula, which say what it counts or change it: $3$ dozen."""
+_AFTER = re.compile(
+    r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
+)
+"""What comes right after a formula, and says what it counts or changes it: $3$ dozen."""
 _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\b)[A-Za-z]{3,}")
 
 
@@ -292,7 +294,8 @@ def _value_of(rest: str) -> str:
     line = rest[end:].partition("\n")[0]
     if parts:
         after = _AFTER.match(line)
-        return "".join((*parts, rf"\text{{{after[0]}}}" if after else ""))
+        tail = after[0].rstrip("*") if after else ""
+        return "".join((*parts, rf"\text{{{tail}}}" if after and after["words"] else tail))
     stop = _SENTENCE.search(line)
     return trim(re.sub(r"(?<!\d)\*\*|\*\*(?!\d)", "", line[: stop.start()] if stop else line))
 

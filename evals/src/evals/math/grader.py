@@ -101,14 +101,18 @@ def compare(gold: Gold, answer: str) -> Match:
 
 def _describes(after: str) -> bool:
     """Whether what follows a letter says what the choice stands for, in words or as a number."""
-    if re.match(r"\s*[,;/^*+=&-]", after) or re.search(r"\band\b|\bor\b|\([A-J]\)", after):
+    if (
+        re.match(r"\s*[,;/^*+=&-]", after)
+        or re.search(r"\band\b|\bor\b|\([A-J]\)", after)
+        or changes(after)
+    ):
         return False
     try:
         form = shape(tokens(after if "{" in after else after.rstrip("} "), True))
     except (Unreadable, TooLarge):
         return False
     if isinstance(form, Words):
-        return is_condition([after]) and any(len(word) > 1 for word in words_of(after))
+        return is_condition([after]) and all(w == "a" or len(w) > 1 for w in words_of(after))
     return isinstance(form, Relation) or (isinstance(form, Quantity) and not variables(form.tree))
 
 

@@ -63,7 +63,7 @@ def unit(after: list[Token]) -> str | None:
         or (words and set(words) <= WORDS["links"])
     ):
         return None
-    return canonical_unit(text) if words or remark or re.search("['\"°]", text) else None
+    return canonical_unit(text) if words or remark or re.search("''|[\"°]", text) else None
 
 
 def is_unit(word: str, alone: bool = False) -> bool:
