@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from numbers import Number
 
 from evals.errors import EvalsError
-from evals.math.notation import closing
+from evals.math.notation import closing, tokens
 from evals.math.units import canonical_unit
-from evals.math.words import other_words
+from evals.math.words import in_digits, other_words
 from evals.recipes import Template
 from evals.turns import own_turn
 
@@ -85,7 +85,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     """
     if isinstance(raw, list | tuple) and raw:
         raw = ", ".join(canonical_gold(part).text for part in raw) if len(raw) > 1 else raw[0]
-    if isinstance(raw, bool) or not isinstance(raw, str | Number) or raw == "":
+    odd = isinstance(raw, bool) or not isinstance(raw, str | Number) or raw == ""
+    if odd or str(raw) in ("nan", "inf", "-inf"):
         raise EvalsError(f"the right answer is {raw!r:.80}; expected a text, a number or a list")
     text = str(raw).strip()
     money = "\\$" in text
@@ -97,6 +98,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         return Gold(choice[1], "choice")
     if words := _TEXT.fullmatch(text):
         return Gold(words[1], "text")
+    if _is_plain_text(text):
+        return Gold(text, "text", words=other_words(question))
     mark_at = question.rfind("?")
     end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
@@ -112,6 +115,14 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     elif text.endswith("%"):
         unit = "percent"
     return Gold(text, "value", unit, measured, other_words(question))
+
+
+def _is_plain_text(text: str) -> bool:
+    """Whether a right answer is words: New York, yes; not abc, alpha, or two thirds."""
+    spelled = not re.fullmatch(r"[A-Za-z]{2,}(?:[ '-][A-Za-z]+)*", text) or in_digits(text) != text
+    if spelled or any(token.kind != "text" for token in tokens(text, True)):
+        return False
+    return any(len(word) > 3 or word.lower() in ("yes", "no", "odd") for word in text.split())
 
 
 TAIL = 20_000
@@ -159,7 +170,7 @@ MATH = re.compile(
 the end. Two amounts of money are none: "$2 = $18"."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _SENTENCE = re.compile(
-    r"[.!?](?=\**\s+[A-Z(]|\**\s*$|[A-Z][a-z]+:)|;\s|\s[—–]\s(?=[a-z])|,\s+(?:not|because|since|so|as|which|who"
+    r"(?:[.?]|(?<!\d)!)(?=\**\s+[A-Z(]|\**\s*$|[A-Z][a-z]+:)|;\s|\s[—–]\s(?=[a-z])|,\s+(?:not|because|since|so|as|which|who"
     r"|whose|where|if|when|while|unless|assuming|given|or \S+ in)\b"
 )
 """The end of an answer in a sentence."""

@@ -15,7 +15,7 @@ from evals.math.formulas import Tree, formula, number, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
 from evals.math.numbers import Evaluator, Undefined
 from evals.math.units import unit
-from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label, words_of
+from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,10 @@ def shape(sequence: list[Token]) -> Form:
     parts, _ = split(sequence, ("without",))
     if len(parts) == 2:
         return _without(shape(parts[0]), shape(parts[1]))
+    parts, _ = split(sequence, (":",))
+    ratio = tuple(map(shape, parts)) if len(parts) > 1 else ()
+    if ratio and all(isinstance(part, Quantity) for part in ratio):
+        return Ordered(":", ":", ratio)
     return _bracketed(sequence) or _value(sequence)
 
 
@@ -174,29 +178,17 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
         sequence = sequence[:-1]
     while sequence and sequence[0].text in (*_AND, ".", "=", "~=", ":"):
         sequence = sequence[1:]
-    if (
-        len(sequence) > 1
-        and sequence[0].kind == "text"
-        and _is_label(sequence[0].text, sequence[1])
-    ):
-        return _trimmed(sequence[1:])
-    signs = words_of(sequence[0].text.lower()) if sequence and sequence[0].kind == "text" else []
-    if signs and set(signs) <= SIGNS:
-        return [Token("sign", "-")] * len(signs) + sequence[1:]
-    return sequence
-
-
-def _is_label(text: str, after: Token) -> bool:
-    """Whether words only say what the answer after them is."""
-    if after.text == "(" and not after.spaced and text.isalpha():
-        return False
-    return is_label(text) and _begins_answer(after)
-
-
-def _begins_answer(after: Token) -> bool:
-    if after.kind == "text":
-        return set(words_of(after.text.lower())) <= SIGNS
-    return after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
+    if len(sequence) < 2 or sequence[0].kind != "text":
+        return sequence
+    words, after, minus = sequence[0].text.split(), sequence[1], 0
+    while words and words[-1].lower() in SIGNS:
+        words, minus = words[:-1], minus + 1
+    named = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
+    begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
+    if words and (named or not begins or not is_label(" ".join(words))):
+        return sequence
+    rest = [Token("sign", "-")] * minus + sequence[1:]
+    return _trimmed(rest) if words else rest
 
 
 def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
@@ -364,11 +356,8 @@ def _value(sequence: list[Token]) -> Form:
     try:
         tree, rest = formula(sequence)
     except Unreadable:
-        return (
-            Words(joined)
-            if all(t.kind == "text" or t.text == "reals" for t in sequence)
-            else Unread(joined)
-        )
+        known = joined and all(t.kind == "text" or t.text == "reals" for t in sequence)
+        return Words(joined) if known else Unread(joined or "nothing")
     if rest and rest[0].kind == "text" and (large := rest[0].text.split(" ", 1)[0]) in LARGE:
         tree = ("multiply", tree, number(LARGE[large]))
         more = rest[0].text[len(large) :].strip()

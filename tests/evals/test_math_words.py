@@ -1,0 +1,190 @@
+"""Every word of an answer is read or makes it unreadable; golds that cannot be read are errors."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evals import EvalsError, math_reward, math_score
+from evals.math.answers import Gold, canonical_gold, extract
+from evals.math.benchmark import questions
+from evals.math.grader import check_gold, compare, grade
+
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "data" / "math_pairs.jsonl").read_text().splitlines()
+]
+GOLDS = sorted({(row["benchmark"], row["gold"], row.get("question", "")) for row in ROWS})
+BEFORE = ("negative ", "minus ", r"\text{negative }", "half of ", "square root of ")
+BEFORE += ("twice ", "the reciprocal of ", "not ", "at least ", "more than ")
+AFTER = ("x", " y", "/x", "x^2", " dozen", " squared", " cubed", " doubled", r"\text{ blargs}")
+NOUGHT = re.compile(r"=\s*0\$?$|(?<![\d.])0(?:\.0)?(?=[,)$]|$)")
+"""Marks the golds that a factor may leave as they are."""
+RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")
+
+
+def published() -> list[tuple[Gold, str]]:
+    return [
+        (canonical_gold(gold, question, measured=name == "minerva_math"), gold)
+        for name, gold, question in GOLDS
+    ]
+
+
+def test_every_published_gold_is_read() -> None:
+    assert len(GOLDS) == 1_148
+    for gold, _ in published():
+        check_gold(gold)
+
+
+def test_no_published_gold_is_what_a_word_makes_of_it() -> None:
+    accepted = []
+    for gold, raw in published():
+        if NOUGHT.search(raw):
+            continue
+        text = raw.strip("$")
+        changed = [before + text for before in BEFORE] + [text + after for after in AFTER]
+        accepted += [(raw, answer) for answer in changed if compare(gold, answer)[0]]
+    assert accepted == []
+
+
+THREE = [
+    "negative 3", "minus 3", "Negative three", "half of 3", "twice 3", "3 dozen", "three dozen",
+    "3 cubed", "3 squared", "3!", "3%", "10 mod 7", "3 mod 2", "the reciprocal of 3",
+    "the square of 3", "not 3", "at least 3", "more than 3", "up to 3", "about 3", "nearly 3",
+    "between 3 and 5", "3 or 4", "3 or more", "3 and more", "third", "the third", "3rd",
+    "one third", "3 thirds", "3 halves", "two thirds", "three quarters", "3x", "3 y", "3/x",
+    "3x^2", "n=3k", "x=3y", "3e", "3 i", "3:1", "3 in 5", "3 blargs", "3 less than x",
+    "3 thousand", "3 hundredths", "x<3", "3 if x is doubled", "3 (doubled)", "neither 3 nor 4",
+    "3 and a half", "double 3", "square root of 3", "log of 3", "3'", "3 plus 1",
+    "3 apples less", "3 to 5",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", THREE)
+@pytest.mark.parametrize("response", RESPONSES)
+def test_what_is_not_three(answer: str, response: str) -> None:
+    assert not compare(Gold("3"), answer)[0]
+    assert not grade(Gold("3"), response % answer).correct
+
+
+@pytest.mark.parametrize("after", [" dozen", " squared", "/x", "^2", " or more", " [x]", " (mod)"])
+def test_what_follows_a_formula_is_read_with_it(after: str) -> None:
+    assert not grade(Gold("3"), f"The answer is $3${after}.").correct
+    assert extract("The answer is $3$ apples. So it is.").text == r"3\text{ apples}"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("24", r"24 \approx 3.14"),
+        ("24", "24 minutes = 7 hours"),
+        ("1", "one half"),
+        ("5", "x=5y"),
+        ("0", "not 0"),
+        ("(3,5)", "y=3, x=5"),
+        ("(3,5)", "(y,x)=(3,5)"),
+        ("(3,5)", "minus (3,5)"),
+        ("(3,5)", "(3,5) dozen"),
+        ("100, 200", "100200"),
+        ("100200", "100, 200"),
+        ("1234", "1, 234"),
+        ("x=5", "negative x=5"),
+        (r"x \in [-2,7]", r"half of x \in [-2,7]"),
+        (r"k \geq 2", r"twice k \geq 2"),
+        ("x+1", "negative x+1"),
+        ("B", "(B) or (C)"),
+        ("B", "not B"),
+        (r"\text{(B)}", r"\text{(B)}x"),
+        (r"\text{(B)}", "(B) minus 1"),
+        (r"\text{east}", "north or east"),
+        (r"\text{Evelyn}", "Evelyn has not won"),
+        (r"15\mbox{ cm}^2", r"15\mbox{ cm}^2 squared"),
+        (r"5.4 \text{ cents}", r"5.4 \text{ cents}^2"),
+        ("1,2,\\ldots,n", "1,2,n"),
+        (r"12.5\%", "1.25"),
+    ],
+)
+def test_what_is_another_answer(gold: str, answer: str) -> None:
+    assert not compare(canonical_gold(gold), answer)[0]
+
+
+RIGHT = {
+    "0.5": "half|a half|one half|one-half|1/2",
+    "5.5": "5 and a half|five and a half|five and one half|5 1/2",
+    "120": "a hundred and twenty|one hundred twenty|ten dozen",
+    "-3": "negative 3|minus three|negative three|-3|x = negative 3|The answer is minus 3",
+    "5": "5cm|5 cm|5~\\text{cm}|5 km/h|5 m/s^2|5 apples left|five (5)|x=5|There are five boys",
+    r"\frac{3}{4}": "three quarters|three-quarters|three fourths of a cup",
+    r"12.5\%": r"12.5|12.5\%|0.125|12.5 percent|12.5 per cent",
+    "B": r"(B)|\text{(B)}|\textbf{(B)}|\mathbf{B}|B.|Option B|\text{B}",
+    r"\textbf{(B)}": "B|(B)|(B) a circle",
+    r"\emptyset": r"\varnothing|\{\}|\{ \}|\{\,\}|∅|\text{the empty set}",
+    r"\{\}": r"\emptyset",
+    r"1,2,\ldots,n": r"1,2,\dots,n|1, 2, ..., n|1,2,\cdots,n",
+    "18": "18\\ |18\\,|18 \\quad|\\$18|18 eggs",
+    "100, 200": r"200, 100|100 \text{ and } 200",
+    "1,234": "1234|1{,}234|1\\,234|1\u2009234|1\u202f234|1,\\!234",
+    "(3,5)": "x=3, y=5|y=5, x=3|(x,y)=(3,5)|(y,x)=(5,3)",
+    r"(3, \frac{\pi}{2})": r"\theta = \pi/2, r = 3",
+    r"\frac{14}{3}": r"14/3 \approx 4.67|14/3 (approximately 4.667)|4\frac{2}{3}",
+    "2:3": "2 : 3",
+    "New York": r"\text{New York}",
+    r"(-\\infty,-5)": r"(-\infty,-5)",
+    "106": r"106 \pmod{1000}|106 (mod 1000)",
+}
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [(g, answer) for g, answers in RIGHT.items() for answer in answers.split("|")],
+)
+def test_what_is_right(gold: str, answer: str) -> None:
+    read = canonical_gold(gold)
+    check_gold(read)
+    assert compare(read, answer)[0]
+    assert grade(read, rf"So \boxed{{{answer}}}.").correct
+
+
+def test_an_unreadable_answer_says_what_was_not_read() -> None:
+    assert compare(Gold("3"), "3 blargs") == (False, "unreadable: blargs")
+    assert compare(Gold("3"), "3 dozen") == (False, "value")
+
+
+def test_a_word_of_the_question_may_be_counted() -> None:
+    question = "How many zorkels are there, twice a day?"
+    assert compare(canonical_gold("3", question), "3 zorkels")[0]
+    assert compare(canonical_gold("3", question), "3 zorkel")[0]
+    assert not compare(canonical_gold("3", question), "twice 3")[0]
+    assert not compare(canonical_gold("3"), "3 zorkels")[0]
+
+
+def test_about_is_right_where_the_gold_is_rounded() -> None:
+    assert compare(canonical_gold("5.3", measured=True), "about 5.3")[0]
+    assert not compare(canonical_gold("5.3"), "about 5.3")[0]
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [{}, {"a": 1}, b"3", [None], [], True, math.nan, r"\frac{1", "(", "3 blargs", " ", "9" * 300],
+)
+def test_a_gold_that_cannot_be_read_is_an_error(gold: Any) -> None:
+    with pytest.raises(EvalsError, match="right answer"):
+        math_score("", r"\boxed{3}", gold)
+    with pytest.raises(EvalsError, match="row 1 of the batch: the right answer"):
+        math_reward([r"\boxed{3}"] * 2, answer=["3", gold])
+    rows = [{"id": 1, "problem": "?", "answer": "3"}, {"id": 2, "problem": "?", "answer": gold}]
+    with pytest.raises(EvalsError, match="amc23, row 2: "):
+        questions("amc23", rows)
+
+
+def test_a_list_of_golds_asks_for_all_of_them() -> None:
+    assert math_reward([r"\boxed{2}"] * 2, final_answer=[["2"], ["2", "3"]]) == [1.0, 0.0]
+    assert math_reward([r"\boxed{3, 2}"], final_answer=[["2", "3"]]) == [1.0]
+    with pytest.raises(EvalsError, match="right answer is None"):
+        math_score("", r"\boxed{None}", None)
+    row = {"id": 1, "question": "?", "final_answer": ["2", "3"]}
+    (question,) = questions("olympiadbench", [row])
+    assert grade(question.problem, r"\boxed{3 \text{ and } 2}").correct
