@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evals.errors import EvalsError
 from evals.math.answers import Gold, extract
 from evals.math.formulas import Tree, has, renamed, signed, variables
-from evals.math.notation import Token, TooLarge, Unreadable, tokens
+from evals.math.notation import MAX_LENGTH, TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value, close, points
 from evals.math.shapes import (
     Form,
@@ -54,6 +54,8 @@ _ROUGHLY = (
     r"(?<![A-Za-z\\])(?:about|approximately|approx\.?|around|roughly|nearly|almost)(?![A-Za-z])"
 )
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
+_SOME_WORD = re.compile(r"_\s*\{?(?:\\[a-z]+\s*\{)?\w+|(?<![\\A-Za-z])[A-Za-z]{3,}")
+"""A subscript, which stays as it is, or a word that is no command."""
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*)(?![^$]*\$)")
 _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
@@ -127,20 +129,6 @@ def check_gold(gold: Gold) -> None:
             raise EvalsError(f"the right answer {gold.text[:80]!r} cannot be read: {reason[:80]}")
 
 
-def _known(sequence: list[Token], words: frozenset[str]) -> list[Token]:
-    """Tokens with `things` for what only the question counts."""
-
-    def plain(match: re.Match[str]) -> str:
-        return match[0] if is_unit(match[0]) or match[0].lower() not in words else "things"
-
-    return [
-        token._replace(text=re.sub("[A-Za-z]{3,}", plain, token.text))
-        if token.kind == "text"
-        else token
-        for token in sequence
-    ]
-
-
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
     parts = tokens(in_digits(text))
@@ -162,38 +150,43 @@ class _Comparison:
         if (money := _MONEY.search(answer)) and units_differ(unit, "dollar"):
             answer = rf"{money[1]}\text{{ dollars}}"
         self.signs = re.search(r"\\(?:pm|mp)|[±∓]", self.gold.text + answer) is not None
-        answer, after_letter = in_digits(answer), in_digits(after_letter)
-        answer = _OR_ROUGHLY.sub(r"\\approx \1", answer)
-        if self.gold.measured:
-            answer = re.sub(_ROUGHLY, " ", answer)
-        readings = [after_letter, answer] if after_letter else [answer]
-        if not answer.lstrip().startswith(("(", "[", "\\{")):
+        readings = [self.plain(part) for part in (after_letter, answer) if part]
+        if not answer.lstrip().startswith(("(", "[", r"\{")):
             bare = partial(_THOUSANDS.sub, lambda match: re.sub(r"\D", "", match[0]))
             readings += map(bare, readings[:])
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
             try:
-                sequence = _known(tokens(reading, words), self.gold.words)
+                sequence = tokens(reading, words)
                 if " ".join(token.text for token in sequence) == text:
                     return Match(True, "same text")
                 forms = [shape(sequence)] if sequence else []
-                plain = forms and isinstance(forms[0], Words | Unread | Relation)
-                if words and plain and not changes(reading):
+                odd = forms and isinstance(forms[0], Words | Unread | Relation)
+                if words and odd and not changes(reading):
                     forms.append(shape(tokens(reading)))
                 for form in forms:
-                    text_unread = unread(form)
-                    if text_unread is not None:
-                        reason = f"unreadable: {text_unread[:80]}"
-                        match = (
-                            match if match.rule.startswith("unreadable") else Match(False, reason)
-                        )
-                        continue
-                    match = self.match(wanted, form)
-                    if match.right:
-                        return match
+                    part = unread(form)
+                    reason = f"unreadable: {str(part)[:80]}"
+                    result = self.match(wanted, form) if part is None else Match(False, reason)
+                    if result.right:
+                        return result
+                    match = match if match.rule.startswith("unreadable") else result
             except Unreadable as error:
                 match = Match(False, f"unreadable: {error}")
         return match
+
+    def plain(self, answer: str) -> str:
+        """The answer with numbers in digits, and `things` for what only the question counts."""
+
+        def thing(match: re.Match[str]) -> str:
+            word = match[0]
+            only = word.lower() in self.gold.words and not word.isupper() and not is_unit(word)
+            return "things" if only else word
+
+        answer = _OR_ROUGHLY.sub(r"\\approx \1", in_digits(answer[: MAX_LENGTH + 1]))
+        if self.gold.measured:
+            answer = re.sub(_ROUGHLY, " ", answer)
+        return _SOME_WORD.sub(thing, answer) if self.gold.words else answer
 
     def same(self, gold: Form, answer: Form) -> bool:
         return self.match(gold, answer).right

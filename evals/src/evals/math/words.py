@@ -10,39 +10,38 @@ import tomllib
 from fractions import Fraction
 from pathlib import Path
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_VALUES = {name: value for value, name in enumerate(_ONES.split())}
-_VALUES |= {name: 10 * value for value, name in enumerate(_TENS.split(), 2)} | {"a": 1, "an": 1}
+_LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+SIZES: dict[str, str] = _LISTS.pop("sizes")
+WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _LISTS.items()}
+SIGNS = {"negative", "minus"}
+CHANGING = WORDS["changing"] | SIGNS
+
+_ONES, _TENS = _LISTS["ones"].split(), _LISTS["tens"].split()
+_VALUES = {name: value for value, name in enumerate(_ONES)} | {"a": 1, "an": 1}
+_VALUES |= {name: 10 * value for value, name in enumerate(_TENS, 2)}
 LARGE = {"dozen": 12, "hundred": 100, "thousand": 10**3}
 LARGE |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
-_PARTS = "third fourth fifth sixth seventh eighth ninth tenth"
-_DENOMINATORS = {"half": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
-_DENOMINATORS |= {name: value for value, name in enumerate(_PARTS.split(), 3)}
-_PLURALS = {"halves" if name == "half" else f"{name}s": name for name in _DENOMINATORS}
+_PARTS = {name: value for value, name in enumerate(_LISTS["parts"].split(), 3)}
+_PARTS |= {"half": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
+_PLURALS = {"halves" if name == "half" else f"{name}s": name for name in _PARTS}
 
 
 def _any(*names: str) -> str:
     return f"(?:{'|'.join(sorted(names, key=len, reverse=True))})"
 
 
-_SCALES = _any(*LARGE, *_DENOMINATORS)
-_UNDER_100 = rf"(?:{_any(*_TENS.split())}(?: {_any(*_ONES.split()[1:10])})?|{_any(*_VALUES)}|\d+)"
+_UNDER_100 = rf"(?:{_any(*_TENS)}(?: {_any(*_ONES[1:10])})?|{_any(*_VALUES)}|\d+)"
 _UNDER_1000 = rf"{_UNDER_100}(?: hundred(?: (?:and )?{_UNDER_100})?)?"
 _WHOLE = re.compile(rf"(?:{_UNDER_1000} {_any(*LARGE)} ?(?:and )?)*(?:{_UNDER_1000})?")
 _NUMBER_WORD = (
-    rf"(?:{_any(*_ONES.split(), *_TENS.split(), *LARGE, *_DENOMINATORS, *_PLURALS)}"
-    rf"|an?(?=[\s-]+{_SCALES}\b))"
+    rf"(?:{_any(*_ONES, *_TENS, *LARGE, *_PARTS, *_PLURALS)}"
+    rf"|an?(?=[\s-]+{_any(*LARGE, *_PARTS)}\b))"
 )
 _SPELLED = re.compile(
-    rf"(?<![\w.^])(?:\d+\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_DENOMINATORS, *_PLURALS)}\b))?"
+    rf"(?<![\w.^])(?:\d+\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_PARTS, *_PLURALS)}\b))?"
     rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)",
     re.IGNORECASE,
 )
-
 _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*:\s*\$?\1\b\$?)")
 
 
@@ -53,28 +52,26 @@ def in_digits(text: str) -> str:
 
 
 def _digits(run: str) -> str:
-    value = spelled(re.split(r"[\s-]+", run.lower()))
+    """A run of number words in digits: as one number, or else those between its `and`."""
+    value = _spelled(re.split(r"[\s-]+", run.lower()))
+    parts = re.split(r"(\s+and\s+)", run)
     if value is None:
-        first, conjunction, rest = run.rpartition(" and ")
-        return f"{_digits(first)}{conjunction}{_digits(rest)}" if conjunction else run
-    return (
-        str(value)
-        if value.denominator == 1
-        else rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
-    )
+        return run if len(parts) == 1 else "".join(map(_digits, parts))
+    top, bottom = value.as_integer_ratio()
+    return str(top) if bottom == 1 else rf"\frac{{{top}}}{{{bottom}}}"
 
 
-def spelled(words: list[str]) -> Fraction | None:
+def _spelled(words: list[str]) -> Fraction | None:
     """The number that words spell, all of them; None where they spell none, as `third` does."""
     last = _PLURALS.get(words[-1], words[-1])
-    if last not in _DENOMINATORS:
+    if last not in _PARTS:
         return _whole(words)
     start = len(words) - words[::-1].index("and") if "and" in words else 0
     top = _whole(words[start:-1]) if words[start:-1] else Fraction(last == "half")
     if top is None or top == 0 or (top == 1) != (words[-1] == last):
         return None
     before = _whole(words[: start - 1]) if start else Fraction(0)
-    return None if before is None else before + top / _DENOMINATORS[last]
+    return None if before is None else before + top / _PARTS[last]
 
 
 def _whole(words: list[str]) -> Fraction | None:
@@ -91,11 +88,6 @@ def _whole(words: list[str]) -> Fraction | None:
     return Fraction(total + group)
 
 
-_LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-SIZES: dict[str, str] = _LISTS.pop("sizes")
-WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _LISTS.items()}
-SIGNS = {"negative", "minus"}
-CHANGING = WORDS["changing"] | SIGNS
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 
 
@@ -113,15 +105,10 @@ def other_words(question: str) -> frozenset[str]:
     return frozenset(form for form in forms if len(form) > 2)
 
 
-def is_noun(word: str) -> bool:
-    """Whether a word is something that is counted, in the singular or plural."""
-    forms = (word, word[:-1], word[:-2], f"{word[:-3]}y") if word.endswith("s") else (word,)
-    return any(form in WORDS["nouns"] for form in forms)
-
-
 def is_plain(word: str) -> bool:
-    """Whether a word says nothing about the value next to it: `the`, `total`, `apples`."""
-    return word in WORDS["plain"] or is_noun(word)
+    """Whether a word says nothing about the value next to it: the, total; apples are counted."""
+    forms = (word, word[:-1], word[:-2], f"{word[:-3]}y") if word.endswith("s") else (word,)
+    return word in WORDS["plain"] or any(form in WORDS["nouns"] for form in forms)
 
 
 def is_name(word: str) -> bool:
