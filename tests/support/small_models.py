@@ -4,8 +4,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 
-def small_model(family="qwen2", seed=0, **changes):
-    """A model with these settings, the same at every call, in float32."""
+def small_model(family="qwen2", seed=0, leave_out=(), **changes):
+    """A model with these settings, the same at every call, in float32.
+
+    leave_out: settings that the family computes itself.
+    """
     settings = {
         "vocab_size": 96,
         "hidden_size": 32,
@@ -19,6 +22,7 @@ def small_model(family="qwen2", seed=0, **changes):
         "bos_token_id": None,
         "pad_token_id": 0,
     }
+    settings = {name: value for name, value in settings.items() if name not in leave_out}
     config = AutoConfig.for_model(family, **settings | changes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

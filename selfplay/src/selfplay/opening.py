@@ -31,6 +31,7 @@ from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
 from selfplay.learning.statistics import UpdateStats
+from selfplay.learning.try_out import check_targets, try_out
 from selfplay.learning.weight_sync import WeightSync
 from selfplay.members import Advance, Members, all_founders, role_of
 from selfplay.prompts.template import Template
@@ -123,6 +124,7 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
         torch.set_num_threads(config.threads)
     base = load_base_model(config.base, choose_device(config.device), config.dtype)
     shapes = linear_shapes(base.model)
+    check_targets(base, config.learner.target_modules)
     tokenizer, rollout = base.tokenizer, config.rollout
     members = all_founders(config) if members is None else members
     learner = Learner(
@@ -143,6 +145,7 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
         max_rows=rollout.max_rows,
         by_member=config.batch_by_member,
     )
+    try_out(learner, tokenizer)
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(members))
     gc.collect()

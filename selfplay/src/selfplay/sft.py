@@ -158,6 +158,11 @@ def make_examples(
     What is longer than a pass of the learner, or has no words in the template, is left out. Raises
     SelfplayError when nothing is left.
     """
+    if tokenizer.eos_token is None:
+        raise SelfplayError(
+            f"the tokenizer of {config.base} names no end token, so that no example would have an "
+            "end; expected eos_token in its tokenizer_config.json"
+        )
     template, longest = template_of(config), config.learner.micro_batch_tokens
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         resolve,
         same_base,
     )
+    from lora_evo.model.decoding import TESTED_FAMILIES
     from lora_evo.model.hf_engine import HFEngine
     from lora_evo.model.opening import find_adapters, open_engine, sharing
     from lora_evo.model.stacked_lora import (
@@ -42,12 +43,14 @@ if TYPE_CHECKING:
     from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
 _MODULES = (
-    "vllm_server", "stacked_lora", "base_model", "supervised", "hf_engine", "vllm_engine", "opening"
+    "vllm_server", "stacked_lora", "base_model", "supervised", "hf_engine", "vllm_engine",
+    "opening", "decoding",
 )  # fmt: skip
 
 __all__ = [
     "BASE",
     "TARGET_MODULES",
+    "TESTED_FAMILIES",
     "BaseModel",
     "Engine",
     "HFEngine",

@@ -21,6 +21,7 @@ BUILT_IN = ("nano",)
 """Models that come with selfplay."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
+_PLAIN = (torch.float32, torch.bfloat16, torch.float16)
 _SAMPLED = 4096
 """Values of each parameter that enter the fingerprint."""
 
@@ -97,7 +98,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     try:
         with quiet():
             model, info = AutoModelForCausalLM.from_pretrained(
-                source, dtype=kind, output_loading_info=True
+                source, dtype=kind, output_loading_info=True, trust_remote_code=False
             )
     except Exception as error:  # whatever a damaged folder or an absent network makes it raise
         raise _unloadable(name, source, " ".join(str(error).split())) from error
@@ -107,6 +108,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
             f"cannot load the model {name}: {len(lacking)} weights are missing or of another "
             f"shape, {lacking[0]} first; copy or save it again"
         )
+    _check_plain_weights(name, model)
     model = model.to(device).eval().requires_grad_(False)
     return BaseModel(
         name=public_name(name),
@@ -117,12 +119,25 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     )
 
 
+def _check_plain_weights(name: str, model: nn.Module) -> None:
+    """Raise LoraEvoError for a quantised base: adapters here multiply by its plain weights."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            weight, shape = module.weight, (module.out_features, module.in_features)
+            if weight.dtype not in _PLAIN or tuple(weight.shape) != shape:
+                kind = str(weight.dtype).removeprefix("torch.")
+                raise LoraEvoError(
+                    f"{name} is quantised: {path} is a {type(module).__name__} of {kind}; expected "
+                    "weights in float32, bfloat16 or float16: name the model that it was made of"
+                )
+
+
 def load_tokenizer(name: str) -> Any:
     """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
     source, cause, reason = resolve(name), None, "all texts are the same to it"
     try:
         with quiet():
-            tokenizer: Any = AutoTokenizer.from_pretrained(source)
+            tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
             # transformers makes up an empty one for some folders that have none
             if tokenizer.encode("a") != tokenizer.encode("b"):
                 return tokenizer

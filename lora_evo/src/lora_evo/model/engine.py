@@ -58,8 +58,8 @@ class Request:
     `seed` keys this request's own random stream: the same request gives the same tokens whatever
     else is in the batch. `temperature` 0 is greedy and ignores the seed.
 
-    - prompt: a text, or the ids of its tokens. Of a text, `max_tokens` is cut to what the context
-      leaves; a longer prompt is refused.
+    - prompt: a text, or the ids of its tokens. `max_tokens` is cut to what the context leaves; a
+      longer prompt is refused.
     - adapter: name of an adapter that the engine holds; None is the base model.
     - stop: texts that end the completion; the model's end token always ends it.
     - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start; chat
@@ -186,19 +186,20 @@ class Engine(ABC):
 
     def tokenise(self, request: Request) -> Request:
         """Return the request by token ids: with one start token at most, within the context."""
-        if not isinstance(request.prompt, str):
-            return request
-        bos = self.tokenizer.bos_token
-        begun = bool(bos) and request.prompt.startswith(bos)
-        added = request.special_tokens and not begun
-        prompt = self.tokenizer.encode(request.prompt, add_special_tokens=added)
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            bos = self.tokenizer.bos_token
+            begun = bool(bos) and prompt.startswith(bos)
+            added = request.special_tokens and not begun
+            prompt = tuple(self.tokenizer.encode(prompt, add_special_tokens=added))
         room = self.context - len(prompt) if self.context else request.max_tokens
         if room < 1:
+            beginning = f" to {request.prompt[:40]!r}..." if isinstance(request.prompt, str) else ""
             raise LoraEvoError(
                 f"the prompt has {len(prompt)} tokens and the model reads {self.context}: nothing "
-                f"is left for an answer to {request.prompt[:40]!r}..."
+                f"is left for an answer{beginning}"
             )
-        return replace(request, prompt=tuple(prompt), max_tokens=min(request.max_tokens, room))
+        return replace(request, prompt=prompt, max_tokens=min(request.max_tokens, room))
 
     def _text(self, rollout: Rollout) -> str:
         """Decode the completion, without its end token."""

@@ -219,6 +219,17 @@ class StackedAdapters:
         """Return a block in which the route in force at this call is in force once more."""
         return self.routing.fixed(self.routing.current)
 
+    @contextmanager
+    def set_aside(self) -> Iterator[nn.Module]:
+        """Give the model its own layers back inside the block."""
+        try:
+            for path, layer in self.layers.items():
+                _put(self.model, path, layer.base)
+            yield self.model
+        finally:
+            for path, layer in self.layers.items():
+                _put(self.model, path, layer)
+
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
         parameters: dict[str, nn.Parameter] = {}
@@ -230,8 +241,7 @@ class StackedAdapters:
     def remove(self) -> None:
         """Give the model its own layers back; the stack cannot be used any more."""
         for path, layer in self.layers.items():
-            parent, _, name = path.rpartition(".")
-            setattr(self.model.get_submodule(parent), name, layer.base)
+            _put(self.model, path, layer.base)
         for module in self.lightened:
             del module.forward
 
@@ -382,10 +392,14 @@ def put_on(
     layers: dict[str, StackedLoRALinear] = {}
     for path, linear in linears.items():
         layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
-        parent, _, name = path.rpartition(".")
-        setattr(model.get_submodule(parent), name, layer)
+        _put(model, path, layer)
         layers[path] = layer
     return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, lighten(model))
+
+
+def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(model.get_submodule(parent), name, layer)
 
 
 def _keep_soft_caps(model: Any) -> None:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from selfplay.errors import SelfplayError
+from selfplay.errors import SelfplayError, first_line
 
 Scores: TypeAlias = tuple[Tensor, ...]
 """Log-probabilities (nats) of the targets and, where asked for, entropies; all [tokens]."""
@@ -73,8 +73,26 @@ class OutputLayer:
     @torch.no_grad()
     def _check(self, model: Any) -> None:
         ids = torch.arange(_PROBE, device=self.head.weight.device)[None] % self.head.out_features
-        hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        try:
+            hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        except Exception as failure:  # whatever a family's own code raises
+            raise SelfplayError(
+                f"the hidden states of a {model.config.model_type} cannot be read apart from its "
+                f"logits, which the learner needs: {first_line(failure)}"
+            ) from failure
         wanted = model(input_ids=ids, use_cache=False).logits.float()
+        if not bool(wanted.isfinite().all()):
+            kind = str(hidden.dtype).removeprefix("torch.")
+            raise SelfplayError(
+                f"the base's logits are not finite in {kind}: its weights are damaged, or too "
+                "large for this number type; try --set dtype=float32 or dtype=bfloat16"
+            )
+        if hidden.shape[-1] != self.head.in_features:
+            raise SelfplayError(
+                f"a {model.config.model_type} does more to its hidden states than the learner "
+                f"knows: they have {hidden.shape[-1]} features, its output layer reads "
+                f"{self.head.in_features}"
+            )
         error = float((self._logits(hidden) - wanted).abs().max())
         if not error <= 8 * torch.finfo(hidden.dtype).eps * float(wanted.abs().max()):
             raise SelfplayError(

@@ -109,6 +109,12 @@ def hand_large_blocks_back() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
+def layers_of(decoder: nn.Module) -> Sequence[nn.Module]:
+    """Return a decoder's layers, whatever its family calls them: its longest list of modules."""
+    lists = [part for part in decoder.children() if isinstance(part, nn.ModuleList)]
+    return list(max(lists, key=len, default=()))
+
+
 @contextmanager
 def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iterator[None]:
     """Run these layers with gradient checkpointing inside the block.
@@ -253,7 +259,7 @@ class ForwardPass:
         """Return the last hidden states [tokens, hidden size] of what is learned from."""
         # Causal attention and padding on the right: real tokens never see the padding.
         decoder = self.model.get_decoder()
-        layers = decoder.layers if padded.ids.shape[1] >= self.checkpoint_from_tokens else []
+        layers = layers_of(decoder) if padded.ids.shape[1] >= self.checkpoint_from_tokens else []
         with self.adapters.route(members), checkpointed(layers, self.adapters):
             hidden: Tensor = decoder(input_ids=padded.ids, use_cache=False).last_hidden_state
         return hidden.reshape(-1, hidden.shape[-1])[padded.places]
