@@ -244,7 +244,7 @@ SURROUNDINGS = {
 
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_odd_surroundings(tmp_path: Path, name: str) -> None:
+def test_a_script_runs_from_unusual_callers(tmp_path: Path, name: str) -> None:
     say = "os.write(out, b'done')" if "out =" in SURROUNDINGS[name] else "print('done')"
     runs(f"{SURROUNDINGS[name]}\n{USE}\n{say}\n", tmp_path)
 

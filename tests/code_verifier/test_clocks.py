@@ -24,7 +24,7 @@ from code_verifier import Limits, Sandbox
         "timeit.default_timer()",
     ],
 )
-def test_what_hangs_on_the_time_is_refused(sandbox: Sandbox, read: str) -> None:
+def test_programs_that_depend_on_the_time_are_refused(sandbox: Sandbox, read: str) -> None:
     verdict = sandbox.check(f"import time, datetime, timeit\ndef f():\n    return {read}", "")
     assert verdict.status == "nondeterministic", verdict
 

@@ -87,7 +87,7 @@ def test_equal_texts_are_equal_values(left: object, right: object) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(_keys, _values), max_size=6), st.randoms())
-def test_the_text_does_not_hang_on_the_order_of_insertion(
+def test_the_text_does_not_depend_on_the_order_of_insertion(
     pairs: list[tuple[object, object]], shuffler: random.Random
 ) -> None:
     unique = list(dict(pairs).items())

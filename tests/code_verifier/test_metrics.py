@@ -26,7 +26,7 @@ PROGRAM = (
 )
 
 
-def test_counts() -> None:
+def test_each_measure_of_a_known_program() -> None:
     found = measure(PROGRAM)
     assert (found.functions, found.imports, found.max_nesting) == (3, 2, 3)
     assert found.variables == len({"self", "y", "i", "x", "z", "e"})

@@ -119,7 +119,7 @@ def test_many_inputs_and_none(one: Sandbox) -> None:
     assert {verdict.runs for verdict in verdicts} == {one.runs}
 
 
-def test_odd_pairs_raise_at_their_place(one: Sandbox) -> None:
+def test_a_program_that_is_no_text_raises_when_its_result_is_read(one: Sandbox) -> None:
     stream = one.run_many([("def f(x):\n    return x", "0"), (1, "1")])  # type: ignore[list-item]
     assert next(stream).output == "0"
     with pytest.raises(CodeVerifierError, match="expected a text"):

@@ -141,7 +141,7 @@ def _zipped(data: bytes) -> str:
         (_zipped(pickle.dumps("{")), "not JSON"),
     ],
 )
-def test_hidden_tests_that_are_none(
+def test_damaged_hidden_tests_are_refused(
     hidden: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(EvalsError, match=message):

@@ -51,7 +51,7 @@ def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_p
     assert others[0][1] == Rating(25.0, 25 / 3)
 
 
-def test_figures_by_hand(tmp_path):
+def test_calibration_equals_figures_computed_by_hand(tmp_path):
     with League(tmp_path, ["t"], ["s"]) as league:
         league.record(league.pair(0)[0], Outcome(8, 8, 8, 6, 2))
     found = calibration(tmp_path)

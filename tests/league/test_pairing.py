@@ -112,7 +112,7 @@ def test_the_dense_matcher_refuses_what_would_take_for_ever():
     st.sampled_from(MATCHERS),
     st.integers(0, 2**40),
 )
-def test_no_one_waits_longer_than_its_turn(teachers, students, data, matcher, seed):
+def test_no_member_waits_longer_than_a_round(teachers, students, data, matcher, seed):
     state = founded(teachers, students, matcher=matcher, seed=seed)
     sizes = {role: len(names) for role, names in state.slots.items()}
     matches = data.draw(st.integers(1, max(sizes.values())))
@@ -155,7 +155,7 @@ def test_first_and_last_in_the_list_fare_alike(matcher):
 
 
 @pytest.mark.parametrize("students", [3, None])
-def test_lots_decide_who_begins(students):
+def test_the_first_teacher_is_drawn_evenly(students):
     first = Counter(
         p.teacher for n in range(300) for p in propose(founded(3, students, seed=n), 0, 1)
     )
@@ -164,7 +164,7 @@ def test_lots_decide_who_begins(students):
     assert len(first) == 3
 
 
-def test_thompson_marries_equal_ranks_and_explores_in_doubt():
+def test_thompson_pairs_equal_ranks_and_explores_uncertain_ones():
     state = founded(40, 40, matcher="thompson")
     for i in range(40):
         for side in "ts":

@@ -70,7 +70,7 @@ def test_all_or_nothing(tmp_path):
             assert (league.state.to_dict(), (tmp_path / "l" / EVENTS).read_bytes()) == before
 
 
-def test_void_tasks_are_kept_and_never_rated(tmp_path):
+def test_tasks_without_a_verdict_are_counted_and_never_rated(tmp_path):
     boards = []
     for lost in (0, 5):
         with new_league(tmp_path / str(lost), 1, 1) as league:
