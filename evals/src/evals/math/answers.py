@@ -100,21 +100,21 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         return Gold(words[1], "text")
     if _is_plain_text(text):
         return Gold(text, "text", words=other_words(question))
+    unit = "degree" if "circ" in unit else canonical_unit(unit.strip("$ "))
+    unit = unit or _unit_of(question) or ("dollar" if money else "")
+    unit = unit or ("percent" if text.endswith("%") else "")
+    return Gold(text, "value", unit, measured, other_words(question))
+
+
+def _unit_of(question: str) -> str:
+    """What a question asks to count in: percent, or the one unit that it names; else ""."""
+    if _ASKS_PERCENT.search(question):
+        return "percent"
     mark_at = question.rfind("?")
     end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
     units = set(_ASKS_UNIT.findall(sentence))
-    if unit.strip():
-        unit = "degree" if "circ" in unit else canonical_unit(unit.strip("$ "))
-    elif _ASKS_PERCENT.search(question):
-        unit = "percent"
-    elif len(units) == 1:
-        unit = canonical_unit(units.pop())
-    elif money:
-        unit = "dollar"
-    elif text.endswith("%"):
-        unit = "percent"
-    return Gold(text, "value", unit, measured, other_words(question))
+    return canonical_unit(units.pop()) if len(units) == 1 else ""
 
 
 def _is_plain_text(text: str) -> bool:

@@ -145,7 +145,6 @@ class _Comparison:
 
     def compare(self, answer: str, after_letter: str) -> Match:
         wanted, text = _gold_form(self.gold.text)
-        words = numeric(wanted)
         unit = (isinstance(wanted, Quantity) and wanted.unit) or self.gold.unit
         if (money := _MONEY.search(answer)) and units_differ(unit, "dollar"):
             answer = rf"{money[1]}\text{{ dollars}}"
@@ -156,23 +155,32 @@ class _Comparison:
             readings += map(bare, readings[:])
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
-            try:
-                sequence = tokens(reading, words)
-                if " ".join(token.text for token in sequence) == text:
-                    return Match(True, "same text")
-                forms = [shape(sequence)] if sequence else []
-                odd = forms and isinstance(forms[0], Words | Unread | Relation)
-                if words and odd and not changes(reading):
-                    forms.append(shape(tokens(reading)))
-                for form in forms:
-                    part = unread(form)
-                    reason = f"unreadable: {str(part)[:80]}"
-                    result = self.match(wanted, form) if part is None else Match(False, reason)
-                    if result.right:
-                        return result
-                    match = match if match.rule.startswith("unreadable") else result
-            except Unreadable as error:
-                match = Match(False, f"unreadable: {error}")
+            result = self.read(wanted, text, reading)
+            if result is not None and result.right:
+                return result
+            match = match if result is None or match.rule.startswith("unreadable") else result
+        return match
+
+    def read(self, wanted: Form, text: str, reading: str) -> Match | None:
+        """Compare one way to read an answer; words are units first, then products of letters."""
+        words, match = numeric(wanted), None
+        try:
+            sequence = tokens(reading, words)
+            if " ".join(token.text for token in sequence) == text:
+                return Match(True, "same text")
+            forms = [shape(sequence)] if sequence else []
+            odd = forms and isinstance(forms[0], Words | Unread | Relation)
+            if words and odd and not changes(reading):
+                forms.append(shape(tokens(reading)))
+            for form in forms:
+                part = unread(form)
+                reason = f"unreadable: {str(part)[:80]}"
+                result = self.match(wanted, form) if part is None else Match(False, reason)
+                if result.right:
+                    return result
+                match = match or result
+        except Unreadable as error:
+            match = match or Match(False, f"unreadable: {error}")
         return match
 
     def plain(self, answer: str) -> str:
@@ -378,37 +386,46 @@ def _named_value(relation: Relation) -> Form | None:
     return relation.sides[-1]
 
 
+def _text(form: Form) -> str:
+    return form.text if isinstance(form, Words) else ""
+
+
 def _point(form: Several | Relation) -> Ordered | None:
     """The point (2, 4) of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
     if isinstance(form, Relation):
         first, last = form.sides[0], form.sides[-1]
-        if not isinstance(first, Ordered) or not isinstance(last, Ordered):
+        if not isinstance(first, Ordered) or not isinstance(last, Ordered) or form.signs[-1] != "=":
             return None
         written = [
-            item.text if isinstance(item, Words) else str(item.tree[1])
-            for item in first.items
-            if isinstance(item, Words | Quantity)
+            getattr(item, "tree", ("", getattr(item, "text", "")))[1] for item in first.items
         ]
-        if form.signs[-1] != "=" or len(written) != len(last.items):
-            return last if form.signs[-1] == "=" else None
-        values = sorted(zip(written, last.items, strict=True), key=lambda pair: _order(pair[0]))
-        return replace(last, items=tuple(value for _, value in values))
+        return replace(last, items=_in_order(list(map(str, written)), last.items))
     items = [item for item in form.items if isinstance(item, Relation) and item.names[0]]
-    names = {item.names[0] for item in items}
-    if len(names) < max(2, len(form.items)) or any(
-        item.signs not in (("=",), ("~=",)) for item in items
-    ):
+    names = [item.names[0] for item in items]
+    equal = all(item.signs in (("=",), ("~=",)) for item in items)
+    if not equal or len(set(names)) < max(2, len(form.items)):
         return None
     if any("max" in name for name in names) and any("min" in name for name in names):
         return None
-    items.sort(key=lambda item: _order(item.names[0]))
-    return Ordered("(", ")", tuple(item.sides[1] for item in items))
+    return Ordered("(", ")", _in_order(names, tuple(item.sides[1] for item in items)))
 
 
-def _order(name: str) -> list[tuple[int, str]]:
-    """Coordinates in their usual order: x before y, r before theta, a_2 before a_10."""
-    bare = {"rho": "", "m": "a"}.get(name.replace("\\", ""), name.replace("\\", ""))
-    return [(int("0" + re.sub(r"\D", "", part)), part) for part in re.findall(r"\d+|\D+", bare)]
+_COORDINATES = (
+    ("x", "y", "z", "w"), ("a", "b", "c", "d"), ("p", "q", "r", "s"), ("A", "B", "C", "D"),
+    ("m", "n"), ("u", "v", "w"), ("h", "k"), ("P", "Q", "R", "S"), ("alpha", "beta", "gamma"),
+    ("r", "theta", "phi", "z"), ("rho", "theta", "phi"),
+)  # fmt: skip
+
+
+def _in_order(names: list[str], values: tuple[Form, ...]) -> tuple[Form, ...]:
+    """Values in the usual order of their names where they have one: x before y, a_2 before a_10."""
+    parts = [re.findall(r"[A-Za-z]+|\d+", name) for name in names]
+    letters = {part[0] for part in parts if part}
+    system = next((s for s in _COORDINATES if letters <= set(s)), None)
+    if system is None or not all(parts) or len(names) != len(values):
+        return values
+    keys = [(system.index(part[0]), [int(n) for n in part if n.isdigit()]) for part in parts]
+    return tuple(values[place] for place in sorted(range(len(values)), key=keys.__getitem__))
 
 
 def _difference(relation: Relation) -> Tree | None:

@@ -178,17 +178,21 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
         sequence = sequence[:-1]
     while sequence and sequence[0].text in (*_AND, ".", "=", "~=", ":"):
         sequence = sequence[1:]
-    if len(sequence) < 2 or sequence[0].kind != "text":
-        return sequence
+    labelled = len(sequence) > 1 and sequence[0].kind == "text"
+    return _unlabelled(sequence) if labelled else sequence
+
+
+def _unlabelled(sequence: list[Token]) -> list[Token]:
+    """Without the words before an answer that only say what it is; `minus` becomes a sign."""
     words, after, minus = sequence[0].text.split(), sequence[1], 0
     while words and words[-1].lower() in SIGNS:
         words, minus = words[:-1], minus + 1
-    named = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
-    begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
-    if words and (named or not begins or not is_label(" ".join(words))):
-        return sequence
     rest = [Token("sign", "-")] * minus + sequence[1:]
-    return _trimmed(rest) if words else rest
+    if not words:
+        return rest
+    applied = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
+    begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
+    return _trimmed(rest) if begins and not applied and is_label(" ".join(words)) else sequence
 
 
 def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
@@ -358,10 +362,7 @@ def _value(sequence: list[Token]) -> Form:
     except Unreadable:
         known = joined and all(t.kind == "text" or t.text == "reals" for t in sequence)
         return Words(joined) if known else Unread(joined or "nothing")
-    if rest and rest[0].kind == "text" and (large := rest[0].text.split(" ", 1)[0]) in LARGE:
-        tree = ("multiply", tree, number(LARGE[large]))
-        more = rest[0].text[len(large) :].strip()
-        rest = [*([rest[0]._replace(text=more)] if more else []), *rest[1:]]
+    tree, rest = _enlarged(tree, rest)
     name = unit(rest) if rest else ""
     if name is None:
         return Unread(_joined_text(rest))
@@ -370,3 +371,14 @@ def _value(sequence: list[Token]) -> Form:
     if tree[0] == "degrees":
         return Quantity(tree[1], "celsius" if name == "celsius" else "degree")
     return Quantity(tree, name)
+
+
+def _enlarged(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
+    """A value times the large number that the first word after it is: 3 million."""
+    large, _, more = (
+        rest[0].text.partition(" ") if rest and rest[0].kind == "text" else ("", "", "")
+    )
+    if large not in LARGE:
+        return tree, rest
+    first = [rest[0]._replace(text=more)] if more else []
+    return ("multiply", tree, number(LARGE[large])), [*first, *rest[1:]]

@@ -36,6 +36,23 @@ def unit(after: list[Token]) -> str | None:
 
     None where they hold another value, or a word that is no unit and is not counted.
     """
+    text = _unit_text(after)
+    if text is None:
+        return None
+    name, _, remark = text.partition("(")
+    words = words_of(name)
+    alone = len(words) == 1
+    known = [
+        is_unit(word, alone) or (place > 0 and is_name(word)) for place, word in enumerate(words)
+    ]
+    known += [is_condition([word]) or is_unit(word) for word in words_of(remark)]
+    if not all(known) or (words and (set(words) <= WORDS["links"] or _is_raised(text, words))):
+        return None
+    return canonical_unit(text) if words or remark or re.search("''|[\"°]", text) else None
+
+
+def _unit_text(after: list[Token]) -> str | None:
+    """The text of tokens after a value; None where they hold another value."""
     raised, depth, parts = False, 0, []
     for token in after:
         depth += (token.text in "([{") - (token.text in ")]}")
@@ -45,25 +62,15 @@ def unit(after: list[Token]) -> str | None:
         parts.append(f" {token.text} " if token.kind == "text" else token.text)
         raised = token.text in "^_" or (raised and token.text in "{-")
         raised = raised or (token.kind == "text" and _LASTING.search(token.text) is not None)
-    text = "".join(parts).replace(" ^", "^")
-    name, _, remark = text.partition("(")
-    words = words_of(name)
-    known = all(
-        is_unit(word, alone=len(words) == 1) or (place > 0 and is_name(word))
-        for place, word in enumerate(words)
-    )
+    return "".join(parts).replace(" ^", "^")
+
+
+def _is_raised(text: str, words: list[str]) -> bool:
+    """Whether signs make another value of a unit: cents squared; only a length may be squared."""
     sized = [word for word in words if word.lower() not in WORDS["links"]]
-    kind = _measured(canonical_unit(text))[0] if len(sized) == 1 else ""
-    powers = len(_POWER.findall(text)) - (kind.partition("^")[0] in ("metre", "foot"))
-    if (kind and powers > 0) or (words and re.search("[!%=<>+]", name)):
-        return None
-    if (
-        not known
-        or not all(is_condition([w]) or is_unit(w) for w in words_of(remark))
-        or (words and set(words) <= WORDS["links"])
-    ):
-        return None
-    return canonical_unit(text) if words or remark or re.search("''|[\"°]", text) else None
+    kind = _measured(canonical_unit(text))[0].partition("^")[0] if len(sized) == 1 else ""
+    powers = len(_POWER.findall(text)) - (kind in ("metre", "foot"))
+    return (kind != "" and powers > 0) or re.search("[!%=<>+]", text.partition("(")[0]) is not None
 
 
 def is_unit(word: str, alone: bool = False) -> bool:
