@@ -16,7 +16,7 @@ from benchmarking import Row, parser, show
 from evals.math.answers import canonical_gold, extract
 from evals.math.grader import grade
 
-PAIRS = Path(__file__).parents[1] / "evals" / "data" / "math_pairs.jsonl"
+PAIRS = Path(__file__).parents[1] / "tests" / "evals" / "data" / "math_pairs.jsonl"
 
 
 def measure(name: str, rows: list[dict[str, Any]]) -> Row:
