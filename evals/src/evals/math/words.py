@@ -38,11 +38,11 @@ _NUMBER_WORD = (
     rf"|an?(?=[\s-]+{_any(*LARGE, *_PARTS)}\b))"
 )
 _SPELLED = re.compile(
-    rf"(?<![\w.^])(?:\d+\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_PARTS, *_PLURALS)}\b))?"
+    rf"(?<![\w.^])(?:\d{{1,99}}\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_PARTS, *_PLURALS)}\b))?"
     rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)",
     re.IGNORECASE,
 )
-_TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*:\s*\$?\1\b\$?)")
+_TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s*\$?\1\b\$?)")
 
 
 def in_digits(text: str) -> str:
@@ -53,10 +53,10 @@ def in_digits(text: str) -> str:
 
 def _digits(run: str) -> str:
     """A run of number words in digits: as one number, or else those between its `and`."""
-    value = _spelled(re.split(r"[\s-]+", run.lower()))
-    parts = re.split(r"(\s+and\s+)", run)
+    value = _spelled(run.lower().replace("-", " ").split())
+    parts = re.split(r"\s+and\s+", run, flags=re.IGNORECASE)
     if value is None:
-        return run if len(parts) == 1 else "".join(map(_digits, parts))
+        return run if len(parts) == 1 else " and ".join(map(_digits, parts))
     top, bottom = value.as_integer_ratio()
     return str(top) if bottom == 1 else rf"\frac{{{top}}}{{{bottom}}}"
 
@@ -128,8 +128,10 @@ def is_label(text: str) -> bool:
     )
     if not low or not known:
         return False
-    sentence = low[-1] in WORDS["verbs"] or (low[-1] == "of" and WORDS["verbs"] & set(low))
-    return bool(sentence) or set(low) <= WORDS["heads"] | {"the", "final"}
+    sentence = low[-1] in WORDS["verbs"] or (
+        low[-1] == "of" and {"total", *WORDS["verbs"]} & set(low)
+    )
+    return bool(sentence) or set(low) <= WORDS["heads"]
 
 
 def is_condition(texts: list[str]) -> bool:
