@@ -59,7 +59,7 @@ THREE = [
     "3x^2", "n=3k", "x=3y", "3e", "3 i", "3:1", "3 in 5", "3 blargs", "3 less than x",
     "3 thousand", "3 hundredths", "x<3", "3 if x is doubled", "3 (doubled)", "neither 3 nor 4",
     "3 and a half", "double 3", "square root of 3", "log of 3", "3'", "3 plus 1",
-    "3 apples less", "3 to 5",
+    "3 apples less", "3 to 5", "\\not= 3", "3's square",
 ]  # fmt: skip
 
 

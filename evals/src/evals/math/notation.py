@@ -92,6 +92,7 @@ _REWRITTEN = (
         r"\\emptyset ",
     ),
     (re.compile(r"\bper cent\b"), "percent"),
+    (re.compile(r"\\not\s*(?==)"), "!"),
     (re.compile(r"\.\.\.|…|\\(?:ldots|cdots|dotsc|dotsb)(?![a-z])"), r"\\dots "),
     (re.compile(r"(?<=\d)(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3})"), ""),  # thousands, surely
     (re.compile(r"(?<!\\)\{\s*\}"), ""),

@@ -18,6 +18,7 @@ _LETTERS = set("gmsACFJKLMNVW")
 """Units of one letter; another letter after a number is a variable."""
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
+_SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
 _IGNORED = re.compile(
     r"""
@@ -70,7 +71,7 @@ def _is_raised(text: str, words: list[str]) -> bool:
     sized = [word for word in words if word.lower() not in WORDS["links"]]
     kind = _measured(canonical_unit(text))[0].partition("^")[0] if len(sized) == 1 else ""
     powers = len(_POWER.findall(text)) - (kind in ("metre", "foot"))
-    return (kind != "" and powers > 0) or re.search("[!%=<>+]", text.partition("(")[0]) is not None
+    return (kind != "" and powers > 0) or _SIGNS.search(text.partition("(")[0]) is not None
 
 
 def is_unit(word: str, alone: bool = False) -> bool:
