@@ -313,12 +313,14 @@ class _Comparison:
         if units_differ(one.unit, rounded.unit):
             tree = converted(tree, rounded.unit, one.unit) or ("variable", "")
         try:
-            exact, value = self.evaluator.value(one.tree, {}), self.evaluator.value(tree, {})
+            values = self.evaluator.value(one.tree, {}), self.evaluator.value(tree, {})
+            exact, value = map(complex, values)
         except Undefined:
             return bool(variables(one.tree) & variables(tree))
-        digits = value.denominator if isinstance(value, Fraction) else 1
-        limit = max(abs(complex(exact)) / 500, 0.5 if digits == 1 else 1 / digits)
-        return abs(complex(exact) - complex(value)) <= limit
+        except OverflowError:
+            return False
+        digits = values[1].denominator if isinstance(values[1], Fraction) else 1
+        return abs(exact - value) <= max(abs(exact) / 500, 0.5 if digits == 1 else 1 / digits)
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""
