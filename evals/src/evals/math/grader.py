@@ -312,15 +312,18 @@ class _Comparison:
         tree = rounded.tree
         if units_differ(one.unit, rounded.unit):
             tree = converted(tree, rounded.unit, one.unit) or ("variable", "")
-        try:
-            values = self.evaluator.value(one.tree, {}), self.evaluator.value(tree, {})
-            exact, value = map(complex, values)
-        except Undefined:
-            return bool(variables(one.tree) & variables(tree))
-        except OverflowError:
+        names = variables(one.tree)
+        point: dict[str, Value] = dict.fromkeys(names, Fraction(3, 2))
+        if names != variables(tree):
             return False
-        digits = values[1].denominator if isinstance(values[1], Fraction) else 1
-        return abs(exact - value) <= max(abs(exact) / 500, 0.5 if digits == 1 else 1 / digits)
+        try:
+            value = self.evaluator.value(tree, point)
+            exact, written = complex(self.evaluator.value(one.tree, point)), complex(value)
+        except (Undefined, OverflowError):
+            return False
+        decimals = value if isinstance(value, Fraction) and not names else Fraction(0)
+        step = next((10**-d for d in range(9) if (decimals * 10**d).denominator == 1), 0)
+        return abs(exact - written) <= max(abs(exact) / 500, step if step < 1 else 0.5)
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""
