@@ -283,6 +283,12 @@ def test_every_help_is_whole_and_no_choice_or_default_is_left_out() -> None:
                 assert (parameter.help or "").endswith((".", ")")), (name, parameter.name)
 
 
+def test_help_leaves_the_number_of_samples_to_the_recipe() -> None:
+    options = {parameter.name: parameter for parameter in main.commands["run"].params}
+    assert "default: the recipe's own" in str(getattr(options["n"], "help", ""))
+    assert "default: the recipe's" in str(getattr(options["temperature"], "help", ""))
+
+
 def test_the_shell_completes_commands_and_options() -> None:
     def completed(*words: str) -> str:
         asked = {"_EVALS_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(("evals", *words))}
