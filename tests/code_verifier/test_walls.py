@@ -146,12 +146,41 @@ CHANCE = {
     "pprint": "import pprint\ndef f(x):\n    return pprint.pformat({1: 2})",
     "set": "def f(x):\n    return sorted(set([x]))",
     "set of keys": "def f(x):\n    return len({1: 2}.keys() & {1: 3}.keys())",
+    "views by name": "def f(x):\n    k = {1: 2}.keys()\n    k &= {1: 3}.keys()\n    return len(k)",
+    "views in a function": (
+        "def g(a, b):\n    return a - b\ndef f(x):\n    return len(g({1: 2}.items(), {}.items()))"
+    ),
+    "views by reduce": (
+        "from functools import reduce\ndef f(x):\n"
+        "    return len(reduce(lambda a, b: a | b, map(dict.keys, [{1: 2}, {x: 3}])))"
+    ),
+    "views by operator": (
+        "import operator\ndef f(x):\n    k = {1: 2}.keys()\n    return len(operator.and_(k, k))"
+    ),
+    "views kept by max": (
+        "def f(x):\n    d = {1: 2}\n    return len(max(d.keys(), d.keys(), key=len) & d.keys())"
+    ),
+    "views of a class": (
+        "from collections.abc import KeysView\ndef f(x):\n    return len(KeysView({x: 1}) & [x])"
+    ),
+    "set by literal_eval": "import ast\ndef f(x):\n    return len(ast.literal_eval('{1, 2}'))",
+    "set behind a parameter": ("def g(id):\n    return id\ndef f(x):\n    return g(id(x) > 0)"),
     "hash": "from decimal import Decimal\ndef f(x):\n    return hash(Decimal(x)) > 0",
     "hash by name": "def f(x):\n    return getattr(x, '__hash__')() == x",
     "text of a function": "def g(): pass\ndef f(x):\n    return len(str(g)) > 0",
     "text of an instance": "class A: pass\ndef f(x):\n    a = A()\n    return len(f'{a}') > 0",
     "text by a method": "def f(x):\n    return len('{}'.format(lambda: 1)) > 0",
     "text by %": "def f(x):\n    return len('%s' % (iter([]),)) > 0",
+    "text of what a box holds": "def f(x):\n    box = [f]\n    return len(str(box[0])) > 0",
+    "text of a default": (
+        "def f(x):\n    from collections import defaultdict\n"
+        "    return len(str(defaultdict(lambda: 0))) > 0"
+    ),
+    "text of a method": "def f(x):\n    a = [].append\n    return len(str(a)) > 0",
+    "text of iterators": "def f(x):\n    return [len(str(i)) > 0 for i in map(iter, [[x]])]",
+    "text of an argument": "def g(h):\n    return len(f'{h}')\ndef f(x):\n    return g(g) > 0",
+    "text by % of a variable": "def f(x):\n    s, g = '%s', f\n    return len(s % g) > 0",
+    "attribute by name": "def f(x):\n    n = '__has' + 'h__'\n    return getattr(x, n)() == x",
     "JSON": "import json\ndef f(x):\n    return len(json.dumps([object], default=repr)) > 0",
     "JSON of a class": (
         "import json\nclass A: pass\ndef f(x):\n    return len(json.dumps(A(), default=repr)) > 0"
@@ -165,8 +194,19 @@ def test_what_can_reach_chance_is_run_sixteen_times(sandbox: Sandbox, source: st
     assert (verdict.status, verdict.runs) == (Status.OK, 16)
 
 
-def test_what_cannot_is_run_twice(sandbox: Sandbox) -> None:
-    plain = "class A:\n    n = 1\ndef f(x):\n    return str(A.n) + f'{x + 1}' + '%d' % (x % 2)"
+PLAIN = (
+    "def f(x):\n    return str(x) + f'{x + 1}' + '%d' % (x % 2)",
+    "class A:\n    def __init__(self, n): self.n = n\ndef f(x):\n    return A(x - 1).n & 3",
+    "def f(x):\n    d = {x: 1}\n    return [k - v for k, v in sorted(d.items())], max(d.items())",
+    "from collections import Counter\ndef f(x):\n    return str(Counter([x]).most_common(1)[0])",
+    "import re\ndef f(x):\n    return ', '.join(map(str, re.findall('a', 'aa' * x)))",
+    "def f(x):\n    return sorted([x, -x], key=lambda n: str(n)), f'{sum(n for n in [x])}'",
+    "def g(n):\n    return n if n < 2 else g(n - 1) + g(n - 2)\ndef f(x):\n    return repr(g(x))",
+)
+
+
+@pytest.mark.parametrize("plain", PLAIN)
+def test_what_cannot_is_run_twice(sandbox: Sandbox, plain: str) -> None:
     verdict = sandbox.check(plain, "1")
     assert (verdict.status, verdict.runs) == (Status.OK, 2)
 
