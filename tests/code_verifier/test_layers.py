@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from programs import python
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Status
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, processes
 from code_verifier.cli import main
 from code_verifier.jail import seccomp
 
@@ -199,6 +199,15 @@ REAL_CLOCK = (
     "import random\n" + DEEP + "def f():\n    space['sys'].modules.pop('time')\n"
     "    m = fresh.load_module('time')\n    return {read}\n"
 )
+
+
+def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here on a kernel without pidfd_open."""
+    without = processes._BOOTSTRAP.replace("m.main()", "import os; del os.pidfd_open; m.main()")
+    monkeypatch.setattr(processes, "_BOOTSTRAP", without)
+    found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
+    assert not found["works"]
+    assert "test script" in found["error"]
 
 
 def test_doctor_names_every_layer(sandbox: Sandbox) -> None:

@@ -1,6 +1,7 @@
 """Ordinary modules and scripts under the jail's walls: what comes back, and what cannot be done."""
 
 import math
+import tracemalloc
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -115,13 +116,52 @@ def test_endings(runner: ScriptRunner, program: str, status: str, reason: str) -
     assert reason in calls.reason
 
 
+STARTS_THREADS = """
+import threading
+def f(n):
+    for started in range(n):
+        try:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        except RuntimeError:
+            return started
+"""
+WAITS = "import threading\nevent = threading.Event()\ndef f(n):\n    while n: event.wait(0.005)"
+
+
+def test_threads_are_limited(runner: ScriptRunner) -> None:
+    assert call(runner, STARTS_THREADS, (3000,)).values[0].text == "63"
+
+
+def test_a_program_that_waits_by_polling_has_an_end(runner: ScriptRunner) -> None:
+    """Of real time it may take ten times its processor time, for each call."""
+    calls = call(runner, WAITS, (0,), (1,), *[(0,)] * 99, total_s=1e6)
+    assert (len(calls.values), calls.status, calls.call) == (1, "timeout", 0)
+
+
 def test_values_before_an_end_are_kept(runner: ScriptRunner) -> None:
     calls = call(runner, "def f(x): return 1 // x", (1,), (1,), (0,), (1,))
     assert (len(calls.values), calls.status, calls.call) == (2, "exception", 3)
 
 
 FORGED = (
-    *("f()", "a", "[1, x]", "1 if 1 else 2", "(" * 5000, "set(1, 2)", "'a' + 'b'", "{[]}"),
+    *(
+        "f()",
+        "a",
+        "[1, x]",
+        "[1 2]",
+        "{1: 2: 3}",
+        "{1, 2: 3}",
+        "[,]",
+        "(1",
+        "1)",
+        "",
+        "1,, 2",
+        "1 if 1 else 2",
+        "(" * 5000,
+        "set(1, 2)",
+        "'a' + 'b'",
+        "{[]}",
+    ),
     *("numpy('<f8', (1,), [1.5])", "Decimal('1')", "Fraction(1, 2)", "bytearray(-1)"),
 )
 
@@ -176,6 +216,26 @@ def test_scripts_have_a_real_file(runner: ScriptRunner) -> None:
 def test_reports_may_be_forged(data: bytes, values: int, status: str | None) -> None:
     found, end = read_report(data, 1)
     assert (len(found), end and end[0]) == (values, status)
+
+
+HUGE = (
+    b"[" + b"1," * 4_000_000 + b"1]\n",
+    b'["list", "d", [' + b"[]," * 2_000_000 + b"[]], 1, false, 0.1]\n",
+    b'["list", "d", "' + b"a" * 8_000_000 + b'", 1, false, 0.1]\n',
+    b"[" * 8_000_000 + b"\n",
+    b'["ok", ["x", ' + b'"y",' * 2_000_000 + b'""]]\n',
+    b"\n" * 8_000_000,
+)
+
+
+@pytest.mark.parametrize("data", HUGE, ids=["numbers", "lists", "a text", "deep", "end", "lines"])
+def test_a_forged_report_costs_the_caller_nothing(data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        assert read_report(data, 1) == ([], None)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 EQUAL = (

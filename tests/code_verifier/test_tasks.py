@@ -20,7 +20,7 @@ from code_verifier import (
     parse_program,
     strip_comments,
 )
-from code_verifier.errors import CodeVerifierError
+from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.grading import grade_answer, leaks
 from code_verifier.metrics import fingerprint
 
@@ -198,3 +198,15 @@ def test_a_row_that_is_no_task_is_refused_in_one_line(row: dict[str, Any], messa
     with pytest.raises(CodeVerifierError) as error:
         Task.from_row(row, complete=True)
     assert str(error.value) == message
+
+
+def test_an_integer_without_a_text_in_base_10_is_no_error(sandbox: Sandbox) -> None:
+    """Python reads it, and would refuse to write it."""
+    program = f"def f(x, y=0x{'f' * 3600}):\n    return x if x < y else 0"
+    with pytest.raises(ProgramError, match="rewritten"):
+        strip_comments(program)
+    assert sandbox.check(program, "1").output == "1"
+    verdict = sandbox.validate(Proposal("code_f", program, inputs=("1", "2", "3")))
+    assert verdict.status == "ok", verdict
+    deep = f"def f(x, y={'1+' * 330}1):\n    return x"
+    assert sandbox.validate(Proposal("code_f", deep, inputs=("1", "2", "3"))).status == "ok"

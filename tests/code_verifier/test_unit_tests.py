@@ -1,6 +1,7 @@
 """Tests of whole programs as data sets have them: what passes, fails or deceives."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,22 @@ def runner() -> Iterator[ScriptRunner]:
         ({"fn_name": "add", "inputs": ["1\n2", "'a', 'b'"], "outputs": ["3", "'ab'"]}, ADD,
          "def add(a, b): return b"),
         (CALLS, "class Solution:\n    def add(self, a, b): return a + b", "class Solution: pass"),
+        ({"fn_name": "presses", "inputs": [["LOL"]], "outputs": [[9]]}, "def presses(t): return 9",
+         "def presses(t): return 8"),
+        ({"fn_name": "g", "inputs": [[{"1": "a"}]], "outputs": [[{"2": "b"}]]},
+         "def g(d): return {k + 1: 'b' for k in d}", "def g(d): return d"),
+        ({"inputs": [["1 2", "3"]], "outputs": [["3", "3"]]},
+         "print(sum(map(int, input().split())))\nprint(input())\nexit()", ADDS),
+        ({"public_tests": {"input": ["1 2\n"], "output": ["3\n"]},
+          "private_tests": {"input": ["3 4\n"], "output": ["7\n"]},
+          "generated_tests": {"input": [], "output": []}}, ADDS, "print(3)"),
+        ({"public_test_cases": '[{"input": "1\\n2", "output": "3", "testtype": "functional"}]',
+          "metadata": json.dumps({"func_name": "add"})},
+         "class Solution:\n    def add(self, a: int, b: int) -> Optional[int]: return a + b", ADDS),
+        ({"test_list": ["assert math.isclose(f(2), 4.0)"]}, "def f(x): return x * x",
+         "class math:\n    isclose = lambda *x: True\ndef f(x): return 0"),
+        (CALLS | {"entry_point": "first"},
+         "def first(a: List[int], b: Deque): return a + b", "def first(a): return a"),
     ],
 )  # fmt: skip
 def test_right_and_wrong_programs(
@@ -110,6 +127,11 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, test: str
         ({"input_output": "{"}, "not JSON"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
         ({"inputs": ["1"], "outputs": [1]}, "expected texts"),
+        ({"entry_point": "f", "inputs": [[1]], "outputs": [10**5000]}, "cannot be written"),
+        ({"entry_point": "f", "inputs": [[10**5000]], "outputs": [1]}, "cannot be written"),
+        ({"entry_point": "f", "inputs": ["9" * 5000], "outputs": ["1"]}, "digits"),
+        ({"public_test_cases": "eJw=", "metadata": "{}"}, "not JSON"),
+        ({"public_tests": [1]}, "expected an object"),
         ({"entry_point": "f", "inputs": [1], "outputs": [1]}, "list of arguments"),
         ({"entry_point": "f", "inputs": ["a=1"], "outputs": ["1"]}, "expected positions"),
     ],
@@ -137,6 +159,45 @@ def test_the_reward_of_a_batch() -> None:
     ]
     found = reward(prompts=["p"] * 4, completions=completions, trainer_state=None, **columns)
     assert found == [1.0, 0.0, 1.0, 1.0]
+
+
+JUDGE = {
+    "exit": "print(6)\nexit()",
+    "quit": "print(6)\nquit(0)",
+    "an open descriptor": "print(open(0).read().strip())",
+    "a device": "print(open('/dev/stdin').read().strip())",
+    "its size": "import os\nprint(os.read(0, os.fstat(0).st_size).decode())",
+    "a fast reader": (
+        "import io, os, sys\n"
+        "sys.stdin = io.TextIOWrapper(io.BytesIO(os.read(0, max(os.fstat(0).st_size, 8192))))\n"
+        "input = lambda: sys.stdin.readline().rstrip()\nprint(input())"
+    ),
+    "attributes": "import sys\nprint(input() if sys.stdin.mode == 'r' and sys.stdout.name else 0)",
+    "standard error": "import sys\nsys.stderr.buffer.write(b'x')\nprint(input(), file=sys.stderr)\n"
+    "print(6)",
+    "a file that is not there": (
+        "import sys\ntry:\n    sys.stdin = open('input.txt')\nexcept FileNotFoundError:\n"
+        "    pass\nprint(input())"
+    ),
+    "a path that is not there": "import os\nprint(0 if os.path.exists('input.txt') else input())",
+    "names in front": "print(sum(Counter(accumulate([int(input())])).elements()))",
+}
+
+
+@pytest.mark.parametrize("how", JUDGE)
+def test_contest_programs_run_as_on_a_judge(how: str) -> None:
+    row = {"inputs": ["6"], "outputs": ["6"]}
+    assert rewards.compute_score("contest", fence(JUDGE[how]), row) == 1.0
+
+
+def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRunner) -> None:
+    tests = read_tests({"test_list": ["assert f(340_000) == [1] * 340_000"]})
+    tracemalloc.start()
+    try:
+        assert run_tests(runner, "def f(n): return [1] * n", tests, 6.0).score == 1.0
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_score_of_verl() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from code_verifier import Limits, Sandbox, Status, processes
+from code_verifier import Limits, Sandbox, Status, executor, processes
 from code_verifier.jail import protocol
 
 TAKEN_OVER = """
@@ -221,3 +221,28 @@ def test_each_input_says_how_often_it_is_run(sandbox: Sandbox) -> None:
     """A set among the inputs makes no other input be run sixteen times."""
     verdicts = sandbox.check_inputs("def f(x):\n    return 1", ["1", "{1, 2}", "[3]"])
     assert [verdict.runs for verdict in verdicts] == [2, 16, 2]
+
+
+@pytest.mark.parametrize(
+    ("program", "input"),
+    [
+        ("def f(x):\n    return id(int) > 0", "1"),
+        ("def f(x):\n    return hash(None) > 0", "1"),
+        ("def f(x):\n    return list({(None, 1), (1, None)})", "1"),
+        ("def f(x):\n    return len(str(object.__repr__(int)))", "1"),
+        ("def f(x):\n    return len(x)", "{None, 1}"),
+    ],
+)
+def test_fixed_addresses_are_not_shown(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, program: str, input: str
+) -> None:
+    """With an interpreter that is not position-independent no execution tells."""
+    monkeypatch.setattr(executor, "has_fixed_addresses", lambda: True)
+    executor._warn.cache_clear()
+    with pytest.warns(UserWarning, match="not position-independent"):
+        verdict = sandbox.check(program, input)
+    assert (verdict.status, verdict.runs) == (Status.BANNED, 0)
+    assert "position-independent" in verdict.reason
+    seeded = "import random\ndef f(x):\n    random.seed(x)\n    return random.random() < 2"
+    assert sandbox.check(seeded, "1").output == "True"
+    assert sandbox.run(program, input).ok

@@ -23,6 +23,7 @@ import click
 from code_verifier import __version__
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
+from code_verifier.executor import FIXED, has_fixed_addresses
 from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
@@ -31,6 +32,7 @@ from code_verifier.parallel import ordered_map
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.python_files import files_of, is_python, read_program
 from code_verifier.sandbox import Sandbox
+from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
 _P = ParamSpec("_P")
@@ -325,17 +327,21 @@ def doctor(as_json: bool) -> int:
         {"name": name, "active": name in active, "required": name in REQUIRED_LAYERS, "cost": cost}
         for name, cost in _COSTS.items()
     ]
+    fixed = has_fixed_addresses()
     works = not error and active.issuperset(REQUIRED_LAYERS)
-    facts = {"system": platform.system(), "machine": platform.machine()}
+    facts: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
     facts |= {"kernel": platform.release(), "python": platform.python_version()}
     if as_json:
-        click.echo(json.dumps(facts | {"layers": layers, "works": works, "error": error}))
+        facts |= {"layers": layers, "works": works, "error": error, "fixed_addresses": fixed}
+        click.echo(json.dumps(facts))
     else:
         click.echo("{system} {kernel} on {machine}, Python {python}".format(**facts))
         for name, cost in _COSTS.items():
             state = "active" if name in active else "MISSING"
             needed = "required" if name in REQUIRED_LAYERS else ""
             click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
+        if fixed:
+            click.echo(f"note: {FIXED}")
         if error:
             click.echo(f"error: {error}", err=True)
     return 0 if works else 1
@@ -346,11 +352,17 @@ def _try_sandbox() -> tuple[set[str], str]:
     try:
         with Sandbox(workers=1, allow_weak=True) as sandbox:
             active = {name for name, is_active in sandbox.layers().items() if is_active}
-            verdict = sandbox.check("def f(x):\n    return x + 1", "1")
+            verdict = sandbox.run("def f(x):\n    return x + 1", "1")
+        with ScriptRunner(allow_weak=True) as runner:
+            script = runner.run("print(2)", "", cpu_s=10.0)
     except SandboxUnavailable as problem:
         return set(), str(problem)
-    error = f"a test program ended with {verdict.status}: {verdict.reason}"
-    return active | {"fresh_process", "rlimits"}, "" if verdict.output == "2" else error
+    active |= {"fresh_process", "rlimits"}
+    if verdict.output != "2":
+        return active, f"a test program ended with {verdict.status}: {verdict.reason}"
+    if script.output != b"2\n":
+        return active, f"a test script ended with {script.status}: {script.reason}"
+    return active, ""
 
 
 def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **more: Any) -> Sandbox:

@@ -1,9 +1,11 @@
 """Examines programs and executes them through a pool, and compares what executions give."""
 
 import marshal
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, Status
@@ -20,11 +22,12 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True)
 class Program:
-    """An examined program. chance: whether it can reach a source of chance. tier: of the fork
-    server that holds the modules it imports."""
+    """An examined program. chance: whether it can reach a source of chance. address: whether it can
+    reach an address. tier: of the fork server that holds the modules it imports."""
 
     code: bytes
     chance: bool
+    address: bool
     tier: int
 
 
@@ -58,6 +61,15 @@ class Executor:
         if isinstance(examined, Verdict):
             return [partial(_itself, examined)] * len(inputs)
         program, arguments = examined
+        if runs > 1 and has_fixed_addresses():
+            _warn()
+            refused = _refused(Status.BANNED, f"it may show an address: {FIXED}")
+            if program.address:
+                return [partial(_itself, refused)] * len(inputs)
+            arguments = [
+                refused if isinstance(item, Arguments) and item.chance else item
+                for item in arguments
+            ]
         return [
             partial(_itself, item)
             if isinstance(item, Verdict)
@@ -89,7 +101,8 @@ class Executor:
         if not data or len(others) != len(inputs):
             return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense")
         chance = bool(data[0] & protocol.CHANCE)
-        program = Program(data[1:], chance, data[0] >> protocol.TIER_SHIFT)
+        address = bool(data[0] & protocol.ADDRESS)
+        program = Program(data[1:], chance, address, data[0] >> protocol.TIER_SHIFT)
         return program, [_arguments(*result) for result in others]
 
     def _examine_each(self, text: str, inputs: Sequence[str]) -> Examined | Verdict:
@@ -167,6 +180,28 @@ def _arguments(status: str, data: bytes) -> Arguments | Verdict:
     if status != Status.OK or not data:
         return _refused(status, _text(data))
     return Arguments(data[1:], bool(data[0] & protocol.CHANCE))
+
+
+FIXED = (
+    "this Python is not position-independent: its own objects have the same address in every "
+    "process, so that no execution tells what hangs on one. Programs that may show an address, a "
+    "hash or the order of a set are not accepted here; use another build of Python"
+)
+
+
+@cache
+def has_fixed_addresses() -> bool:
+    """Whether the interpreter's program file is one that is loaded at a fixed place (ELF, EXEC)."""
+    try:
+        with open(sys.executable, "rb") as file:
+            return file.read(18)[16:] == b"\x02\x00"
+    except OSError:
+        return False
+
+
+@cache
+def _warn() -> None:
+    warnings.warn(FIXED, stacklevel=2)
 
 
 def _itself(verdict: Verdict) -> Verdict:

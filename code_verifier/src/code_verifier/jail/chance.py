@@ -23,6 +23,7 @@ _MODULES = str.split("""
     __future__ abc bisect cmath collections copy dataclasses decimal fractions functools heapq
     itertools json math numbers operator re statistics string textwrap typing unicodedata
 """)
+_CLOCKS = {"random", "secrets", "datetime", "time", "calendar", "uuid"}
 _MEMBERS = {"KeysView", "ItemsView", "Set", "MutableSet", "methodcaller", "attrgetter", "*"}
 """What those modules have that is not quiet."""
 _NAMES = str.split("""
@@ -89,9 +90,10 @@ _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, as
 _Parents = Mapping[int, ast.AST]
 
 
-def has_chance(nodes: Nodes, imported: set[str]) -> bool:
+def has_chance(nodes: Nodes, imported: set[str], addresses: bool = False) -> bool:
     """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
-    hashes and addresses of objects."""
+    hashes and addresses of objects. addresses: only the latter count, and the order of sets, which
+    hangs on them."""
     bound = _bound(nodes)
     modules = {
         item.asname or item.name.partition(".")[0]: item.name
@@ -99,7 +101,7 @@ def has_chance(nodes: Nodes, imported: set[str]) -> bool:
         for item in node.names
     }
     members = {item.name for node in nodes[ast.ImportFrom] for item in node.names}
-    if not imported <= set(_MODULES) or members & _MEMBERS:
+    if not imported <= {*_MODULES, *(_CLOCKS if addresses else ())} or members & _MEMBERS:
         return True
     if nodes[ast.Set] or nodes[ast.SetComp] or not _are_names_quiet(nodes, bound):
         return True

@@ -86,7 +86,8 @@ def _examine(text: str) -> tuple[str, bytes]:
         examination = policy.examine(tree)
         if examination.refusal is not None:
             return Status.BANNED, _bytes(examination.refusal)
-        flags = protocol.CHANCE * examination.chance | examination.tier << protocol.TIER_SHIFT
+        flags = protocol.CHANCE * examination.chance | protocol.ADDRESS * examination.address
+        flags |= examination.tier << protocol.TIER_SHIFT
         return Status.OK, bytes([flags]) + marshal.dumps(
             compile(tree, "<program>", "exec", dont_inherit=True)
         )

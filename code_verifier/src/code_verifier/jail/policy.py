@@ -39,6 +39,8 @@ class Examination:
     """Why the program is banned."""
     chance: bool = False
     """The result could depend on the order of sets, addresses, clocks or entropy."""
+    address: bool = False
+    """The result could depend on addresses."""
     tier: int = 0
     """Of the fork server that it needs, see `modules`."""
 
@@ -56,7 +58,9 @@ def examine(tree: ast.Module) -> Examination:
     for node, refusal in chain(_banned_names(tree, guards, by_type), _outside_uses(by_type)):
         return Examination(f"{refusal} (line {node.lineno})")
     imported = _imported(by_type)
-    return Examination(None, has_chance(by_type, imported), _tier(nodes, imported))
+    chance = has_chance(by_type, imported)
+    address = chance and has_chance(by_type, imported, addresses=True)
+    return Examination(None, chance, address, _tier(nodes, imported))
 
 
 def _imported(nodes: Nodes) -> set[str]:

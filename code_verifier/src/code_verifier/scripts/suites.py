@@ -338,7 +338,15 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     of the functions that are called are. A call that depends on a variable of the assertion itself
     takes the whole condition along.
     """
-    unknown = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    modules = [
+        node.value.id
+        for node in ast.walk(condition)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    used = [node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)]
+    # A module of a usual name is the real one, not the program's, where it is used as a module.
+    known = known | {name for name in _NAMED if used.count(name) == modules.count(name)}
+    unknown = set(used)
     unknown -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
     unknown -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
