@@ -180,6 +180,23 @@ CHANCE = {
     "text of iterators": "def f(x):\n    return [len(str(i)) > 0 for i in map(iter, [[x]])]",
     "text of an argument": "def g(h):\n    return len(f'{h}')\ndef f(x):\n    return g(g) > 0",
     "text by % of a variable": "def f(x):\n    s, g = '%s', f\n    return len(s % g) > 0",
+    "views by a name": (
+        "import operator\ndef f(x):\n    k = {x: 1}.keys()\n"
+        "    return len(getattr(operator, 'and_')(k, k))"
+    ),
+    "text of an error": (
+        "def f(x):\n    try:\n        [].index(f)\n    except ValueError as e:\n"
+        "        return len(e.args[0]) > 0"
+    ),
+    "text by operator": "import operator\ndef f(x):\n    return len(operator.mod('%s', f)) > 0",
+    "what a decorator keeps": (
+        "box = []\ndef keep(g):\n    box.append(g)\n    return g\n@keep\ndef h(): pass\n"
+        "def f(x):\n    return len(str(box[0])) > 0"
+    ),
+    "text of a property": (
+        "class A:\n    def __repr__(self): return ''\n    @property\n    def p(self): return 1\n"
+        "def f(x):\n    return len(str(A.p)) > 0"
+    ),
     "attribute by name": "def f(x):\n    n = '__has' + 'h__'\n    return getattr(x, n)() == x",
     "JSON": "import json\ndef f(x):\n    return len(json.dumps([object], default=repr)) > 0",
     "JSON of a class": (

@@ -8,7 +8,7 @@ line feed, carriage return, or both. All of it takes time linear in the length o
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from code_verifier.errors import ProgramError
@@ -155,24 +155,35 @@ def find_program(text: str, entry: str = "") -> str | None:
     them does. Without such a block the last one that is neither a shell's nor an output is taken.
     """
     text, tagged = _answer_part(text)
-    reader = _Reader(text)
-    blocks = [block for block in reader.blocks() if block.closed or tagged]
-    reader.left = _MOST_PARSED
+    blocks = [block for block in code_blocks(text) if block.closed or tagged]
+    python = _python(blocks)
+    ranks = (
+        [block for block, tree in python if entry and _defines(tree, entry)],
+        [block for block, _ in python],
+        *([block for block in blocks if is_good(block)] for is_good in _LIKELY),
+    )
+    best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
+    return best.strip() or None
+
+
+def _python(blocks: list[Block]) -> list[tuple[Block, ast.Module]]:
+    """The blocks that parse, if they are marked as Python or look like a program, with their
+    trees."""
+    reader = _Reader("")
     trees = [reader.tree(block.text) if block.language not in _OTHER else None for block in blocks]
-    python = [
+    return [
         (block, tree)
         for block, tree in zip(blocks, trees, strict=True)
         if tree is not None and (block.is_python or _has_code(tree))
     ]
-    ranks = (
-        [block for block, tree in python if entry and _defines(tree, entry)],
-        [block for block, _ in python],
-        [block for block in blocks if block.is_python],
-        [block for block in blocks if block.language not in _OTHER],
-        [block for block in blocks if block.language not in _SHELL],
-    )
-    best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
-    return best.strip() or None
+
+
+_LIKELY: tuple[Callable[[Block], bool], ...] = (
+    lambda block: block.is_python,
+    lambda block: block.language not in _OTHER,
+    lambda block: block.language not in _SHELL,
+)
+"""Which blocks may be the program where none parses and looks like one, the likeliest first."""
 
 
 def find_answer(text: str, value: bool = False) -> str | None:

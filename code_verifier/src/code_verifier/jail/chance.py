@@ -24,7 +24,11 @@ _MODULES = str.split("""
     itertools json math numbers operator re statistics string textwrap typing unicodedata
 """)
 _CLOCKS = {"random", "secrets", "datetime", "time", "calendar", "uuid"}
-_MEMBERS = {"KeysView", "ItemsView", "Set", "MutableSet", "methodcaller", "attrgetter", "*"}
+_MEMBERS = set(
+    str.split(
+        "KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *"
+    )
+)
 """What those modules have that is not quiet."""
 _NAMES = str.split("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
@@ -59,15 +63,10 @@ _OF_MODULES = str.split("""
 _ATTRIBUTES = _OF_BUILT_IN.union(_SPECIAL, _OF_MODULES)
 _LOOKUPS = {"getattr", "setattr", "hasattr", "delattr"}
 _TEXTS = {"ascii", "format", "repr", "str"}
-_TEXT_METHODS = [
-    "format",
-    "format_map",
-    "substitute",
-    "safe_substitute",
-    "dumps",
-    "dump",
-    "vformat",
-]
+_TEXT_NAMES = set(
+    str.split("format format_map substitute safe_substitute dumps dump vformat args mod imod")
+)
+"""Attributes, and members of modules, that give texts of objects."""
 _VIEWS = {"keys", "items"}
 _ALGEBRA = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
 _ALGEBRA_NAMES = set(
@@ -82,8 +81,15 @@ _FIRST = str.split("""
 _MAKERS = {"map", "filter", "zip", "enumerate", "iter", "reversed", "property"}
 _DATA_MODULES = str.split("""
     math cmath collections copy decimal fractions operator statistics bisect textwrap typing re
+    heapq json string unicodedata
 """)
 """What their functions give has a text without an address."""
+_ITERATORS = _MAKERS | set(
+    str.split(
+        "finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder"
+    )
+)
+_DECORATORS = set(str.split("cache lru_cache wraps dataclass total_ordering abstractmethod"))
 _DEEP = {"groupby", "tee", "fields", "classmethod", "staticmethod", "property"}
 """What they give holds objects whose texts show addresses."""
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -166,6 +172,7 @@ def _are_attributes_quiet(nodes: Nodes, bound: set[str], modules: Mapping[str, s
 def _has_algebra(nodes: Nodes, members: set[str]) -> bool:
     operations = (*nodes[ast.BinOp], *nodes[ast.AugAssign])
     looked = {node.attr for node in nodes[ast.Attribute]}
+    looked |= {node.value for node in nodes[ast.Constant] if type(node.value) is str}
     return any(isinstance(node.op, _ALGEBRA) for node in operations) or bool(
         _ALGEBRA_NAMES & (members | looked)
     )
@@ -212,7 +219,8 @@ def _has_text(nodes: Nodes) -> bool:
     return (
         bool(nodes[ast.FormattedValue])
         or any(node.id in _TEXTS for node in nodes[ast.Name])
-        or any(node.attr in _TEXT_METHODS for node in nodes[ast.Attribute])
+        or any(node.attr in _TEXT_NAMES for node in nodes[ast.Attribute])
+        or any(item.name in _TEXT_NAMES for node in nodes[ast.ImportFrom] for item in node.names)
         or any(node.arg == "file" for node in nodes[ast.keyword])
         or any(isinstance(node.op, ast.Mod) and not _is_number(node) for node in nodes[ast.BinOp])
         or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
@@ -234,35 +242,49 @@ def _keeps_an_address(
     """Whether a function, an iterator, a method or an object whose text shows its address may be
     kept anywhere."""
     kinds = (ast.Yield, ast.YieldFrom, ast.AsyncFunctionDef)
-    if any(nodes[kind] for kind in kinds) or any(map(_shows_address, nodes[ast.ClassDef])):
+    decorators = [item for kind in _DEFINED for node in nodes[kind] for item in node.decorator_list]
+    if not {_name_of(item) for item in decorators} <= _DECORATORS:
+        return True  # they may keep what they are given
+    if any(map(nodes.__getitem__, kinds)) or any(map(_shows_address, nodes[ast.ClassDef])):
         return True
+    if not all(_is_called(node, parents, bound, nodes) for node in _functions(nodes)):
+        return True
+    if any(node.id in _DEEP for node in nodes[ast.Name]):
+        return True
+    makers = [node for node in nodes[ast.Call] if _makes_iterator(node, nodes, modules)]
+    makers += nodes[ast.GeneratorExp]
+    return not all(_is_consumed(node, parents, bound) for node in makers)
+
+
+def _functions(nodes: Nodes) -> list[ast.AST]:
+    """Where functions, methods and built-in functions that make iterators are read."""
     functions = {node.name for node in nodes[ast.FunctionDef]} | _MAKERS
     for node in nodes[ast.ImportFrom]:
         functions |= {item.asname or item.name for item in node.names if node.module != "typing"}
-    loose = [node for node in nodes[ast.Name] if node.id in functions and _is_read(node)]
+    loose: list[ast.AST] = [
+        node for node in nodes[ast.Name] if node.id in functions and _is_read(node)
+    ]
     loose += nodes[ast.Lambda]
     loose += [
         node
         for node in nodes[ast.Attribute]
         if node.attr in _METHODS | functions and _is_read(node)
     ]
-    if not all(_is_called(node, parents, bound, nodes) for node in loose):
-        return True
-    makers = [*nodes[ast.GeneratorExp]]
-    for node in nodes[ast.Call]:
-        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        if name in _DEEP:
-            return True
-        source = _module_of(name, nodes) or ""
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            source = modules.get(node.func.value.id, "").partition(".")[0]
-        if (
-            (source and source not in _DATA_MODULES)
-            or name in _MAKERS
-            or name in ("finditer", "scanner", "elements", "from_iterable")
-        ):
-            makers.append(node)
-    return not all(_is_consumed(node, parents, bound) for node in makers)
+    return loose
+
+
+def _name_of(node: ast.expr) -> str:
+    node = node.func if isinstance(node, ast.Call) else node
+    return str(getattr(node, "id", getattr(node, "attr", "")))
+
+
+def _makes_iterator(node: ast.Call, nodes: Nodes, modules: Mapping[str, str]) -> bool:
+    """Whether a call may give an iterator, or another object whose text shows its address."""
+    name = _name_of(node)
+    source = _module_of(name, nodes) or ""
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        source = modules.get(node.func.value.id, "").partition(".")[0]
+    return name in _ITERATORS | _DEEP or (source != "" and source not in _DATA_MODULES)
 
 
 def _is_read(node: Any) -> bool:

@@ -338,14 +338,8 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     of the functions that are called are. A call that depends on a variable of the assertion itself
     takes the whole condition along.
     """
-    modules = [
-        node.value.id
-        for node in ast.walk(condition)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    ]
     used = [node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)]
-    # A module of a usual name is the real one, not the program's, where it is used as a module.
-    known = known | {name for name in _NAMED if used.count(name) == modules.count(name)}
+    known = known | _modules_in(condition, used)
     unknown = set(used)
     unknown -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
     unknown -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
@@ -358,6 +352,17 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
         places.texts = [f"bool({text})" for text in places.texts]
     return judged, places.texts
+
+
+def _modules_in(condition: ast.expr, used: list[str]) -> set[str]:
+    """The usual modules that a condition uses as such: they are the real ones, and not what the
+    program calls so."""
+    modules = [
+        node.value.id
+        for node in ast.walk(condition)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    return {name for name in _NAMED if used.count(name) == modules.count(name)}
 
 
 class _Places(ast.NodeTransformer):
