@@ -3,7 +3,7 @@
 Tests run until the first that fails. Limits are of processor time, 6 s a test as in the official
 harness; its clock is the wall's, so on a busy machine it fails programs that pass here. A program
 has the names that the harness gives it, but these never hide a built-in function, and the standard
-input is a real pipe.
+input is a file.
 """
 
 import ast
