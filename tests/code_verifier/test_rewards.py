@@ -89,6 +89,11 @@ def test_the_program_in_a_completion(text: str, program: str) -> None:
         assert find_answer(text) == program
 
 
+@pytest.mark.parametrize("language", ["bash", "sh", "console", "output", "text", "json", "cpp"])
+def test_no_block_of_another_kind_is_the_program(language: str) -> None:
+    assert find_program(f"```{language}\nprint(1)\n```") is None
+
+
 def test_a_value_stands_in_the_last_block() -> None:
     assert find_answer(FENCED + "```output\n[1]\n```", value=True) == "[1]"
     assert find_answer("<answer>```input\n1, 2\n```\n```sh\nls\n```</answer>", True) == "1, 2"

@@ -138,10 +138,12 @@ BODY = b'{"code": "print(1)"}'
         ("Host: localhost\r\nTransfer-Encoding: chunked", 413),
         ("Host: localhost\r\nContent-Length: 20\r\nContent-Length: 20", 413),
         ("Host: localhost\r\nContent-Length: 20", 200),
-        ("Host: LOCALHOST:80\r\nOrigin: http://127.0.0.1:99\r\nContent-Length: 20", 200),
+        ("Host: localhost\r\nOrigin: http://localhost:3000\r\nContent-Length: 20", 403),
+        ("Host: LOCALHOST:80\r\nOrigin: http://127.0.0.1:PORT\r\nContent-Length: 20", 200),
     ],
 )
 def test_strangers_and_nonsense_are_refused(server: Server, head: str, status: int) -> None:
+    head = head.replace("PORT", str(server.server_port))
     data = f"POST /run_code HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n".encode("latin-1")
     assert raw(server, data + BODY).startswith(f"HTTP/1.1 {status} ".encode())
 

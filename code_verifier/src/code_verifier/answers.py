@@ -8,7 +8,7 @@ line feed, carriage return, or both. All of it takes time linear in the length o
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from code_verifier.errors import ProgramError
@@ -152,7 +152,7 @@ def find_program(text: str, entry: str = "") -> str | None:
 
     It is looked for where `find_answer` looks. Of its blocks the program is the last that is
     Python: marked as such, or not marked and by its look. entry: a name that it defines, if one of
-    them does. Without such a block the last one that is neither a shell's nor an output is taken.
+    them does. A block of a shell, of output or of another language never is.
     """
     text, tagged = _answer_part(text)
     blocks = [block for block in code_blocks(text) if block.closed or tagged]
@@ -160,7 +160,8 @@ def find_program(text: str, entry: str = "") -> str | None:
     ranks = (
         [block for block, tree in python if entry and _defines(tree, entry)],
         [block for block, _ in python],
-        *([block for block in blocks if is_good(block)] for is_good in _LIKELY),
+        [block for block in blocks if block.is_python],
+        [block for block in blocks if block.language not in _OTHER],
     )
     best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
     return best.strip() or None
@@ -178,27 +179,19 @@ def _python(blocks: list[Block]) -> list[tuple[Block, ast.Module]]:
     ]
 
 
-_LIKELY: tuple[Callable[[Block], bool], ...] = (
-    lambda block: block.is_python,
-    lambda block: block.language not in _OTHER,
-    lambda block: block.language not in _SHELL,
-)
-"""Which blocks may be the program where none parses and looks like one, the likeliest first."""
-
-
 def find_answer(text: str, value: bool = False) -> str | None:
     """Return the answer in a completion's text, or None.
 
     It is looked for after the last `</think>`, inside the last `<answer>...</answer>` if there is
-    one: the program in its blocks, as `find_program` says; without a block the whole content of the
-    tag. value: a value is asked for and not a program: the last block that is no shell's.
+    one: the program in its blocks, as `find_program` says, or else the last block that is no
+    shell's; without a block the whole content of the tag. value: no program is looked for.
     """
-    if not value:
-        return find_program(text)
+    if not value and (program := find_program(text)) is not None:
+        return program
     text, tagged = _answer_part(text)
     blocks = [block for block in code_blocks(text) if block.closed or tagged]
     texts = [block.text for block in blocks if block.language not in _SHELL]
-    if not texts and tagged:
+    if not blocks and tagged:
         texts = [text]
     return (texts[-1].strip() or None) if texts else None
 

@@ -29,7 +29,7 @@ _READING_S, _DRAINING_S = 30.0, 2.0
 _DRAINED = 1 << 20
 _BUSY = "too many requests wait; send fewer at a time, or start more workers"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LOCAL = re.compile(r"(?:https?://)?(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.I)
+_LOCAL = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.I)
 _TIMEOUT_S, _MOST_S = 10.0, 3600.0
 
 
@@ -164,10 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
         here shows can send some, with its own address as origin or under a name of its own."""
         hosts = self.headers.get_all("Host", ["localhost"])
         origins = self.headers.get_all("Origin", [])
-        for name, values in (("Host", hosts), ("Origin", origins)):
-            for value in values:
-                if not _LOCAL.fullmatch(value.strip()):
-                    return f"{name} is {value[:80]!r}; only programs on this machine are served"
+        origin = {f"http://{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        for name, value in [*(("Host", host) for host in hosts), *(("Origin", o) for o in origins)]:
+            good = value in origin if name == "Origin" else _LOCAL.fullmatch(value.strip())
+            if not good:
+                return f"{name} is {value[:80]!r}; only programs on this machine are served"
         return "" if len(hosts) == 1 else "more than one Host"
 
     def _refuse(self, status: int, line: str, unread: int = 0, close: bool = False) -> None:
