@@ -311,8 +311,14 @@ class Birth:
         digests = [slot_digest(slot) for slot in slots]
         try:
             child = self._recipe(path, slots)
-        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
-            raise LoraEvoError(f"the updates of {path} cannot be computed with: {error}") from error
+            sizes = child.parent_norm, child.relative_change or 0.0, child.truncation_loss
+            if not all(map(math.isfinite, sizes)):
+                raise OverflowError("they overflow")
+        except (OverflowError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            raise LoraEvoError(
+                f"the updates of {path} are too large to compute with: {error}; go back to a "
+                "checkpoint from before training diverged"
+            ) from error
         stored = _stored_like(path, slots, child.slot, self.config)
         moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
         digest = digests[moved[0]] if moved else slot_digest(stored)

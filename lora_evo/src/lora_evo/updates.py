@@ -200,7 +200,8 @@ def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torc
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
     """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
 
-    Returns `content_hash`, `config`, its `start_problem`, and by path in `modules`:
+    Returns `content_hash`, `config`, its `start_problem`, names in it that fit no module in
+    `unmatched`, and by path in `modules`:
 
     - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, the number of rank-one pairs;
     - `norm`, `norm_a`, `norm_b`: |s B A|, |A| and |B| (Frobenius);
@@ -234,5 +235,6 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
         "content_hash": combine(config, digests),
         "config": config.to_dict(),
         "start_problem": config.start_problem,
+        "unmatched": config.unmatched(reader.paths),
         "modules": modules,
     }

@@ -36,10 +36,12 @@ def inspect(directory: Path, as_json: bool) -> None:
     config, modules = view["config"], view["modules"]
     click.echo(
         f"{directory}: r {config['r']}, alpha {config['lora_alpha']:g}, {len(modules)} modules, "
-        f"base {config['base_model_name_or_path'] or 'not named'}, {view['content_hash'][:24]}"
+        f"base {config.get('base_model_name_or_path') or 'not named'}, {view['content_hash'][:24]}"
     )
     if view["start_problem"]:
         click.echo(f"refused elsewhere: {view['start_problem']}")
+    if view["unmatched"]:
+        click.echo(f"fit no module, so are without effect: {', '.join(view['unmatched'])}")
     header = (
         "module", "in", "out", "rank", "eff.rank", "dead", "|A|", "|B|", "|update|", "dtype",
     )  # fmt: skip

@@ -229,6 +229,18 @@ class AdapterConfig:
         left_out = {name: None for name in ("exclude_modules", *_LAYERS) if name in self.rest}
         return replace(self, target_modules=tuple(paths), rest={**self.rest, **left_out})
 
+    def unmatched(self, paths: Sequence[str]) -> list[str]:
+        """Return the fields and names in them that fit none of these modules."""
+        targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
+        return [
+            f"target_modules {n!r}" for n in targets if not any(_ends(p, [n]) for p in paths)
+        ] + [
+            f"{field} {pattern!r}"
+            for field in ("rank_pattern", "alpha_pattern")
+            for pattern in getattr(self, field)
+            if not any(re.match(_PATTERN.format(pattern), path) for path in paths)
+        ]
+
     def module(self, path: str) -> "ModuleConfig | None":
         """Return what PEFT 0.21 puts on the module at `path`; None where it leaves it alone.
 

@@ -1,0 +1,272 @@
+"""Adapters as people have them: what PEFT reads is read, and the advice of a refusal works."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import torch
+from by_hand import build_adapter, changed, dense
+from lora_evo_command import call
+from safetensors.torch import load_file, save_file
+
+from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
+from lora_evo.model import Request, open_engine
+
+peft = pytest.importorskip("peft")
+pytestmark = pytest.mark.filterwarnings("ignore")
+WEIGHTS = "adapter_model.safetensors"
+
+
+def refusal(folder):
+    with pytest.raises(LoraEvoError) as caught:
+        load_adapter(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def tuned(model, **settings):
+    """A PEFT model whose factors are random."""
+    made = peft.get_peft_model(model, peft.LoraConfig(**{"r": 2, "lora_alpha": 4, **settings}))
+    noise = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            if "lora_" in name:
+                value.copy_(0.3 * torch.randn(value.shape, generator=noise))
+    return made.eval()
+
+
+@pytest.fixture
+def base(model_folder):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(model_folder)
+
+
+def same_answer(engine, name, model, model_folder):
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(model_folder)("ab", return_tensors="pt")
+    said = model.generate(**ids, do_sample=False, max_new_tokens=12)
+    found = engine.generate([Request("ab", name, 12)])[0].completion_ids
+    return found == tuple(said[0, ids["input_ids"].shape[1] :].tolist())
+
+
+def test_the_child_of_an_order_that_matters_has_its_parents_scale(tmp_path):
+    first = {"q_proj": 64, "layers.0.self_attn.q_proj": 8}
+    for field in ("alpha_pattern", "rank_pattern"):
+        parent = build_adapter(1, r=4, inputs=80, outputs=80, **{field: first})
+        save_adapter(parent, tmp_path / field)
+        child = mutate(load_adapter(tmp_path / field), "svd_structured", seed=1, strength=0.0)
+        save_adapter(child, tmp_path / f"{field} child")
+        again = load_adapter(tmp_path / f"{field} child")
+        for path, slot in parent.slots.items():
+            assert torch.allclose(dense(again.slots[path]), dense(slot), atol=1e-7)
+
+
+def test_a_live_model_keeps_the_order_that_pefts_own_file_loses():
+    model = torch.nn.Sequential()
+    model.add_module("b", torch.nn.Sequential())
+    model.b.add_module("q", torch.nn.Linear(8, 8))
+    alphas = {"q": 64, "b.q": 8}
+    made = Adapter.from_peft(tuned(model, target_modules=["q"], alpha_pattern=alphas))
+    assert made.config.alpha("b.q") == 64
+
+
+def test_the_length_of_a_header_may_begin_as_a_pickle_does(tmp_path):
+    config = AdapterConfig.new(r=2, lora_alpha=4, target_modules=["m" * 214])
+    slot = Slot(torch.ones(2, 3), torch.ones(3, 2), 2.0)
+    save_adapter(Adapter(config, {"m" * 214: slot}), tmp_path / "p")
+    assert (tmp_path / "p" / WEIGHTS).read_bytes()[:2] == b"\x80\x02"
+    assert load_adapter(tmp_path / "p").paths == ("m" * 214,)
+    with (tmp_path / "p" / WEIGHTS).open("r+b") as file:
+        file.truncate(700)
+    assert "truncated or corrupt" in refusal(tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"exclude_modules": ["layers.0.self_attn.q_proj"]},
+        {"exclude_modules": r".*0\.self_attn\.q_proj"},
+        {"layers_to_transform": [1], "layers_pattern": "layers"},
+        {"layers_to_transform": 0},
+        {"target_modules": "all-linear"},
+        {"target_modules": r".*\.(q_proj|down_proj)"},
+    ],
+)
+def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp_path, settings):
+    model = tuned(base, **{"target_modules": ["q_proj", "v_proj"], **settings})
+    model.save_pretrained(tmp_path / "p")
+    path = tmp_path / "p" / "adapter_config.json"
+    fields = json.loads(path.read_text()) | settings | {"base_model_name_or_path": None}
+    path.write_text(json.dumps(fields))  # `all-linear` is written out by PEFT
+    engine = open_engine("hf", str(model_folder), {"a": tmp_path / "p"}, device="cpu")
+    assert same_answer(engine, "a", model, model_folder)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "front"),
+    [
+        ("_orig_mod.", ""),
+        ("_orig_mod.", "_orig_mod."),
+        ("_fsdp_wrapped_module.", ""),
+        ("_checkpoint_wrapped_module.", ""),
+        ("module.", ""),
+        ("module.", "module."),
+    ],
+)
+def test_the_name_of_a_wrapper_is_taken_out_by_the_command_that_is_told(tmp_path, wrapper, front):
+    save_adapter(build_adapter(1), tmp_path / "p")
+    file = tmp_path / "p" / WEIGHTS
+    inside = "" if front else wrapper
+    wrapped = {
+        front + name.replace("base_model.model.", f"base_model.model.{inside}"): value
+        for name, value in load_file(file).items()
+    }
+    save_file(wrapped, file)
+    said = refusal(tmp_path / "p")
+    assert "PEFT would leave it out" in said
+    words = shlex.split(said[said.index("python -c") :])
+    subprocess.run([sys.executable, *words[1:]], check=True)
+    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+
+
+def test_an_adapted_embedding_can_be_merged_or_left_out(model_folder, base, tmp_path):
+    model = tuned(base, target_modules=["q_proj", "embed_tokens"])
+    model.save_pretrained(tmp_path / "p")
+    said = refusal(tmp_path / "p")
+    assert "adapts an embedding" in said
+    assert "merge_and_unload" in said
+    assert "train without the embedding in target_modules" in said
+    check_merged(model, model_folder, tmp_path / "merged")
+
+
+def check_merged(model, model_folder, out):
+    """The engine opens the model that PEFT merged, and it says what the adapted one says."""
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(model_folder)("ab", return_tensors="pt")
+    before = model(**ids).logits
+    merged = model.merge_and_unload(safe_merge=True)
+    assert torch.allclose(merged(**ids).logits, before, atol=1e-4)
+    merged.save_pretrained(out)
+    AutoTokenizer.from_pretrained(model_folder).save_pretrained(out)
+    assert open_engine("hf", str(out), device="cpu").generate([Request("ab", None, 4)])
+
+
+SETTINGS = {
+    "use_dora": {"use_dora": True},
+    "lora_bias": {"lora_bias": True, "target_modules": ["q_proj"]},
+    "bias": {"bias": "lora_only"},
+    "modules_to_save": {"modules_to_save": ["lm_head"]},
+    "trainable_token_indices": {"trainable_token_indices": [7]},
+    "target_parameters": {"target_parameters": ["mlp.down_proj.weight"]},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_peft_can_merge_is_told_to_be_merged(model_folder, base, tmp_path, name):
+    model = tuned(base, **{"target_modules": ["q_proj", "v_proj"], **SETTINGS[name]})
+    model.save_pretrained(tmp_path / "p")
+    said = refusal(tmp_path / "p")
+    assert name in said
+    assert "merge_and_unload" in said
+    check_merged(model, model_folder, tmp_path / "merged")
+
+
+def test_what_peft_cannot_merge_is_not_told_to_be_merged(base, tmp_path):
+    model = tuned(base, target_modules=["q_proj"], alora_invocation_tokens=[5])
+    model.save_pretrained(tmp_path / "p")
+    said = refusal(tmp_path / "p")
+    assert "alora_invocation_tokens is set" in said
+    assert "merge_and_unload" not in said
+    with pytest.raises(NotImplementedError):
+        model.merge_and_unload(safe_merge=True)
+
+
+def test_attention_as_a_whole_is_named_and_its_linear_layers_are_read(tmp_path):
+    def net():
+        model = torch.nn.Sequential()
+        model.add_module("attn", torch.nn.MultiheadAttention(8, 2))
+        model.add_module("lin", torch.nn.Linear(8, 8))
+        return model
+
+    tuned(net(), target_modules=["attn", "lin"]).save_pretrained(tmp_path / "p")
+    assert "nn.MultiheadAttention" in refusal(tmp_path / "p")
+    tuned(net(), target_modules=["lin"]).save_pretrained(tmp_path / "q")
+    assert load_adapter(tmp_path / "q").paths == ("lin",)
+
+
+def test_empty_weights_are_named_and_gathered_ones_are_read(base, tmp_path):
+    model = tuned(base, target_modules=["q_proj"])
+    shard = {k: v[:0] if v.dim() == 1 else v.flatten()[:0] for k, v in model.state_dict().items()}
+    model.save_pretrained(tmp_path / "p", state_dict=shard)
+    assert "ZeRO-3" in refusal(tmp_path / "p")
+    model.save_pretrained(tmp_path / "q", state_dict=model.state_dict())
+    assert len(load_adapter(tmp_path / "q").paths) == 2
+
+
+def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "hf download me/adapter --local-dir FOLDER" in refusal("me/adapter")
+    model = tuned(base, target_modules=["q_proj"])
+    model.add_adapter("other", peft.LoraConfig(target_modules=["v_proj"]))
+    model.save_pretrained("p", selected_adapters=["other"])
+    said = refusal("p")
+    assert "p/other" in said
+    load_adapter(re.search(r"name one of (\S+)", said)[1])
+
+
+def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder, tmp_path):
+    from small_models import small_model
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    model = small_model("gpt2", n_embd=32, n_head=2, n_layer=2, vocab_size=len(tokenizer))
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    made = tuned(model, target_modules=["c_attn"], fan_in_fan_out=True)
+    made.save_pretrained(tmp_path / "p")
+    mutate(load_adapter(tmp_path / "p"), "svd_structured", seed=1)
+    with pytest.raises(
+        LoraEvoError, match=r"c_attn, which is a Conv1D in base; .*merge it in PEFT"
+    ):
+        open_engine("hf", str(tmp_path / "base"), {"a": tmp_path / "p"}, any_base=True)
+    check_merged(made, model_folder, tmp_path / "merged")
+
+
+@pytest.mark.parametrize("alpha", [1e308, 1e-308])
+def test_an_alpha_without_measure_is_refused(alpha):
+    with pytest.raises(LoraEvoError, match="lora_alpha is"):
+        build_adapter(1, alpha=alpha)
+
+
+@pytest.mark.parametrize("size", [1e15, 1e19, 1e30])
+@pytest.mark.parametrize("method", ["ties", "dare_linear", "dare_ties", "svd", "cat"])
+def test_huge_factors_end_in_a_child_or_in_one_line(tmp_path, monkeypatch, size, method):
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        save_adapter(changed(build_adapter(seed), lambda a, b: (a * size, b * size)), f"p{seed}")
+    for words in (
+        ("inspect", "p1"),
+        ("distance", "p1", "p2"),
+        ("mutate", "svd_structured", "p1", "--out", "c", "--seed", "1"),
+        ("merge", "p1", "p2", "--out", "m", "--method", method, "--json"),
+    ):
+        refused = words[0] in ("mutate", "merge")
+        try:
+            call(*words)
+        except AssertionError:
+            assert refused
+            said = call(*words, code=2).stderr
+            assert "too large to compute with" in said or "overflow" in said
+
+
+def test_a_pattern_that_fits_no_module_is_said(tmp_path):
+    patterns = {"rank_pattern": {"k_proj": 2}, "alpha_pattern": {"q_prj": 3, "q_proj": 5}}
+    save_adapter(build_adapter(1, **patterns), tmp_path / "p")
+    said = call("inspect", tmp_path / "p").stdout
+    assert "without effect: rank_pattern 'k_proj', alpha_pattern 'q_prj'" in said
