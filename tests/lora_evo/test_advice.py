@@ -238,6 +238,25 @@ def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder,
     check_merged(made, model_folder, tmp_path / "merged")
 
 
+def test_a_module_that_the_configuration_leaves_out_is_taken_up_as_told(tmp_path):
+    save_adapter(build_adapter(1), tmp_path / "p")
+    path = tmp_path / "p" / "adapter_config.json"
+    fields = json.loads(path.read_text())
+    for wrong in (
+        {"exclude_modules": ["q_proj"]},
+        {"layers_to_transform": [1], "layers_pattern": "layers"},
+        {"target_modules": ["q_proj"]},
+        {"target_modules": r".*\\.q_proj", "exclude_modules": "nothing"},
+    ):
+        path.write_text(json.dumps({**fields, **wrong}))
+        said = refusal(tmp_path / "p")
+        left_out = re.search(r"the weights hold (\\S+), which", said)[1]
+        mended = {name: None for name in re.findall(r"make (\\w+) null", said)}
+        targets = {"target_modules": [*fields["target_modules"], left_out]}
+        path.write_text(json.dumps({**fields, **wrong, **mended, **targets}))
+        assert len(load_adapter(tmp_path / "p").paths) == 4
+
+
 @pytest.mark.parametrize("alpha", [1e308, 1e-308])
 def test_an_alpha_without_measure_is_refused(alpha):
     with pytest.raises(LoraEvoError, match="lora_alpha is"):

@@ -97,11 +97,10 @@ def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[...,
 @click.argument("operator", shell_complete=_starting(names_of("mutation")))
 @click.argument("parent", type=FOLDER)
 @click.option(
-    "--strength",
-    type=float,
+    "--strength", type=float,
     help="How much the update of each module changes, as a share of its norm: 0.15 is 15 %. "
     "Default: the operator's, 0.15 for most.",
-)
+)  # fmt: skip
 @_child_options(required=True)
 def mutate(
     operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
@@ -122,19 +121,12 @@ def mutate(
 @click.argument("operator", shell_complete=_starting(names_of("crossover")))
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
 @click.option(
-    "--weights",
-    metavar="W,W,...",
+    "--weights", metavar="W,W,...",
     help="How much each parent counts, for example 1,3. Default: all the same.",
-)
+)  # fmt: skip
 @_child_options(required=True)
 def cross(
-    operator: str,
-    parents: tuple[Path, ...],
-    weights: str | None,
-    out: Path,
-    settings: Sequence[str],
-    as_json: bool,
-    **options: Any,
+    operator: str, parents: tuple[Path, ...], out: Path, settings: Sequence[str], **options: Any
 ) -> None:
     """Make one child of two or more adapters.
 
@@ -144,35 +136,25 @@ def cross(
     """
     from lora_evo.children import cross_directory
 
-    parameters = _parameters_from(find_operator(operator, "crossover"), settings)
-    options |= parameters | {"weights": _numbers(weights)}
+    as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
+    options |= _parameters_from(find_operator(operator, "crossover"), settings)
     _print_child(cross_directory(operator, parents, out, **options), out, as_json)
 
 
 @click.command()
 @click.argument("adapters", type=FOLDER, nargs=-1, required=True)
 @click.option(
-    "--method",
-    metavar=f"[{'|'.join(names_of('merge'))}]",
-    shell_complete=_starting(names_of("merge")),
-    default="svd",
-    show_default=True,
+    "--method", default="svd", show_default=True,
+    metavar=f"[{'|'.join(names_of('merge'))}]", shell_complete=_starting(names_of("merge")),
     help="How the updates are combined; `lora-evo operators merge_METHOD` has the formula.",
-)
+)  # fmt: skip
 @click.option(
-    "--weights",
-    metavar="W,W,...",
+    "--weights", metavar="W,W,...",
     help="What each update counts, for example 1,-0.5. Default: 1/n each.",
-)
+)  # fmt: skip
 @_child_options(default=0, show_default=True)
 def merge(
-    adapters: tuple[Path, ...],
-    method: str,
-    weights: str | None,
-    out: Path,
-    settings: Sequence[str],
-    as_json: bool,
-    **options: Any,
+    adapters: tuple[Path, ...], method: str, out: Path, settings: Sequence[str], **options: Any
 ) -> None:
     """Add several adapters up into one.
 
@@ -183,8 +165,8 @@ def merge(
     from lora_evo.children import merge_directory
     from lora_evo.peft_files.directory import adapter_files
 
-    parameters = _parameters_from(find_operator(method, "merge"), settings)
-    options |= parameters | {"weights": _numbers(weights)}
+    as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
+    options |= _parameters_from(find_operator(method, "merge"), settings)
     record = merge_directory(adapters, out, method, **options)
     for adapter in adapters:
         lacking = len(record.modules) - len(adapter_files(adapter).paths)

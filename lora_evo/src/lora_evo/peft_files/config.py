@@ -13,9 +13,9 @@ _OWN = (
     "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
     "base_model_name_or_path",
 )  # fmt: skip
-# Fields about the writing of the file, not about what the adapter computes.
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of a Llama-like block, by the last parts of their names."""
+# Fields about the writing of the file, not about what the adapter computes.
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
 MERGE = "merge it into its base in PEFT (merge_and_unload) and use that model, or "
@@ -92,11 +92,8 @@ class AdapterConfig:
             if self.rest.get(name):
                 raise LoraEvoError(f"{name} is set: {why}; {MERGE if merges else ''}{_PLAIN}")
         layers = self.rest.get("layers_to_transform")
-        if not (
-            layers is None
-            or isinstance(layers, int)
-            or (isinstance(layers, list) and all(isinstance(layer, int) for layer in layers))
-        ):
+        listed = layers if isinstance(layers, list) else [0 if layers is None else layers]
+        if not all(isinstance(layer, int) for layer in listed):
             raise LoraEvoError(f"layers_to_transform is {layers!r}; expected numbers of layers")
         either = [name for name in _LAYERS if self.rest.get(name) is not None]
         if either and isinstance(self.target_modules, str):
@@ -269,15 +266,12 @@ class AdapterConfig:
     def _module(self, path: str) -> "ModuleConfig":
         module = self.module(path)
         if module is None:
+            filters = [n for n in ("exclude_modules", *_LAYERS) if self.rest.get(n) is not None]
             raise LoraEvoError(
                 f"the weights hold {path}, which the configuration leaves out; PEFT would drop it "
-                f"silently: add it to target_modules{self._filters()}"
+                f"silently: name it in target_modules{''.join(f', make {n} null' for n in filters)}"
             )
         return module
-
-    def _filters(self) -> str:
-        names = [name for name in ("exclude_modules", *_LAYERS) if self.rest.get(name) is not None]
-        return f" and mend {', '.join(names)}" if names else ""
 
     def _targets(self, path: str) -> bool:
         targets, excluded = self.target_modules, self.rest.get("exclude_modules")
