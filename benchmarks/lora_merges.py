@@ -40,7 +40,7 @@ def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:
     from mergekit.merge_methods.base import PerInputValues, TensorGroup
     from mergekit.merge_methods.registry import get
 
-    name = {"sum": "task_arithmetic", "ties": "ties", "dare": "dare_linear"}[method]
+    name = {"svd": "task_arithmetic", "ties": "ties", "dare_linear": "dare_linear"}[method]
     merger: Any = get(name)
     base = 0.02 * torch.randn(updates[0].shape)
     group = TensorGroup.from_tensors([base, *(base + u.float() for u in updates)], base_index=0)
@@ -49,7 +49,7 @@ def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:
         weight=PerInputValues({1: 0.5, 2: 0.5}),
         density=PerInputValues({1: DENSITY, 2: DENSITY}),
         normalize=method == "ties",
-        rescale=method == "dare",
+        rescale=method == "dare_linear",
         int8_mask=False,
         **{"lambda": 1.0},
     )
@@ -58,13 +58,13 @@ def by_mergekit(updates: list[torch.Tensor], method: str) -> torch.Tensor:
 
 def makers(parents: list[Adapter], method: str) -> dict[str, Callable[[], Updates | None]]:
     """What makes a child of the parents, by its column."""
-    given = {} if method == "sum" else {"density": DENSITY}
-    factors = {"sum": "linear", "ties": "ties", "dare": "dare_linear"}[method]
-    svd = "svd" if method == "sum" else f"{factors}_svd"
+    given = {} if method == "svd" else {"density": DENSITY}
+    factors = {"svd": "linear", "ties": "ties", "dare_linear": "dare_linear"}[method]
+    svd = "svd" if method == "svd" else f"{factors}_svd"
     # PEFT divides TIES by how many agree, so that weights of 1 are the mean there.
     share = [1.0, 1.0] if method == "ties" else WEIGHTS
     found: dict[str, Callable[[], Updates | None]] = {
-        "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, **given)),
+        "ours": lambda: dense(merge(parents, method, weights=WEIGHTS, rank=8, **given)),
     }
     if find_spec("peft"):
         found["PEFT factors"] = lambda: peft_updates(parents, factors, share, DENSITY)
@@ -87,7 +87,7 @@ def main() -> None:
     rows: list[Row] = []
     for name, other in others.items():
         updates = [dense(first), dense(other)]
-        for method in ("sum", "ties", "dare"):
+        for method in ("svd", "ties", "dare_linear"):
             wanted = {p: exact([update[p] for update in updates], method) for p in updates[0]}
             best = {path: cut(value, 8) for path, value in wanted.items()}
             row: Row = {"parents": name, "method": method}

@@ -164,7 +164,14 @@ SETTINGS = {
     "modules_to_save": {"modules_to_save": ["lm_head"]},
     "trainable_token_indices": {"trainable_token_indices": [7]},
     "target_parameters": {"target_parameters": ["mlp.down_proj.weight"]},
-}
+    "use_bdlora": {
+        "use_bdlora": {
+            "target_modules_bd_a": ["q_proj"], "target_modules_bd_b": ["v_proj"], "nblocks": 2
+        }
+    },
+    "kasa_config": {"kasa_config": {"beta": 1e-4}},
+    "velora_config": {"velora_config": {"num_groups": 4}},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -209,6 +216,27 @@ def test_empty_weights_are_named_and_gathered_ones_are_read(base, tmp_path):
     assert len(load_adapter(tmp_path / "q").paths) == 2
 
 
+def test_weights_of_the_base_and_pickles_are_saved_again_as_told(model_folder, base, tmp_path):
+    model = tuned(base, target_modules=["q_proj"])
+    model.save_pretrained(tmp_path / "p", save_embedding_layers=True)
+    assert "save with save_embedding_layers=False" in refusal(tmp_path / "p")
+    model.save_pretrained(tmp_path / "q", save_embedding_layers=False)
+    assert len(load_adapter(tmp_path / "q").paths) == 2
+    torch.save(load_file(tmp_path / "q" / WEIGHTS), tmp_path / "q" / "adapter_model.bin")
+    for name in ("adapter_model.bin", WEIGHTS):
+        (tmp_path / "q" / "adapter_model.bin").replace(tmp_path / "q" / name)
+        if name == "adapter_model.bin":
+            (tmp_path / "q" / WEIGHTS).unlink()
+        assert "pickle" in (said := refusal(tmp_path / "q"))
+        assert "load it with PEFT where you trust it and call save_pretrained" in said
+        (tmp_path / "q" / name).replace(tmp_path / "q" / "adapter_model.bin")
+    from transformers import AutoModelForCausalLM
+
+    again = AutoModelForCausalLM.from_pretrained(model_folder)
+    peft.PeftModel.from_pretrained(again, tmp_path / "q").save_pretrained(tmp_path / "r")
+    assert len(load_adapter(tmp_path / "r").paths) == 2
+
+
 def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "hf download me/adapter --local-dir FOLDER" in refusal("me/adapter")
@@ -246,12 +274,12 @@ def test_a_module_that_the_configuration_leaves_out_is_taken_up_as_told(tmp_path
         {"exclude_modules": ["q_proj"]},
         {"layers_to_transform": [1], "layers_pattern": "layers"},
         {"target_modules": ["q_proj"]},
-        {"target_modules": r".*\\.q_proj", "exclude_modules": "nothing"},
+        {"target_modules": r".*\.q_proj", "exclude_modules": "nothing"},
     ):
         path.write_text(json.dumps({**fields, **wrong}))
         said = refusal(tmp_path / "p")
-        left_out = re.search(r"the weights hold (\\S+), which", said)[1]
-        mended = {name: None for name in re.findall(r"make (\\w+) null", said)}
+        left_out = re.search(r"the weights hold (\S+), which", said)[1]
+        mended = dict.fromkeys(re.findall(r"make (\w+) null", said))
         targets = {"target_modules": [*fields["target_modules"], left_out]}
         path.write_text(json.dumps({**fields, **wrong, **mended, **targets}))
         assert len(load_adapter(tmp_path / "p").paths) == 4

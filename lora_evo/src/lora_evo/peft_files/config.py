@@ -203,8 +203,7 @@ class AdapterConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def fingerprint(self) -> bytes:
-        """Return canonical bytes for hashing, without the order of target modules and the
-        writer."""
+        """Return canonical bytes for hashing, without the order of targets and the writer."""
         fields = self._plain()
         for name in _NOT_CONTENT:
             fields.pop(name, None)

@@ -42,6 +42,10 @@ _RENAME = (
     "import sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
     "save_file({{n.replace('{0}', ''): t.clone() for n, t in load_file(f).items()}}, f)"
 )
+_GATHER = (
+    "if it is of DeepSpeed's ZeRO-3, gather the weights: save_pretrained(FOLDER, state_dict="
+    "accelerator.get_state_dict(model)), or zero_to_fp32.py on the checkpoint"
+)
 _OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
 _REASONS = {
     "lora_embedding_": "it adapts an embedding, and only linear layers can be read; "
@@ -329,11 +333,7 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
                 f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
             )
         if 0 in tensor.shape:
-            raise LoraEvoError(
-                f"{name} is empty: {list(tensor.shape)}; DeepSpeed's ZeRO-3 saves its own shard "
-                "alone unless the weights are gathered: save_pretrained(FOLDER, state_dict="
-                "accelerator.get_state_dict(model)), or zero_to_fp32.py on the checkpoint"
-            )
+            raise LoraEvoError(f"{name} is empty: {list(tensor.shape)}; {_GATHER}")
         if tensor.dtype not in NUMBER_TYPES:
             raise LoraEvoError(
                 f"{name} is stored as {tensor.dtype}; expected one of {', '.join(NUMBER_TYPES)}: "
@@ -341,7 +341,7 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]
     if not halves:
-        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors")
+        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_GATHER}")
     for path, present in halves.items():
         if len(present) == 1:
             other = "B" if present == "A" else "A"
