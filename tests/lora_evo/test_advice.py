@@ -113,7 +113,7 @@ def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp
         ("_orig_mod.", ""),
         ("_orig_mod.", "_orig_mod."),
         ("_fsdp_wrapped_module.", ""),
-        ("_checkpoint_wrapped_module.", ""),
+        ("_fsdp_wrapped_module._checkpoint_wrapped_module.", ""),
         ("module.", ""),
         ("module.", "module."),
     ],

@@ -31,7 +31,10 @@ WRONG = [
     ),
     ("cross slot_swp p1 p2 --out c --seed 1", "(did you mean 'slot_swap'?)"),
     ("cross svd_structured p1 p2 --out c --seed 1", "is a mutation, not a crossover"),
-    ("merge p1 p2 --out c --method tie", "no merge 'tie' (did you mean 'ties'?); known: sum, svd"),
+    (
+        "merge p1 p2 --out c --method tie",
+        "no merge 'tie' (did you mean 'ties'?); known: svd, linear",
+    ),
     ("operators svd_structred", "(did you mean 'svd_structured'?)"),
     (f"{MUTATION} 1 --set rotatoin=1", "(did you mean 'rotation'?)"),
     ("cross slot_swap p1 p2 --out c --seed 1 --set level=layr", "(did you mean 'layer'?)"),

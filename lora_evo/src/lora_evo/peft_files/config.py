@@ -228,14 +228,11 @@ class AdapterConfig:
     def unmatched(self, paths: Sequence[str]) -> list[str]:
         """Return the fields and names in them that fit none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
-        return [
-            f"target_modules {n!r}" for n in targets if not any(_ends(p, [n]) for p in paths)
-        ] + [
-            f"{field} {pattern!r}"
-            for field in ("rank_pattern", "alpha_pattern")
-            for pattern in getattr(self, field)
-            if not any(re.match(_PATTERN.format(pattern), path) for path in paths)
-        ]
+        patterns = {f"target_modules {name!r}": re.escape(name) for name in targets}
+        for name in ("rank_pattern", "alpha_pattern"):
+            patterns |= {f"{name} {pattern!r}": pattern for pattern in getattr(self, name)}
+        matched = {k: re.compile(_PATTERN.format(p)).match for k, p in patterns.items()}
+        return [name for name, match in matched.items() if not any(map(match, paths))]
 
     def module(self, path: str) -> "ModuleConfig | None":
         """Return what PEFT 0.21 puts on the module at `path`; None where it leaves it alone.

@@ -36,11 +36,12 @@ _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
-_WRAPPER = re.compile(r"^module\.(?=base_model\.)|(?<=\.)(_\w*mod(ule)?|module)\.|^_orig_mod\.")
+_WRAPPER = re.compile(r"(?:^|(?<=\.))_\w*mod(?:ule)?\.|(?:^|(?<=^base_model\.model\.))module\.")
 """What FSDP, checkpointing, torch.compile and data parallelism put into the names of modules."""
 _RENAME = (
-    "import sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
-    "save_file({{n.replace('{0}', ''): t.clone() for n, t in load_file(f).items()}}, f)"
+    "import re, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
+    f"save_file({{re.sub(r'{_WRAPPER.pattern}', '', n): t.clone() "
+    "for n, t in load_file(f).items()}, f)"
 )
 _GATHER = (
     "if it is of DeepSpeed's ZeRO-3, gather the weights: save_pretrained(FOLDER, state_dict="
@@ -321,10 +322,10 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
             if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
                 raise LoraEvoError(f"unexpected tensor {name}: {reason}")
     for name, tensor in tensors.items():
-        if wrapper := _WRAPPER.search(name):
+        if _WRAPPER.search(name):
             raise LoraEvoError(
                 f"{name} has the name of a wrapper in it, so that PEFT would leave it out; take "
-                f'that out of the names: python -c "{_RENAME.format(wrapper[0])}" {tensor.file}'
+                f'that out of the names: python -c "{_RENAME}" {tensor.file}'
             )
         match = _KEY.fullmatch(name)
         if match is None:
