@@ -64,7 +64,7 @@ def gradients(learner, samples, monkeypatch):
     monkeypatch.setattr(
         learner.optimizer,
         "step",
-        lambda m, lr_factor: seen.__setitem__(m, grads(learner, m)) or (0.0, True),
+        lambda m, lr_factor, loss_scale: seen.__setitem__(m, grads(learner, m)) or (0.0, True),
     )
     stats = learner.update(samples)
     return {learner.members[m]: g for m, g in seen.items()}, stats

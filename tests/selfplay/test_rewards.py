@@ -227,9 +227,10 @@ def test_an_attempt_without_company_keeps_its_reward_as_signal():
     assert student_advantages(samples) == pytest.approx([2**-0.5, -(2**-0.5)])
 
 
-def test_a_reward_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match="no finite number"):
-        teacher_advantages([sample(float("nan")), sample(1.0)])
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_beside_a_reward_that_is_not_finite_no_advantage_is(odd):
+    for function in (student_advantages, teacher_advantages):
+        assert not np.isfinite(function([sample(odd), sample(1.0), sample(0.5)])).any()
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.125, 1.0]), max_size=20))
@@ -244,8 +245,6 @@ def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewa
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        (math.nan, "returns nan for"),
-        (-math.inf, "returns -inf for"),
         ("0.5", "returns '0.5' for"),
         (None, "returns None for"),
         (1j, "returns 1j for"),
@@ -255,7 +254,7 @@ def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewa
         ("two\nlines", r"returns 'two\\nlines' for"),
     ],
 )
-def test_a_reward_that_is_no_finite_number_is_named(value, shown):
+def test_a_reward_that_is_no_number_is_named(value, shown):
     def odd(sample):
         return value
 
@@ -264,7 +263,7 @@ def test_a_reward_that_is_no_finite_number_is_named(value, shown):
         ("teacher_reward", "proposal p0 of t0"),
         ("student_reward", "an attempt of s0 at "),
     ):
-        line = f"^{option}: odd {shown} {sample}.*; expected a finite number$"
+        line = f"^{option}: odd {shown} {sample}.*; expected a number$"
         with pytest.raises(SelfplayError, match=line):
             training_samples(STEP, config, **{option: odd})
 

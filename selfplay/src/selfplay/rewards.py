@@ -11,7 +11,6 @@ fewer than two samples, or without variance, says nothing about better and worse
 exactly 0, never NaN.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -154,7 +153,8 @@ def training_samples(
     The attempts that give a proposal its solve rate also train the student, unless those at
     earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
     proposals first, then of all attempts, task by task. What got no verdict because the sandbox
-    failed is left out. Raises SelfplayError for a reward that is no finite number.
+    failed is left out. Where a reward is not finite, so are the advantages beside it, and the
+    member learns nothing. Raises SelfplayError for a reward that is no number.
     """
     counted = [p for p in solved if not p.infra_error]
     teaching = [
@@ -195,15 +195,15 @@ def _earned(reward: Callable[[Any], float], written: Proposed | Attempt) -> floa
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)} ({last.filename}, line {last.lineno}); expected a finite number"
         ) from error
-    number = math.nan
+    number: float | None = None
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             number = float(value)
-    if not math.isfinite(number):
+    if number is None:
         shown = " ".join(repr(value).split())
         shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
         raise SelfplayError(
-            f"{option}: {called(reward)} returns {shown} for {sample}; expected a finite number"
+            f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
         )
     return number
 
@@ -232,6 +232,7 @@ def _sample(
     )
 
 
+@np.errstate(invalid="ignore")
 def student_advantages(
     samples: Sequence[TrainingSample], *, token_weighted: bool = False
 ) -> list[float]:
@@ -253,6 +254,7 @@ def teacher_advantages(
     return _whiten_strata(samples, _rewards(samples), token_weighted)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite
 def whiten(values: Floats, weights: Floats | None = None) -> Floats:
     """Return (values - mean) / std, or zeros where there is nothing to compare.
 
@@ -271,13 +273,7 @@ def whiten(values: Floats, weights: Floats | None = None) -> Floats:
 
 
 def _rewards(samples: Sequence[TrainingSample]) -> Floats:
-    rewards = np.array([s.reward for s in samples], dtype=np.float64)
-    for s in samples:
-        if not math.isfinite(s.reward):
-            raise SelfplayError(
-                f"the reward of {s.member} for {s.task_id}, {s.reward}, is no finite number"
-            )
-    return rewards
+    return np.array([s.reward for s in samples], dtype=np.float64)
 
 
 def _indices(keys: Iterable[Hashable]) -> list[list[int]]:

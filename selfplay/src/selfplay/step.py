@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
+import click
 import msgspec
 
 from league import League, Outcome, Pair
@@ -56,6 +57,10 @@ def train_step(run: Run, progress: Progress) -> None:
     samples = training_samples(solved, config, replayed, teacher_reward, extensions.student_reward)
     factor = config.learner.schedule(step, config.steps)
     stats = run.population.update(samples, factor, run.advance)
+    for member, update in stats.items():
+        if update.skipped:
+            line = f"step {step}: {member} learns nothing: {update.skipped}"
+            click.echo(line, err=True)
     record_outcomes(run, matches, solved)
     births = []
     if run.league is not None and config.evolves(step):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from torch import Tensor
 
@@ -49,6 +50,16 @@ class Row:
         """Tokens of prompt and completion."""
         rollout = self.sample.rollout
         return len(rollout.prompt_ids) + len(rollout.completion_ids)
+
+    @property
+    def fault(self) -> str:
+        """Say which number of the sample is not finite; empty where all are."""
+        s = self.sample
+        for name, number in (("reward", s.reward), ("advantage", s.advantage)):
+            if not isfinite(number):
+                return f"its {name} for {s.task_id} is {number}"
+        bad = next((p for p in s.rollout.logprobs if not isfinite(p)), None)
+        return "" if bad is None else f"a log-probability of its text for {s.task_id} is {bad}"
 
     @property
     def has_signal(self) -> bool:

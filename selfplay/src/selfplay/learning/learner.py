@@ -6,6 +6,7 @@ nor the other members change its gradient. When a GPU's memory does not suffice,
 again in smaller micro-batches; rows that do not fit alone are checkpointed from then on.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -26,6 +27,11 @@ from selfplay.learning.statistics import StatsSum, UpdateStats
 
 NamedState = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors (for safetensors) and plain values (for JSON)."""
+
+
+_FLOAT16_SCALE = 2.0**12
+"""A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly
+be below 6e-8, its least number. A power of two changes no other bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,8 @@ class Learner:
         self.by_member = by_member
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
+        self.loss_scale = _FLOAT16_SCALE if model.dtype == torch.float16 else 1.0
+        """What the loss is multiplied by, and the float32 gradients are divided by."""
         self._batch: list[Row] = []
         """What is in the passes, or was last."""
         self._rows = (0, 0)
@@ -134,13 +142,15 @@ class Learner:
         lr_factor scales every member's learning rate; advance hears after every micro-batch how
         many rows of how many are done. Samples without weight are left out of the
         passes, and without beta and entropy_coef those without advantage; a member that has no
-        other is left as it is. Returns the statistics of each member with samples: of the first
-        iteration, the clip ratio of the last. Raises SelfplayError when a single row does not fit
-        into a GPU's memory; the members that had stepped before keep their step.
+        other is left as it is, and so is one with a reward, a log-probability, a loss or a gradient
+        that is not finite: its statistics say which. Returns the statistics of each member with
+        samples: of the first iteration, the clip ratio of the last. Raises SelfplayError when a
+        single row does not fit into a GPU's memory; the members that had stepped before keep their
+        step.
         """
         rows = batch_rows(samples, self.adapters, self.config, self.max_completion_length)
-        pulled_back = self.config.has_kl_or_entropy
-        learned = [row for row in rows if row.has_signal or (pulled_back and row.weight > 0)]
+        faults = {row.member: row.fault for row in reversed(rows) if row.fault}
+        learned = [row for row in rows if row.member not in faults and self._moves(row)]
         sums = {m: StatsSum() for m in sorted({row.member for row in rows})}
         for row in rows:
             sums[row.member].add_row(row.sample.rollout.logprobs)
@@ -151,12 +161,19 @@ class Learner:
             self.optimizer.zero_grad()
             self._backward_that_fits(learned, now)
             for member in sorted({row.member for row in learned}):
-                norm = self.optimizer.step(member, lr_factor)
-                norms[member] = norms[member] if iteration else norm
+                norm, stepped = self.optimizer.step(member, lr_factor, self.loss_scale)
+                norms[member] = norms[member] if iteration else (norm, stepped)
+                if not stepped:
+                    loss = now[member].loss
+                    name = "the norm of its gradient" if math.isfinite(loss) else "its loss"
+                    faults[member] = f"{name} is {norm if math.isfinite(loss) else loss}"
             for member in sums:
                 sums[member].clipped = now[member].clipped
         self.optimizer.zero_grad()
-        return {self.members[m]: s.stats(*norms[m]) for m, s in sums.items()}
+        return {self.members[m]: s.stats(*norms[m], faults.get(m, "")) for m, s in sums.items()}
+
+    def _moves(self, row: Row) -> bool:
+        return row.has_signal or (self.config.has_kl_or_entropy and row.weight > 0.0)
 
     def _backward_that_fits(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
@@ -197,7 +214,8 @@ class Learner:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
         for batch in micro_batches(rows, self.micro_batch_tokens, self.by_member):
             self._batch = batch
-            self.forward_pass.loss(batch, sums).backward()  # type: ignore[no-untyped-call]
+            loss = self.loss_scale * self.forward_pass.loss(batch, sums)
+            loss.backward()  # type: ignore[no-untyped-call]
             self._rows = self._rows[0] + len(batch), self._rows[1]
             if self._advance is not None:
                 self._advance(*self._rows)

@@ -64,15 +64,20 @@ class MemberAdamW:
                 p.grad = None
 
     @torch.no_grad()
-    def step(self, member: int, lr_factor: float = 1.0) -> tuple[float, bool]:
+    def step(
+        self, member: int, lr_factor: float = 1.0, loss_scale: float = 1.0
+    ) -> tuple[float, bool]:
         """Clip and apply the member's gradients; a missing gradient counts as 0.
 
-        lr_factor is the schedule's factor of the learning rate. Returns the norm before clipping
+        lr_factor is the schedule's factor of the learning rate; loss_scale that of the loss, which
+        is divided out of the gradients. Returns the norm before clipping
         and whether the member moved: a gradient that is not finite changes neither the parameters
         nor the state.
         """
         o, state, parameters = self.config, self.states[member], self._parameters[member]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        if loss_scale != 1.0:
+            grads = list(torch._foreach_div(grads, loss_scale))
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
         if not math.isfinite(norm):
             return norm, False

@@ -13,7 +13,7 @@ from selfplay.evaluation import COMPLEXITY
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
 from selfplay.records import rows
-from selfplay.records.rows import mean
+from selfplay.records.rows import finite, mean
 from selfplay.rewards import ZERO_STD
 from selfplay.rollout import Attempt, Proposed
 from selfplay.run import Run
@@ -49,7 +49,7 @@ def _task_row(
     if p.proposal is None:
         written["text"] = p.text
     if sample:
-        written |= {"reward": sample.reward, "advantage": sample.advantage}
+        written |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
     return rows.TaskRow(
         id=p.id,
         step=step,
@@ -130,9 +130,9 @@ def _complexity(valid: Sequence[Proposed]) -> dict[str, float] | None:
 def _mean_reward(
     samples: Sequence[TrainingSample], phase: str, member: str | None = None
 ) -> float | None:
-    """Return the mean reward of a phase: of a member, or of all."""
+    """Return the mean of the finite rewards of a phase: of a member, or of all."""
     of_phase = (s for s in samples if s.phase == phase)
-    return mean([s.reward for s in of_phase if member in (None, s.member)])
+    return mean([finite(s.reward) for s in of_phase if member in (None, s.member)])
 
 
 def _same_tasks_row(solved: Sequence[Proposed]) -> rows.SameTasksRow:
@@ -168,7 +168,7 @@ def _attempt_rows(
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         s = next((learned[a.number] for a in group if a.number in learned), None)
-        earned = (None, None) if s is None else (s.reward, s.advantage)
+        earned = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
         attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
     return tuple(attempt_rows)
 
@@ -204,7 +204,9 @@ def _member_row(
     if attempts := [a for p in faced for a in p.judged]:
         row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
     if stats is not None:
-        row |= {key: value for key, value in asdict(stats).items() if (key, value) != ("kl", None)}
+        optional = ("kl", "skipped")
+        numbers = asdict(stats).items()
+        row |= {key: value for key, value in numbers if value is not None or key not in optional}
     role = "agent" if taught and faced else "teacher" if taught else "student"
     return rows.MemberRow(role=role, **row)
 

@@ -6,6 +6,7 @@ None where there is nothing to take them of.
 """
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -174,6 +175,8 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     mismatch_kl: Maybe = UNSET
     kl: Maybe = UNSET
     """From the frozen base; of runs with beta."""
+    skipped: str | UnsetType = UNSET
+    """Which number was not finite, so that the member learned nothing."""
 
     def number(self, name: str) -> float | None:
         """Return a field that holds a number; None where there is none."""
@@ -319,6 +322,11 @@ class EvalRow(Struct, frozen=True, kw_only=True):
             if isinstance(teaching, TeachingRow) and teaching.valid_share is not None
             else None
         )
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number that JSON has; None for nan and infinities."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -1,0 +1,150 @@
+"""A number that is not finite costs the member it belongs to one step, and nobody else anything."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lora_evo.model import Rollout
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.learner import Learner, LearnerConfig
+from selfplay.run import Extensions
+from selfplay.training import resume, train
+from selfplay_command import train_until
+
+CONFIG = LearnerConfig(r=2, lora_alpha=4, target_modules=("q_proj", "v_proj"), learning_rate=1e-2)
+TINY = ("steps=2", "eval.eval_every=0", "evolution.evolve_every=5")
+
+
+def learner(tiny, model=None, **changes):
+    made = Learner(model or tiny.qwen(), 0, tiny.members, replace(CONFIG, **changes), seed=3)
+    tiny.shake(made.adapters)
+    return made
+
+
+def samples(tiny, tokens=6):
+    """Two of each member, the second worth less than the first."""
+    rows = []
+    for i, member in enumerate([*tiny.members, *tiny.members]):
+        ids = tiny.numbers(i, 3 + tokens).mul(1000).long().abs() % tiny.vocabulary
+        prompt, completion = tuple(ids[:3].tolist()), tuple(ids[3:].tolist())
+        text = Rollout(member, prompt, completion, (-1.0,) * tokens, "stop")
+        reward = 1.0 if i < len(tiny.members) else -1.0
+        rows.append(TrainingSample(member, text, reward, "solve", f"task-{i}", "code_o", reward))
+    return rows
+
+
+def weights(learner, member):
+    return {k: v.clone() for k, v in learner.member_state(member).tensors.items()}
+
+
+def spoil(sample, name):
+    if name == "reward":
+        return replace(sample, reward=math.nan, advantage=math.nan)
+    if name == "advantage":
+        return replace(sample, advantage=-math.inf)
+    logprobs = (math.nan, *sample.rollout.logprobs[1:])
+    return replace(sample, rollout=replace(sample.rollout, logprobs=logprobs))
+
+
+@pytest.mark.parametrize("name", ["reward", "advantage", "log-probability"])
+def test_one_number_of_a_member_costs_that_member_the_step_alone(name, tiny):
+    first, *others = tiny.members
+    plain, spoilt = learner(tiny), learner(tiny)
+    rows = samples(tiny)
+    before = weights(spoilt, first)
+    plain.update(rows)
+    stats = spoilt.update([spoil(rows[0], name), *rows[1:]])
+    assert name in stats[first].skipped
+    assert "task-0" in stats[first].skipped
+    assert not stats[first].stepped
+    assert json.dumps({k: getattr(stats[first], k) for k in ("loss", "entropy")}, allow_nan=False)
+    for key, tensor in weights(spoilt, first).items():
+        assert torch.equal(tensor, before[key])
+    for member in others:
+        assert stats[member].stepped
+        assert stats[member].skipped is None
+        for key, tensor in weights(plain, member).items():
+            torch.testing.assert_close(weights(spoilt, member)[key], tensor, rtol=0, atol=1e-7)
+
+
+def test_a_gradient_that_overflows_is_skipped_and_said(tiny):
+    made = learner(tiny, beta=1e38)
+    stats = made.update(samples(tiny))
+    for member in tiny.members:
+        assert "is inf" in stats[member].skipped or "is nan" in stats[member].skipped
+        assert stats[member].grad_norm is None
+        assert all(v.isfinite().all() for v in weights(made, member).values())
+
+
+def test_a_run_and_its_resume_go_on_after_a_reward_that_is_not_finite(runs, tmp_path, capsys):
+    def unlucky(attempt):
+        member, step = attempt.member, attempt.task.id.partition("-")[0]
+        return math.nan if member == "s0" and step == "1" else float(attempt.score)
+
+    config, own = runs.config(*TINY), Extensions(student_reward=unlucky)
+    train(config, tmp_path / "whole", extensions=own)
+    said = capsys.readouterr().err
+    assert said.count("step 1: s0 learns nothing: its reward for 1-") == 1
+    first, second = runs.rows(tmp_path / "whole" / "metrics.jsonl")
+    assert "is nan" in first["members"]["s0"]["skipped"]
+    assert first["members"]["s0"]["stepped"] is False
+    assert "skipped" not in first["members"]["s1"]
+    assert "skipped" not in second["members"]["s0"]
+    train_until(2, config, tmp_path / "half", extensions=own)
+    resume(tmp_path / "half", extensions=own)
+    assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
+
+
+def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
+    runs, tmp_path, monkeypatch, capsys
+):
+    from selfplay.rollout import Prompts
+
+    read = Prompts.read_attempt
+
+    def spoilt(self, attempt, rollout):
+        if attempt.member == "s1" and rollout.logprobs:
+            rollout = replace(rollout, logprobs=(math.nan, *rollout.logprobs[1:]))
+        return read(self, attempt, rollout)
+
+    monkeypatch.setattr(Prompts, "read_attempt", spoilt)
+    train_until(2, runs.config(*TINY), tmp_path / "run")
+    resume(tmp_path / "run")
+    assert "s1 learns nothing: a log-probability of its text for" in capsys.readouterr().err
+    rows = runs.rows(tmp_path / "run" / "metrics.jsonl")
+    assert [row["members"]["s1"]["entropy"] for row in rows] == [None, None]
+
+
+def test_gradients_under_float16_layers_are_those_of_float32(tiny):
+    """With the weights that tokens have in the batches of a 7B run, about 6e-7."""
+    cosines = []
+    for dtype in (torch.float32, torch.float16):
+        made = learner(tiny, tiny.qwen().to(dtype), loss_type="dr_grpo", max_grad_norm=0.0)
+        made.max_completion_length = 800_000 // 2
+        seen = {}
+
+        def step(member, lr_factor, loss_scale, made=made, seen=seen):
+            parts = made.adapters.parameters_of(member).values()
+            seen[member] = torch.cat([(p.grad / loss_scale).flatten().double() for p in parts])
+            return 0.0, True
+
+        made.optimizer.step = step
+        made.update(samples(tiny, tokens=24))
+        cosines.append(seen)
+    for member, exact in cosines[0].items():
+        half = cosines[1][member]
+        assert torch.cosine_similarity(exact, half, dim=0) > 0.999
+        assert float(half.norm() / exact.norm()) == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_loss_scale_is_divided_out_of_what_moves_a_member(tiny):
+    plain, scaled = learner(tiny), learner(tiny)
+    scaled.loss_scale = 4096.0
+    stats = [made.update(samples(tiny)) for made in (plain, scaled)]
+    for member in tiny.members:
+        assert stats[0][member].grad_norm == pytest.approx(stats[1][member].grad_norm, rel=1e-6)
+        for key, tensor in weights(plain, member).items():
+            torch.testing.assert_close(weights(scaled, member)[key], tensor)
