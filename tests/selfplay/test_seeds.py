@@ -58,7 +58,7 @@ def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(run
     def drawn(seed, long="none"):
         config = runs.config(*given, f"seed={seed}")
         prompts = SimpleNamespace(
-            template=template_of(config), why_too_long=lambda task: "long" * (long in task.program)
+            template=template_of(config), why_not_shown=lambda task: "long" * (long in task.program)
         )
         return given_seeds(config, sandbox, prompts)
 

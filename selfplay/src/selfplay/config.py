@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -283,6 +284,8 @@ class Config:
     """Base model: `nano`, a directory, or a model's name on the hub."""
     template: Literal["nano", "azr", "azr-chat"] = "nano"
     """Prompt template: `nano`, `azr` (plain frame) or `azr-chat` (the model's chat template)."""
+    chat_date: date | None = None
+    """What a chat template shows as today, YYYY-MM-DD; null: the day on which the run began."""
     warm_start: str | None = None
     """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"

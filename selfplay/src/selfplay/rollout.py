@@ -26,6 +26,7 @@ from code_verifier import (
 from lora_evo.model import Request, Rollout, before_stop
 from selfplay.config import Config
 from selfplay.errors import ConfigError
+from selfplay.prompts.control_tokens import control_token_in, control_tokens
 from selfplay.prompts.template import Template
 
 FORM = "form"
@@ -153,6 +154,7 @@ class Prompts:
         self, config: Config, template: Template, tokenizer: Any, context: int | None
     ) -> None:
         self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
+        self._control_tokens = control_tokens(tokenizer)
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
             room = context - config.longest_completion - config.rollout.prompt_overhead
@@ -205,6 +207,14 @@ class Prompts:
         cut = rollout.finish_reason == "length" and before == rollout.text
         return None if cut else before
 
+    def why_not_shown(self, task: Task) -> str:
+        """Say why no prompt can show a task; empty where all that show it are as they should be."""
+        return self.control_token_in(task) or self.why_too_long(task)
+
+    def control_token_in(self, task: Task) -> str:
+        """Say which text of a task holds what only the template may write; empty where none."""
+        return control_token_in(task, self._control_tokens, self.template.marks)
+
     def why_too_long(self, task: Task) -> str:
         """Say why a task cannot be accepted; empty where all prompts that show it fit.
 
@@ -233,7 +243,10 @@ class Prompts:
 
         @cache
         def encoded(prompt: str) -> tuple[int, ...]:
-            return tuple(self._tokenizer.encode(prompt, add_special_tokens=False))
+            start = getattr(self._tokenizer, "bos_token", None) or ""
+            begun = start != "" and prompt.startswith(start)
+            special = self.template.start_token and not begun  # as Engine.tokenise
+            return tuple(self._tokenizer.encode(prompt, add_special_tokens=special))
 
         return encoded
 
@@ -274,6 +287,8 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
         p, proposal = waiting[i], waiting[i].proposal
         if verdict.task is None or proposal is None:
             judged.append(replace(p, status=verdict.status, reason=verdict.reason))
+        elif control := prompts.control_token_in(verdict.task):
+            judged.append(replace(p, status=FORM, reason=control))
         elif too_long := prompts.why_too_long(verdict.task):
             judged.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:

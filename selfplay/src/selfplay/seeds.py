@@ -54,7 +54,7 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
         raise ConfigError(f"rollout.seed_file: {error}") from error
     different: dict[Hashable, Task] = {}
     for task, _ in read:
-        if not prompts.why_too_long(task):
+        if not prompts.why_not_shown(task):
             different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
     tasks = list(different.values())
     order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
@@ -63,8 +63,8 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     if len(calls) < r.seed_tasks:
         raise ConfigError(
             f"rollout.seed_tasks is {r.seed_tasks}, and {place} has {len(calls)} different valid "
-            f"tasks of code_o and code_i whose prompts fit; --set rollout.seed_tasks={len(calls)}, "
-            "or give more rows"
+            f"tasks of code_o and code_i whose prompts fit and hold no control tokens; "
+            f"--set rollout.seed_tasks={len(calls)}, or give more rows"
         )
     for kind in others:
         calls += [task for task in drawn if task.kind == kind][: r.seed_tasks]

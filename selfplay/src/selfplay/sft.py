@@ -33,6 +33,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
+from selfplay.prompts.control_tokens import control_token_in, control_tokens
 from selfplay.prompts.template import Template, template_of
 from selfplay.records.directory import lock
 from selfplay.rollout import open_sandbox
@@ -164,6 +165,7 @@ def make_examples(
             "end; expected eos_token in its tokenizer_config.json"
         )
     template, longest = template_of(config), config.learner.micro_batch_tokens
+    control = control_tokens(tokenizer)
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     apart = {programs[int(i)] for i in order[:held_out]}
@@ -177,10 +179,14 @@ def make_examples(
             others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
             order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
             references = [others[int(i)] for i in order[: config.rollout.num_references]]
-        written = _in_words(template, task, thought, references)
+        written = []
+        if not control_token_in(task, control, template.marks):
+            written = _in_words(template, task, thought, references)
         unspoken += 2 - len(written)
         for prompt, completion in written:
-            pair = token_pair(tokenizer, prompt, completion + tokenizer.eos_token)
+            pair = token_pair(
+                tokenizer, prompt, completion + tokenizer.eos_token, special=template.start_token
+            )
             too_long += pair.length > longest
             if pair.length <= longest:
                 (measured if task.program in apart else training).append(pair)

@@ -167,10 +167,10 @@ def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     ]
 
 
-def require_room(tasks: Iterable[HeldOutTask], why_too_long: Callable[[Task], str]) -> None:
-    """Raise ConfigError for a task that does not fit; excess: says why, empty where it fits."""
+def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
+    """Raise ConfigError for a task that no prompt can show; why_not_shown: empty for others."""
     for held_out in tasks:
-        reason = why_too_long(held_out.task)
+        reason = why_not_shown(held_out.task)
         if reason:
             raise ConfigError(
                 f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "

@@ -14,7 +14,7 @@ from selfplay.extensions import open_extensions, with_names
 from selfplay.members import Members, founders
 from selfplay.opening import open_population, warm_start
 from selfplay.prompts.task_kind import recorded_kinds
-from selfplay.prompts.template import Template, template_of
+from selfplay.prompts.template import Template, template_of, with_chat_date
 from selfplay.records.checkpoint import (
     kept_rewards,
     newest_checkpoint,
@@ -119,7 +119,7 @@ def new_run(
     """
     directory, progress = Path(out), progress or Progress(quiet=True)
     extensions = extensions or Extensions()
-    config = with_names(config, extensions)
+    config = with_names(with_chat_date(config), extensions)
     if workers is not None or ray is not None:
         config = cut_by_member(config)
     extensions, first_states, config = open_extensions(config, extensions)
@@ -229,7 +229,7 @@ def _opened(
         seeds = written_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
-        require_room(held_out, population.prompts.why_too_long)
+        require_room(held_out, population.prompts.why_not_shown)
         run = Run(
             config=config,
             directory=directory,

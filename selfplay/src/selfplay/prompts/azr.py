@@ -6,6 +6,7 @@ fences. How a completion is read, and what is forgiven, is in `answer_text` and 
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import date
 from typing import Any, Protocol
 
 from code_verifier import Proposal, Task
@@ -59,10 +60,11 @@ def in_form(request: str) -> str:
     return f"{request}\n{_FORM}"
 
 
-def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
+def chat_frame(tokenizer: Any, base: str, day: date | None = None) -> Callable[[str], str]:
     """Return the frame of a model's own chat template.
 
-    tokenizer: of transformers; base: what errors call the model. Raises ConfigError at once where
+    tokenizer: of transformers; base: what errors call the model; day: what the template shows as
+    today, which it is without. Raises ConfigError at once where
     there is no template, or one that fails or loses the request.
     """
     if not getattr(tokenizer, "chat_template", None):
@@ -73,9 +75,11 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
 
     def frame(request: str) -> str:
         turns = [{"role": "user", "content": in_form(request)}]
+        # What Llama 3.1, Granite and others ask for; arguments go before transformers' own.
+        dated = {} if day is None else {"strftime_now": day.strftime}
         try:
             text: str = tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True
+                turns, tokenize=False, add_generation_prompt=True, **dated
             )
         except Exception as error:  # templates are programs and raise what they like
             raise ConfigError(

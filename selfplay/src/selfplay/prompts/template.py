@@ -1,7 +1,9 @@
 """What a prompt template is, and the ones that exist, by the names that a configuration has."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TypeAlias
 
 from code_verifier import Proposal, Task
@@ -25,6 +27,10 @@ class Template:
     stops: tuple[str, ...] = ()
     """Texts that end a completion, as its end token does; what follows is not read."""
     frame: Frame = str
+    marks: re.Pattern[str] | None = None
+    """What the frame is made of beside control tokens: no text of a task holds it."""
+    start_token: bool = False
+    """Prompts begin as the tokenizer begins texts: with a start token, where it has one."""
 
     def kind(self, name: str) -> TaskKind:
         """Return the kind of this name. Raises ConfigError where there is none."""
@@ -62,16 +68,28 @@ class Template:
 
 
 NANO = Template(nano.KINDS, nano.KINDS)
-AZR = Template(azr.KINDS, azr.KINDS, (azr.ANSWERED, azr.NEXT_TURN), azr.plain_frame)
+AZR = Template(
+    azr.KINDS,
+    azr.KINDS,
+    stops=(azr.ANSWERED, azr.NEXT_TURN),
+    frame=azr.plain_frame,
+    marks=azr.OF_THE_FRAME,
+    start_token=True,
+)
 
 
 def template_named(
-    name: str, base: str, kinds: Sequence[str] = BUILT_IN, handed: Sequence[TaskKind] = ()
+    name: str,
+    base: str,
+    kinds: Sequence[str] = BUILT_IN,
+    handed: Sequence[TaskKind] = (),
+    chat_date: date | None = None,
 ) -> Template:
     """Return the template that a configuration names.
 
     base: its model, whose tokenizer a chat template is read from. kinds: those in play, as
-    `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
+    `rollout.kinds` names them; handed: those of them that a program gave; chat_date: what a chat
+    template shows as today. Raises ConfigError where
     the tokenizer has no template that works, and for kinds that there are not.
     """
     template = NANO if name == "nano" else AZR
@@ -81,11 +99,28 @@ def template_named(
     if name == "azr-chat":
         from lora_evo.model import load_tokenizer
 
-        frame = azr.chat_frame(load_tokenizer(base), base)
-        template = replace(template, stops=(azr.ANSWERED,), frame=frame)
+        frame = azr.chat_frame(load_tokenizer(base), base, chat_date)
+        template = replace(template, stops=(azr.ANSWERED,), frame=frame, start_token=False)
     return template
 
 
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
     """Return the template of a configuration; handed: kinds that a program gave."""
-    return template_named(config.template, config.base, config.rollout.kinds, handed)
+    return template_named(
+        config.template, config.base, config.rollout.kinds, handed, config.chat_date
+    )
+
+
+def with_chat_date(config: Config) -> Config:
+    """Return the configuration with today's date, where prompts show it and it is not set.
+
+    So a resume and every evaluation ask what the first step asked.
+    """
+    if config.template != "azr-chat" or config.chat_date is not None:
+        return config
+    from lora_evo.model import load_tokenizer
+
+    tokenizer, base = load_tokenizer(config.base), config.base
+    frames = [azr.chat_frame(tokenizer, base, date(year, 1, 1)) for year in (1999, 2001)]
+    dated = frames[0]("") != frames[1]("")
+    return replace(config, chat_date=date.today()) if dated else config

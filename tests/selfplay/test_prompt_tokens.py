@@ -1,0 +1,153 @@
+"""What reaches a base: its start token, no control token but the template's, and one date."""
+
+import json
+import re
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from code_verifier import Proposal, Task
+from lora_evo.model import resolve
+from selfplay.config import config_text, read_config
+from selfplay.prompts import azr
+from selfplay.prompts import template as templates
+from selfplay.prompts.control_tokens import control_token_in, control_tokens
+from selfplay.prompts.template import AZR, NANO, template_of, with_chat_date
+from selfplay.rollout import Prompts, Proposed, open_sandbox, validated
+from selfplay.training import new_run, open_run
+
+Added = namedtuple("Added", "content special")
+ADDED = {
+    1: Added("<s>", True),
+    2: Added("[INST]", True),
+    3: Added("[gMASK]", True),
+    4: Added("<|im_end|>", False),
+    5: Added("<fim_prefix>", True),
+    6: Added("    ", False),  # runs of blanks, as models of code have
+    7: Added("def", False),
+    8: Added("<pad>", True),
+}
+
+
+class Tokenizer:
+    """A token a character, after a start token where it is asked for."""
+
+    bos_token = "<s>"
+    all_special_tokens = ("<s>", "[INST]", "[gMASK]", "<fim_prefix>", "<pad>")
+    added_tokens_decoder = ADDED
+    chat_template = "{{ messages[0].content }}"
+
+    def encode(self, text, add_special_tokens):
+        return [1] * add_special_tokens + [10 + ord(c) for c in text]
+
+
+CALL = Task("code_o", "def f(x):\n    return x", "1", "1", id="a")
+
+
+@pytest.mark.parametrize(
+    ("template", "frame", "starts"),
+    [
+        (AZR, AZR.frame, True),
+        (AZR, lambda request: f"<s>{request}", False),  # a frame that begins with it already
+        (NANO, NANO.frame, False),
+    ],
+)
+def test_a_prompt_begins_as_the_tokenizer_begins_a_text_once(template, frame, starts):
+    prompts = Prompts(read_config({}), replace(template, frame=frame), Tokenizer(), None)
+    drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
+    (request,) = prompts.of_proposals(drafts)
+    assert (request.prompt[0] == 1) == starts
+    assert request.prompt.count(1) == starts
+
+
+def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_and_words():
+    expected = {"<s>", "[INST]", "[gMASK]", "<|im_end|>", "<fim_prefix>", "<pad>"}
+    assert control_tokens(Tokenizer()) == expected
+
+
+@pytest.mark.parametrize("token", ["<s>", "[INST]", "[gMASK]", "<|im_end|>", "<pad>", "<think>"])
+@pytest.mark.parametrize("part", ["program", "input", "output", "message", "inputs", "outputs"])
+def test_every_text_of_a_task_is_looked_at(token, part):
+    text = f"'{token}'"
+    task = replace(CALL, inputs=("1",), outputs=("1",))
+    task = replace(task, **{part: (text,) if part.endswith("s") else text})
+    said = control_token_in(task, control_tokens(Tokenizer()), AZR.marks)
+    assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
+    assert not control_token_in(CALL, control_tokens(Tokenizer()), AZR.marks)
+
+
+def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
+    """What is written holds no control token; what comes of it does."""
+    prompts = Prompts(read_config({}), AZR, Tokenizer(), None)
+    texts = [
+        ('def f(x):\n    return chr(60) + "|im_" + x + "|>"', "'end'"),
+        ('def f(tag):\n    return "<" + tag + ">"', "'s'"),
+        ('def f(tag):\n    return "<" + tag + ">"', "'h1'"),
+    ]
+    written = [
+        Proposed(i, str(i), "t0", "s0", "code_o", (), 0, proposal=Proposal("code_o", *text))
+        for i, text in enumerate(texts)
+    ]
+    with open_sandbox(read_config({"sandbox": {"workers": 1}})) as sandbox:
+        first, second, third = validated(written, sandbox, prompts)
+    assert (first.status, first.task) == ("form", None)
+    assert first.reason == "its output holds '<|im_end|>', which prompts are made of"
+    assert second.reason == "its output holds '<s>', which prompts are made of"
+    assert third.task.output == "'<h1>'"
+
+
+class Dated(Tokenizer):
+    """Renders as transformers does."""
+
+    chat_template = "Today is {{ strftime_now('%d %B %Y') }}. {{ messages[0].content }}"
+
+    def apply_chat_template(self, turns, tokenize, add_generation_prompt, **named):
+        texts, _ = render_jinja_template([turns], chat_template=self.chat_template, **named)
+        return texts[0]
+
+
+@pytest.mark.parametrize(("kind", "dated"), [(Dated, True), (None, False)])
+def test_the_date_that_prompts_show_is_that_on_which_the_run_began(kind, dated, monkeypatch):
+    plain = type("Plain", (Dated,), {"chat_template": "{{ messages[0].content }}"})
+    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: (kind or plain)())
+    config = read_config({"template": "azr-chat", "base": "of-mine"})
+    begun = with_chat_date(config)
+    assert begun.chat_date == (date.today() if dated else None)
+    if dated:
+        resumed = read_config({"template": "azr-chat", "base": "m", "chat_date": "2024-02-03"})
+        assert "2024-02-03" in config_text(resumed)
+        assert with_chat_date(resumed) is resumed
+        assert "Today is 03 February 2024." in template_of(resumed).solve_prompt(CALL)
+        assert template_of(resumed) is not templates.AZR
+        assert re.search(r"Today is \d\d \w+ \d{4}\.", azr.chat_frame(Dated(), "m")("x"))
+
+
+class LongAgo(date):
+    @classmethod
+    def today(cls):
+        return date(2004, 2, 3)
+
+
+def test_a_resume_on_another_day_asks_what_the_run_asked(runs, tmp_path, monkeypatch):
+    base = shutil.copytree(resolve("nano"), tmp_path / "base")
+    (base / "chat_template.jinja").write_text(
+        "{{ strftime_now('%d %b %Y') }}{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    )
+    path = base / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
+    chat = ("steps=1", "rollout.seed_tasks=1", f"base={base}", "template=azr-chat")
+    with monkeypatch.context() as patched:
+        patched.setattr(templates, "date", LongAgo)
+        with new_run(
+            runs.config(*chat, "rollout.max_prompt_length=1024", "eval.eval_every=0"),
+            tmp_path / "run",
+        ) as run:
+            asked = run.template.solve_prompt(CALL)
+    assert asked.startswith("03 Feb 2004[")
+    assert "chat_date: '2004-02-03'" in (tmp_path / "run" / "config.yaml").read_text()
+    with open_run(tmp_path / "run") as run:
+        assert run.template.solve_prompt(CALL) == asked
