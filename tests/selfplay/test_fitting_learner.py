@@ -54,10 +54,10 @@ def gradients(learner, batch):
     seen = {}
     step = learner.optimizer.step
 
-    def watched(member, lr_factor=1.0):
+    def watched(member, lr_factor, loss_scale):
         own = learner.adapters.parameters_of(member)
         seen[learner.members[member]] = {k: p.grad.clone() for k, p in own.items()}
-        return step(member, lr_factor)
+        return step(member, lr_factor, loss_scale)
 
     learner.optimizer.step = watched
     stats = learner.update(batch)

@@ -29,6 +29,8 @@ ADDED = {
     5: Added("<fim_prefix>", True),
     6: Added("    ", False),  # runs of blanks, as models of code have
     7: Added("def", False),
+    9: Added("->", False),
+    10: Added("_x_", False),
     8: Added("<pad>", True),
 }
 

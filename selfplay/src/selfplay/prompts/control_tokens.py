@@ -10,15 +10,18 @@ from typing import Any
 
 from code_verifier import Task
 
+_MARK = re.compile(r"<\S*\w\S*>|\[/?[A-Z_]{2,}\]")
+
 
 def control_tokens(tokenizer: Any) -> frozenset[str]:
     """Return the special and added tokens of a tokenizer of transformers, as texts.
 
-    Blanks are plain text, and so are letters and digits that were added as ordinary tokens.
+    Of what was added as an ordinary token, only what looks like a mark, as `<think>`; words,
+    operators and blanks, as of models of code, are plain text.
     """
     texts = set(getattr(tokenizer, "all_special_tokens", ()))
     for token in getattr(tokenizer, "added_tokens_decoder", {}).values():
-        if token.special or not token.content.strip().isalnum():
+        if token.special or _MARK.fullmatch(token.content):
             texts.add(token.content)
     return frozenset(text for text in texts if text.strip())
 
