@@ -21,8 +21,6 @@ from code_verifier import (
     completion_text,
     compute_score,
     equal_output,
-    find_answer,
-    find_program,
     grade,
     measure,
     parse_arguments,
@@ -31,6 +29,7 @@ from code_verifier import (
     read_value,
     strip_comments,
 )
+from code_verifier.answers import find_answer, find_program
 from code_verifier.grading import leaks, tells
 from code_verifier.metrics import fingerprint
 from code_verifier.scripts.runner import read_report

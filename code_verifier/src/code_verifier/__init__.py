@@ -1,6 +1,6 @@
 """Hardened deterministic Python sandbox, task grading and structural metrics."""
 
-from code_verifier.answers import code_blocks, find_answer, find_program
+from code_verifier.answers import code_blocks
 from code_verifier.canonical import canonical
 from code_verifier.errors import (
     CodeVerifierError,
@@ -21,8 +21,8 @@ from code_verifier.rewards import (
     verifiers_reward,
 )
 from code_verifier.sandbox import Sandbox, grade
-from code_verifier.scripts.runner import Calls, ScriptRun, ScriptRunner, Value
-from code_verifier.scripts.suites import CONTEST_NAMES, equal_output, equal_value
+from code_verifier.scripts.runner import Calls, ScriptRunner, Value
+from code_verifier.scripts.suites import equal_output, equal_value
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
@@ -30,7 +30,6 @@ from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 __version__ = "0.1.0"
 
 __all__ = [
-    "CONTEST_NAMES",
     "Calls",
     "CodeVerifierError",
     "Comparison",
@@ -42,7 +41,6 @@ __all__ = [
     "Proposal",
     "Sandbox",
     "SandboxUnavailable",
-    "ScriptRun",
     "ScriptRunner",
     "Status",
     "Task",
@@ -54,8 +52,6 @@ __all__ = [
     "compute_score",
     "equal_output",
     "equal_value",
-    "find_answer",
-    "find_program",
     "grade",
     "measure",
     "ordered_map",

@@ -32,6 +32,26 @@ _NAME_CHARS = 200
 _PLAIN, _NUMPY = Kind(ORDINARY), Kind(ORDINARY, tier=1)
 
 
+CONTEST_MODULES = str.split(
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json"
+)
+_CONTEST_NAMES = f"""
+def _names():
+    import builtins, importlib
+    for name in {[*CONTEST_MODULES, "typing"]!r}:
+        module = importlib.import_module(name)
+        public = getattr(module, "__all__", None) or [key for key in vars(module) if key[0] != "_"]
+        for key in public:
+            if not hasattr(builtins, key):
+                globals()[key] = getattr(module, key)
+    for name in {CONTEST_MODULES!r}:
+        globals()[name] = importlib.import_module(name)
+_names()
+del _names
+"""
+
+
 class Value(NamedTuple):
     """A returned value.
 
@@ -93,6 +113,10 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         ...     runner.run("print(int(input()) * 2)", "21\n", cpu_s=1.0).output
         b'42\n'
     """
+
+    CONTEST_NAMES = _CONTEST_NAMES
+    """A prelude of contest programs: the names that LiveCodeBench's harness gives them, but for
+    those of built-in functions."""
 
     def __init__(
         self, allow_weak: bool = False, slots: AbstractContextManager[object] | None = None

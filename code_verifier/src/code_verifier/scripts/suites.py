@@ -16,7 +16,7 @@ from typing import Any
 
 from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.literals import parse_arguments
-from code_verifier.scripts.runner import Calls, ScriptRunner, Value
+from code_verifier.scripts.runner import CONTEST_MODULES, Calls, ScriptRunner, Value
 from code_verifier.scripts.values import read_value, shown
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
@@ -35,26 +35,6 @@ def _check_(expression, texts):
     values = {f"_{place}_": eval(text, dict(_known_)) for place, text in enumerate(texts)}
     return bool(eval(expression, globals() | values))
 """
-_NAMED = str.split(
-    "string re datetime collections heapq bisect copy math random statistics itertools functools "
-    "operator io sys json"
-)
-CONTEST_NAMES = f"""
-def _names():
-    import builtins, importlib
-    for name in {[*_NAMED, "typing"]!r}:
-        module = importlib.import_module(name)
-        public = getattr(module, "__all__", None) or [key for key in vars(module) if key[0] != "_"]
-        for key in public:
-            if not hasattr(builtins, key):
-                globals()[key] = getattr(module, key)
-    for name in {_NAMED!r}:
-        globals()[name] = importlib.import_module(name)
-_names()
-del _names
-"""
-"""Code in front of a contest program: the names that LiveCodeBench's harness gives it, but for
-those of built-in functions."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +232,9 @@ def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) ->
     if tests.entry:
         return _run_calls(runner, program, tests, cpu_s)
     for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
-        run = runner.run(program, stdin, cpu_s=cpu_s, prelude=CONTEST_NAMES + tests.setup)
+        run = runner.run(
+            program, stdin, cpu_s=cpu_s, prelude=ScriptRunner.CONTEST_NAMES + tests.setup
+        )
         if run.status != Status.OK:
             return _failed(number, run.status, run.reason)
         printed = run.output.decode("utf-8", "replace")
@@ -317,7 +299,7 @@ def _ask(
         [cpu_s] * len(inputs),
         module_s=cpu_s,
         total_s=cpu_s * (len(inputs) + 1),
-        prelude=CONTEST_NAMES + setup,
+        prelude=ScriptRunner.CONTEST_NAMES + setup,
         owner=owner,
         text_chars=_TEXT_CHARS,
     )
@@ -362,7 +344,7 @@ def _modules_in(condition: ast.expr, used: list[str]) -> set[str]:
         for node in ast.walk(condition)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     ]
-    return {name for name in _NAMED if used.count(name) == modules.count(name)}
+    return {name for name in CONTEST_MODULES if used.count(name) == modules.count(name)}
 
 
 class _Places(ast.NodeTransformer):

@@ -90,7 +90,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 def official_program(answer: str) -> str:
     """Return the lines between the last two that hold three backticks; "" for fewer.
 
-    It is the rule of LiveCodeBench's own harness, and not that of `code_verifier.find_program`: a
+    It is the rule of LiveCodeBench's own harness, and not that of code_verifier's rewards: a
     block of output behind the program is taken for it.
     """
     lines = answer.split("\n")

@@ -11,11 +11,10 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 from code_verifier import (
-    CONTEST_NAMES,
     ProgramError,
-    ScriptRun,
     ScriptRunner,
     Status,
     equal_output,
@@ -71,11 +70,18 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _script(self, program: str, tests: Sequence[Case]) -> Outcome:
+        run_program = partial(
+            self._runner.run,
+            cpu_s=self._timeout_s,
+            prelude=ScriptRunner.CONTEST_NAMES,
+            recursion=_RECURSION,
+        )
         for number, test in enumerate(tests):
-            run = self._run(program, test)
+            room = _room(test.output)
+            run = run_program(program, test.input, output_bytes=room)
             if number == 0 and run.reason == "SyntaxError":
                 program = _inside_function(program)  # for `return` and `nonlocal` at the top
-                run = self._run(program, test)
+                run = run_program(program, test.input, output_bytes=room)
             if run.status == Status.SANDBOX_ERROR:
                 return Outcome(None, run.reason)
             if run.status != Status.OK:
@@ -85,16 +91,6 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
                 reason = f"printed {_shown(output)}; expected {_shown(test.output)}"
                 return Outcome(FAIL, reason, number)
         return Outcome(PASS)
-
-    def _run(self, program: str, test: Case) -> ScriptRun:
-        return self._runner.run(
-            program,
-            test.input,
-            cpu_s=self._timeout_s,
-            prelude=CONTEST_NAMES,
-            recursion=_RECURSION,
-            output_bytes=_room(test.output),
-        )
 
     def _functional(self, problem: Problem, program: str, tests: Sequence[Case]) -> Outcome:
         if not problem.function:
@@ -107,7 +103,7 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
             [self._timeout_s] * len(inputs),
             module_s=self._timeout_s,
             total_s=(self._timeout_s + 1) * len(inputs) + 5,
-            prelude=CONTEST_NAMES,
+            prelude=ScriptRunner.CONTEST_NAMES,
             owner="Solution",
             recursion=_RECURSION,
         )
