@@ -37,7 +37,7 @@ _REFUSED = {
     "alora_invocation_tokens": ("aLoRA acts only behind its own tokens", False),
     "layer_replication": ("it belongs to a model of repeated layers, not to its base", False),
 }
-# As PEFT has them: of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
+# PEFT's, of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
 _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
 _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
@@ -91,6 +91,9 @@ class AdapterConfig:
         for name, (why, merges) in _REFUSED.items():
             if self.rest.get(name):
                 raise LoraEvoError(f"{name} is set: {why}; {MERGE if merges else ''}{_PLAIN}")
+        self._check_layers()
+
+    def _check_layers(self) -> None:
         layers = self.rest.get("layers_to_transform")
         listed = layers if isinstance(layers, list) else [0 if layers is None else layers]
         if not all(isinstance(layer, int) for layer in listed):
@@ -98,13 +101,12 @@ class AdapterConfig:
         either = [name for name in _LAYERS if self.rest.get(name) is not None]
         if either and isinstance(self.target_modules, str):
             raise LoraEvoError(
-                f"{either[0]} is set, which PEFT refuses where target_modules is one pattern; make "
-                f"{either[0]} null, or target_modules a list"
+                f"{either[0]} is set, which PEFT refuses beside a pattern as target_modules: make "
+                "it null, or target_modules a list"
             )
         if layers is None and self._layers_patterns():
             raise LoraEvoError(
-                "layers_pattern is set without layers_to_transform, which PEFT refuses; set both, "
-                "or make both null"
+                "layers_pattern is set without layers_to_transform: set both, or make both null"
             )
 
     def _layers_patterns(self) -> Sequence[str]:
