@@ -2,6 +2,8 @@
 
 import fcntl
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,9 +12,10 @@ import torch
 from full_disk import on_full_disk
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
-from lora_evo.model import linear_shapes
+from lora_evo.model import BaseModel, linear_shapes, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
+from lora_evo.model.opening import _open_on
 from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
@@ -56,6 +59,48 @@ def test_another_version_is_refused_with_what_to_type(found, monkeypatch):
     )
     with pytest.raises(LoraEvoError, match=words):
         installed.require_vllm()
+
+
+def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("lora_evo.model.opening.require_vllm", lambda: "0.32.0")
+    monkeypatch.setattr("lora_evo.model.opening.load_base_model", None)
+    with pytest.raises(LoraEvoError, match=r"dtype is float32, .* evals: --dtype bfloat16"):
+        open_engine("vllm", "a/b", {"x": "folder"}, dtype="float32")
+
+
+def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, monkeypatch):
+    monkeypatch.setattr("lora_evo.model.opening.VLLMEngine", None)
+    base = BaseModel("tiny", tiny.qwen(), None, None, "")
+    assert base.dtype == "float32"
+    with pytest.raises(LoraEvoError, match="type dtype=bfloat16"):
+        _open_on("vllm", base, "tiny", {"x": adapter()}, torch.device("cuda"), 4)
+
+
+def test_a_script_without_a_guard_says_so_in_the_process_that_imports_it_again(tmp_path):
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        """
+import multiprocessing, os
+import torch
+from lora_evo import LoraEvoError
+from lora_evo.model import load_base_model
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # as it is once vLLM is imported
+try:
+    load_base_model("/none", torch.device("cpu"))
+except LoraEvoError:
+    print("trained")
+child = multiprocessing.get_context("spawn").Process(target=print, args=("served",))
+child.start()
+child.join()
+print(child.exitcode)
+"""
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.stdout.split() == ["trained", "1"], done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: vLLM's own process imports {script}, which then runs a second")
+    assert line.endswith('put what the script does under `if __name__ == "__main__":`')
 
 
 def test_settings_of_a_gpu_and_of_a_cpu():

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, pip_install
+from lora_evo.model.vllm_server import refuse_second_import
 
 BUILT_IN = ("nano",)
 """Models that come with selfplay."""
@@ -89,6 +90,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
 
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
+    refuse_second_import()
     source = resolve(name)
     # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
     # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.

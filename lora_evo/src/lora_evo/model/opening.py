@@ -26,7 +26,7 @@ from lora_evo.model.hf_engine import HFEngine
 from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
-from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
+from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
 
 _BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
@@ -133,6 +133,7 @@ def open_engine(
     place, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
         require_vllm()
+        refuse_float32(dtype, bool(adapters) and place.type == "cuda")
     loaded_on = cpu if kind == "vllm" else place
     folders = dict(adapters or {})
     merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
@@ -185,6 +186,7 @@ def _open_on(
     """Open an engine on a loaded base, which vLLM reads again from its source."""
     engine: Engine
     if kind == "vllm":
+        refuse_float32(base.dtype, bool(saved) and place.type == "cuda")
         base.model.to("meta")
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
         highest = max(ranks, default=1)

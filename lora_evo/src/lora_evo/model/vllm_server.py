@@ -8,6 +8,7 @@ import gc
 import importlib
 import multiprocessing
 import os
+import sys
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ CPU_CACHE_BYTES = 2**30
 """Keys and values on a CPU, where there is no share of a GPU to take."""
 _CPU_BLOCK = 32
 """Tokens of a cache block on a CPU: the fastest multiple of 32 there, with the same results."""
+_MULTIPROCESSING = "VLLM_ENABLE_V1_MULTIPROCESSING"
 T = TypeVar("T")
 _GRACE_S = 10.0
 """How long a process that has said that it dies may take to be dead."""
@@ -166,6 +168,30 @@ def require_vllm() -> str:
     return installed
 
 
+def refuse_float32(dtype: str, on_gpu: bool) -> None:
+    """Raise LoraEvoError for adapters in float32 on a GPU: vLLM's kernels there take 16 bits."""
+    if on_gpu and dtype == "float32":
+        raise LoraEvoError(
+            "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
+            "type dtype=bfloat16 (selfplay: --set dtype=bfloat16, evals: --dtype bfloat16), or use "
+            "--engine hf"
+        )
+
+
+def refuse_second_import() -> None:
+    """End vLLM's own process with one line where it runs the main script a second time.
+
+    A process that is spawned imports the main module first. A script without a guard would load
+    and train there what it loads and trains already.
+    """
+    spawned = getattr(multiprocessing.current_process(), "_inheriting", False)
+    if spawned and os.environ.get(_MULTIPROCESSING) == "1":
+        sys.exit(
+            f"error: vLLM's own process imports {sys.argv[0]}, which then runs a second time; put "
+            'what the script does under `if __name__ == "__main__":`'
+        )
+
+
 @dataclass(frozen=True)
 class VLLM:
     """What is used of vLLM: classes of its public interface."""
@@ -183,7 +209,7 @@ def import_vllm(multiprocess: bool) -> VLLM:
     multiprocess: whether the engine gets a process of its own. Raises LoraEvoError.
     """
     require_vllm()
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(multiprocess))
+    os.environ[_MULTIPROCESSING] = str(int(multiprocess))
     for name, value in (
         ("VLLM_NO_USAGE_STATS", "1"),
         ("VLLM_LOGGING_LEVEL", "ERROR"),
@@ -298,8 +324,9 @@ class ServedModel:
                 )
         except Exception as error:
             raise LoraEvoError(
-                f"vLLM cannot serve {serving.model}: {first_line(error)}; where memory is short "
-                "lower gpu_memory_utilization, else see docs/training.md, or use --engine hf"
+                f"vLLM cannot serve {serving.model}: {first_line(error)}; what its process wrote "
+                "above says why: where memory is short lower gpu_memory_utilization, else see "
+                "docs/training.md, or use --engine hf"
             ) from error
         finally:
             # It asks for libraries in the processes to come, which include those that judge.
