@@ -31,7 +31,7 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
 
 def test_the_presets_are_the_documented_ones():
     sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
-    assert set(preset_names()) == {"nano", "smol", "7b-azr", *sizes}
+    assert set(preset_names()) == {"nano", "smol", "7b-azr", "7b-4t4s-long", "7b-azr-long", *sizes}
     for name, members in sizes.items():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members
@@ -39,7 +39,19 @@ def test_the_presets_are_the_documented_ones():
         assert (config.rollout.max_rows, config.vllm.gpu_memory_utilization) == (256, 0.6)
     azr = read_config(read_preset("7b-azr"))
     assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
-    assert (azr.rollout.max_prompt_length, azr.longest_completion) == (6144, 8096)
+
+
+def test_the_single_agent_and_the_populations_have_the_same_lengths():
+    names = {
+        False: ("7b-azr", "7b-1t1s", "7b-4t4s", "7b-8t8s"),
+        True: ("7b-azr-long", "7b-4t4s-long"),
+    }
+    for long, presets in names.items():
+        for name in presets:
+            rollout = load_preset(name).rollout
+            limits = (rollout.max_proposal_length, rollout.max_completion_length)
+            assert limits == ((8096, 8096) if long else (4096, 4096)), name
+            assert rollout.max_prompt_length == 6144
 
 
 def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():

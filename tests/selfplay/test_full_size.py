@@ -29,6 +29,7 @@ PRESETS = {
     "7b-1t1s": (),
     "7b-8t8s": (),
     "7b-azr": (),
+    "7b-azr-long": (),
     "smol": ("base=Qwen/Qwen2.5-0.5B",),
 }
 """The shape of `smol` is that of the smallest model with tied tables that is built in."""
