@@ -6,12 +6,15 @@ from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from selfplay import load_preset
 from selfplay import opening as run_opening
 from selfplay.devices import GIB
+from selfplay.doctor import _gap, _vllm
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
 
@@ -95,6 +98,57 @@ def test_a_gpu_that_torch_does_not_see_is_named_with_its_driver(here, monkeypatc
     said = failed(doctor(more=["device=auto"]))
     assert "and the driver has NVIDIA H100, 570.1" in said
     assert "--force-reinstall torch" in said
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize(
+    ("cuda", "driver", "oldest"), [("13.0", "570.86.15", 580), ("12.8", "515.1", 525)]
+)
+def test_a_driver_that_is_too_old_for_torch_is_named_before_anything_is_planned(
+    here, monkeypatch, cuda, driver, oldest
+):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr("selfplay.doctor.plan_run", None)
+    (here / "nvidia-smi").write_text(f"#!/bin/sh\necho NVIDIA H100 80GB HBM3, {driver}\n")
+    (here / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
+    said = failed(doctor(more=["device=auto"]))
+    assert f"needs driver r{oldest} or newer, and here is NVIDIA H100 80GB HBM3, {driver}" in said
+    assert f"try: install NVIDIA driver r{oldest} or newer" in said
+    (here / "nvidia-smi").write_text(f"#!/bin/sh\necho NVIDIA H100, {oldest}.1\n")
+    assert "--force-reinstall torch" in failed(doctor(more=["device=auto"]))
+
+
+def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for device, dtype, passed in (("auto", "float32", False), ("cpu", "float32", True)):
+        monkeypatch.setattr("selfplay.doctor.require_vllm", lambda: "0.32.0")
+        check = _vllm(load_preset("nano", f"device={device}", f"dtype={dtype}"))
+        assert check.passed == passed
+        assert ("dtype=bfloat16" in check.remedy) != passed
+
+
+def row(kl):
+    values = {"mismatch_kl": kl, "logp_difference_max": 0.1}
+    return SimpleNamespace(members={"t0": SimpleNamespace(number=values.get)})
+
+
+def test_what_bfloat16_gives_by_itself_is_no_drift():
+    """1.6e-3 is what healthy runs of a 7B show."""
+    for dtype, kl, passed in (
+        *(("bfloat16", 1.6e-3, True), ("bfloat16", 6e-3, False)),
+        *(("float16", 1.6e-3, True), ("float32", 1.6e-3, False)),
+    ):
+        assert _gap([row(kl)], load_preset("nano", f"dtype={dtype}")).passed == passed, (dtype, kl)
+
+
+def test_a_download_has_a_phase_of_its_own(here, monkeypatch):
+    asked = []
+    monkeypatch.setattr("selfplay.doctor.snapshot_download", lambda name, **how: asked.append(name))
+    monkeypatch.setattr("selfplay.doctor.resolve", lambda base: "a/b")
+    result = doctor("--json", more=["evolution.evolve_every=0"])
+    assert list(json.loads(result.stdout)["seconds"])[:2] == ["download", "load"]
+    assert asked == ["a/b"]
 
 
 def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):

@@ -1,6 +1,7 @@
 """Plans: sizes equal to what the modules really hold, what fits, and what is said if not."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,11 +11,13 @@ import torch
 from programs import python
 from safetensors.torch import load_file
 from small_models import small_model
+from transformers import AutoConfig, LlamaConfig
 
+from lora_evo import LoraEvoError
 from lora_evo.model import export_adapter, stack_adapters
 from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
-from selfplay.devices import GIB, Machine, gpu, this_machine
+from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.errors import ConfigError
 from selfplay.opening import open_learner
 from selfplay.planning import (
@@ -23,6 +26,7 @@ from selfplay.planning import (
     smaller,
     workload,
 )
+from selfplay.settings import preset_names
 from selfplay_command import command, refused, worked
 
 
@@ -145,7 +149,7 @@ def test_every_setting_that_is_named_with_a_part_lowers_it(more):
         assert less[after] < plan.memory[part], (part, key)
 
 
-@pytest.mark.parametrize("preset", ["nano", "7b-1t1s", "7b-4t4s", "7b-8t8s", "7b-azr"])
+@pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"smol"}))
 def test_every_preset_can_be_planned_without_its_weights(preset):
     said = worked("plan", preset, "--gpu", "H100")
     for words in ("base (", "activations", "cache", "lowered by", "a checkpoint", "GiB"):
@@ -158,8 +162,7 @@ def test_every_preset_can_be_planned_without_its_weights(preset):
     [
         (("nanno",), ("did you mean nano?",)),
         (("nano", "--gpu", "H10"), ("did you mean H100",)),
-        (("nano", "--set", "base=a/b"), ("the shape of a/b is not known: give the folder",)),
-        (("nano", "--set", "base={bad}"), ("is not known: give the folder",)),
+        (("nano", "--set", "base={bad}"), ("is not known: its config.json cannot be read; put ",)),
         (("nano", "--set", "learner.q=1"), ("learner.q",)),
         (("/no/file.yaml",), ("no preset or file ", "/no/file.yaml")),
     ],
@@ -167,6 +170,74 @@ def test_every_preset_can_be_planned_without_its_weights(preset):
 def test_plan_refuses_in_one_line(tmp_path, flags, words):
     (tmp_path / "config.json").write_text("{")
     refused(command("plan", *(flag.format(bad=tmp_path) for flag in flags)), *words)
+
+
+@pytest.mark.parametrize(
+    "words", [("nano", "--set", "engine=vllm"), ("smol", "--set", "engine=vllm")]
+)
+def test_adapters_in_float32_are_not_planned_for_vllm_on_a_gpu(words):
+    said = "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; type"
+    refused(command("plan", *words, "--gpu", "H100"), said, "--set dtype=bfloat16")
+
+
+def test_the_hub_is_asked_for_the_shape_of_a_base_and_for_nothing_else(tmp_path, monkeypatch):
+    small_model("llama").config.save_pretrained(tmp_path)
+    expected, fetched = read_architecture(str(tmp_path)).parameters, []
+
+    def from_pretrained(source, local_files_only=False):
+        if local_files_only:
+            raise OSError("not here")
+        fetched.append(source)
+        return LlamaConfig.from_pretrained(tmp_path)
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", from_pretrained)
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url, timeout: url)
+    assert read_architecture("a/b").parameters == expected
+    assert fetched == ["a/b"]
+
+
+def test_without_the_hub_the_file_to_place_is_named_at_once(monkeypatch):
+    def fails(url, timeout):
+        assert "a/b" in url
+        assert url.endswith("/config.json")
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", fails)
+    said = "its config.json does not come from the hub (Name or service not known); put that file"
+    refused(command("plan", "nano", "--set", "base=a/b"), "the shape of a/b is not known", said)
+
+
+def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("selfplay.opening.require_vllm", lambda: "0.32.0")
+    monkeypatch.setattr("selfplay.opening.load_base_model", None)
+    with pytest.raises(LoraEvoError, match="type dtype=bfloat16"):
+        open_learner(load_preset("nano", "engine=vllm"))
+
+
+@pytest.mark.parametrize(
+    ("assignments", "before", "after"),
+    [
+        ((), {}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        (("device=cpu",), {}, {}),
+        ((), {"PYTORCH_ALLOC_CONF": "a"}, {"PYTORCH_ALLOC_CONF": "a"}),
+        ((), {"PYTORCH_CUDA_ALLOC_CONF": "a"}, {"PYTORCH_CUDA_ALLOC_CONF": "a"}),
+        (("engine=vllm",), {}, {}),
+        (("engine=vllm",), {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {}),
+    ],
+)
+def test_blocks_of_a_gpu_grow_where_hf_samples_and_the_user_says_nothing_else(
+    monkeypatch, assignments, before, after
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is as before afterwards
+        monkeypatch.delenv(name)
+    for name, value in before.items():
+        monkeypatch.setenv(name, value)
+    set_allocator(load_preset("nano", *assignments))
+    assert {name: os.environ[name] for name in names if name in os.environ} == after
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -15,7 +15,7 @@ from selfplay.records.run_record import conclusion, falls, held_out_gain, read_r
 from selfplay.reports.pages import duration, figure
 from selfplay.reports.run_charts import skill
 from selfplay.reports.run_report import (
-    DRIFT_LIMIT,
+    DRIFT_LIMITS,
     PLUS_MINUS,
     choose,
     report,
@@ -372,8 +372,8 @@ def test_unfinished_runs_say_so(tmp_path):
 @pytest.mark.parametrize(
     ("engine", "most", "said"),
     [
-        ("hf", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
-        ("vllm", 20 * DRIFT_LIMIT, "Warning: sampler and learner drift apart"),
+        ("hf", 4 * DRIFT_LIMITS["float32"], "Warning: sampler and learner drift apart"),
+        ("vllm", 4 * DRIFT_LIMITS["float32"], "Warning: sampler and learner drift apart"),
         ("vllm", 6e-5, "KL divergence at most 6.0e-05 nats a token (s0, step 2); at most 25 %"),
         ("hf", 6e-5, ""),
     ],
@@ -388,6 +388,8 @@ def test_a_sampler_that_drifts_is_reported(tmp_path, engine, most, said):
     write_rows(home / "metrics.jsonl", rows)
     assert said in summary(home)
     assert ("KL" in summary(home)) == bool(said)
+    (home / "config.yaml").write_text(yaml.safe_dump(config | {"dtype": "bfloat16"}))
+    assert "Warning" not in summary(home)
 
 
 def test_trend_compares_quarters():

@@ -5,6 +5,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from io import StringIO
 
 import pytest
@@ -42,6 +44,32 @@ def once(monkeypatch, module, name, error, when=lambda *a, **k: True):
         return real(*args, **kwargs)
 
     monkeypatch.setattr(module, name, failing)
+
+
+def test_a_script_without_a_guard_is_told_so_in_the_process_that_runs_it_again(tmp_path):
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        """
+import multiprocessing, os
+from selfplay import load_preset, train
+from selfplay.errors import SelfplayError
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # as it is once vLLM is imported
+try:
+    train(load_preset("nano", "rollout.seed_file=none"), "run")
+except SelfplayError:
+    print("tried")
+child = multiprocessing.get_context("spawn").Process(target=print, args=("served",))
+child.start()
+child.join()
+print(child.exitcode)
+"""
+    )
+    run = [sys.executable, str(script)]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == ["tried", "1"], done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: vLLM's own process imports {script}")
+    assert line.endswith('under `if __name__ == "__main__":`')
 
 
 def test_the_whole_run_is_worth_comparing(runs, whole):

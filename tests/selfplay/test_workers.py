@@ -252,6 +252,29 @@ def test_the_built_in_model_uses_all_cores_where_ray_is(runs, monkeypatch):
     assert devices.worker_count(runs.config(), None, None) == 1
 
 
+def test_workers_are_refused_a_base_that_is_spread_over_gpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "open_workers", None)
+    tensors = ("--set", "engine=vllm", "--set", "vllm.tensor_parallel_size=2")
+    words = ("vllm.tensor_parallel_size is 2, and each of several workers has one GPU", "leave out")
+    home = tmp_path / "run"
+    refused(command("train", "--out", home, "--quiet", "--workers", "2", *tensors), *words)
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(("engine", "shown"), [("vllm", True), ("hf", False)])
+def test_what_the_processes_of_vllm_write_is_shown(runs, monkeypatch, engine, shown):
+    def stopped(address, cpus, show):
+        raise SelfplayError(f"show is {show}")
+
+    monkeypatch.setattr(session, "ray_session", stopped)
+    config = runs.config(f"engine={engine}")
+    with (
+        pytest.raises(SelfplayError, match=f"show is {shown}"),
+        open_workers(config, template_of(config), 2, None),
+    ):
+        pass
+
+
 def test_a_run_in_shared_batches_says_that_workers_round_otherwise(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "resume", lambda *_, **__: None)
     for setting, said in (("false", True), ("true", False)):

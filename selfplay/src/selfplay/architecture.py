@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from selfplay.config import LearnerConfig
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, first_line
 
 _QWEN25 = re.compile(r"Qwen2\.5(?:-Coder)?-(0\.5|1\.5|3|7|14)B(?:-Instruct)?")
 _SIZE_NAMES = (
@@ -21,6 +21,8 @@ _SIZES = {
     "14": (5120, 13824, 48, 40, 8, 152064),
 }
 """Of Qwen2.5 (arXiv 2412.15115)."""
+_HUB_S = 5.0
+"""How long the hub may take to answer, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,12 @@ class Architecture:
         return sum(learner.r * (i + o) for n, i, o in self.linears if n in learner.target_modules)
 
 
-def model_config(base: str, download: bool = False) -> Any:
+def model_config(base: str) -> Any:
     """Return transformers' configuration of a base model. Raises ConfigError, one line.
 
-    download: fetch it from the hub where it is not on this machine.
+    Where config.json is not on this machine, it alone is fetched from the hub.
     """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from transformers import AutoConfig, Qwen2Config
 
     from lora_evo.model import resolve
@@ -64,17 +67,27 @@ def model_config(base: str, download: bool = False) -> Any:
     if known and not Path(source).is_dir():
         sizes = dict(zip(_SIZE_NAMES, _SIZES[known[1]], strict=True))
         return Qwen2Config(**sizes, tie_word_embeddings=known[1] in ("0.5", "1.5", "3"))
+    local = Path(source).is_dir()
     try:
-        return AutoConfig.from_pretrained(source, local_files_only=not download)
+        try:
+            return AutoConfig.from_pretrained(source, local_files_only=True)
+        except OSError:
+            if local:
+                raise
+        # Asked for first: a download tries for half a minute to reach a hub that is not there.
+        get_hf_file_metadata(hf_hub_url(source, "config.json"), timeout=_HUB_S)
+        return AutoConfig.from_pretrained(source)
     except Exception as error:  # whatever a damaged config.json makes transformers raise
+        place = "cannot be read" if local else f"does not come from the hub ({first_line(error)})"
         raise ConfigError(
-            f"the shape of {base} is not known: give the folder of a model with a readable "
-            "config.json as base; built in are Qwen2.5 and Qwen2.5-Coder of 0.5B to 14B"
+            f"the shape of {base} is not known: its config.json {place}; put that file of a model "
+            "into a folder and give the folder as base; built in are Qwen2.5 and Qwen2.5-Coder of "
+            "0.5B to 14B"
         ) from error
 
 
 def read_architecture(base: str) -> Architecture:
-    """Return the shape of a base model: a folder, `nano`, or a name whose shape is known here."""
+    """Return the shape of a base model: a folder, `nano`, or a model's name on the hub."""
     import torch
     from transformers import AutoModelForCausalLM
 

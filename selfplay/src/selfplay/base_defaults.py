@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lora_evo.model import TARGET_MODULES
-from selfplay.architecture import Architecture, model_config, read_architecture
+from selfplay.architecture import Architecture, read_architecture
 from selfplay.config import Config, load_preset, read_config
 from selfplay.errors import ConfigError, silence_transformers
 from selfplay.prompts.template import template_named
@@ -32,7 +32,6 @@ def config_for(
         config = load_preset(preset, *assignments, base=base, **values)
         return config, f"base: {base}; preset {preset}"
     template, why = _template(base)
-    model_config(base, download=True)
     model = read_architecture(base)
     preset = preset or preset_for(model)
     fitting = {

@@ -5,6 +5,7 @@ are trained in a folder that is removed again, as `selfplay train` trains them, 
 between. Memory is measured by phase, next to what `selfplay plan` says.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -20,21 +21,27 @@ from sysconfig import get_paths
 from tempfile import TemporaryDirectory
 
 import torch
+from huggingface_hub import snapshot_download
 
 from lora_evo import LoraEvoError
-from lora_evo.model import choose_device, require_vllm
+from lora_evo.model import choose_device, refuse_float32, require_vllm, resolve
 from selfplay.config import Config
-from selfplay.devices import GIB, memory_mb
+from selfplay.devices import GIB, memory_mb, set_allocator
 from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
 from selfplay.planning import MemoryPlan, plan_run, verdict
 from selfplay.records.directory import METRICS, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.rows import StepRow, TaskRow, read_rows
-from selfplay.reports.run_report import DRIFT_LIMIT
+from selfplay.reports.run_report import DRIFT_LIMITS
 from selfplay.step import train_step
 from selfplay.training import new_run
 
 STEPS = 2
+_DRIVERS = {"12": 525, "13": 580}
+"""The oldest NVIDIA driver for each CUDA (its release notes)."""
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_OTHER_FILES = ["original/*", "consolidated*", "*/*"]
+"""What loading a base reads of its files on the hub, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,14 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
     say: receives each phase's name. Raises ConfigError for what the configuration has wrong.
     """
-    plan, changes = None, list[str]()
+    title = f"{config.base}: {config.engine}, {config.dtype}"
+    checks, plan = list(machine(config)), None
+    if not all(check.passed for check in checks):
+        return Diagnosis(title, checks)
+    set_allocator(config)
     with suppress(ConfigError, LoraEvoError):  # of a shape that is not known, or without the GPU
         plan, changes = plan_run(config, None)
-    checks = list(environment(config, plan, changes))
-    title = f"{config.base}: {config.engine}, {config.dtype}"
+        checks += room(plan, changes)
     if plan is not None:
         title += f", {plan.step.members} members on {plan.machine.name}"
     if not all(check.passed for check in checks):
@@ -132,14 +142,16 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     )
 
 
-def environment(config: Config, plan: MemoryPlan | None, changes: list[str]) -> Iterator[Check]:
-    """Yield what a run needs of this machine before anything loads."""
+def machine(config: Config) -> Iterator[Check]:
+    """Yield what a run needs of this machine, which is seen at once."""
     yield _device(config.device)
     if config.engine == "vllm":
         yield _compiler()
-        yield _vllm()
-    if plan is None:
-        return
+        yield _vllm(config)
+
+
+def room(plan: MemoryPlan, changes: list[str]) -> Iterator[Check]:
+    """Yield whether there is as much memory and disk as a run needs."""
     fits = plan.peak <= plan.machine.memory
     settings = " ".join(f"--set {change}" for change in changes)
     yield Check("memory", fits, verdict(plan, []), settings or "a smaller --base")
@@ -159,6 +171,12 @@ def _device(device: str) -> Check:
     if torch.cuda.is_available():
         return Check("device", True, f"{torch_is} uses {cards or torch.cuda.get_device_name()}")
     seen = f"{torch_is} finds no GPU"
+    driver = re.search(r"(\d+)[.\d]*$", cards)
+    oldest = _DRIVERS.get(str(torch.version.cuda).partition(".")[0], 0)
+    if driver and int(driver[1]) < oldest and device != "cpu":
+        seen += f": it needs driver r{oldest} or newer, and here is {cards}"
+        remedy = f"install NVIDIA driver r{oldest} or newer, or --set device=cpu"
+        return Check("device", False, seen, remedy)
     if cards and device != "cpu":
         remedy = f"{pip_install('--force-reinstall', 'torch')}, or --set device=cpu"
         return Check("device", False, f"{seen}, and the driver has {cards}", remedy)
@@ -180,11 +198,13 @@ def _compiler() -> Check:
     return Check("compiler", True, compiler)
 
 
-def _vllm() -> Check:
+def _vllm(config: Config) -> Check:
     try:
+        refuse_float32(config.dtype, config.device != "cpu" and torch.cuda.is_available())
         return Check("vLLM", True, f"version {require_vllm()}")
     except LoraEvoError as error:
-        seen, _, remedy = str(error).partition("; type: ")
+        seen, _, remedy = str(error).partition("; type")
+        remedy = remedy.removeprefix(":").strip()
         return Check("vLLM", False, seen, remedy)
 
 
@@ -196,6 +216,12 @@ def measured(config: Config, meter: Meter) -> list[Check]:
     with TemporaryDirectory(prefix=".doctor-", dir=Path.cwd()) as folder:
         home = Path(folder) / "run"
         try:
+            if not Path(resolve(config.base)).is_dir():
+                meter.phase("download")
+                with suppress(Exception):  # loading says in one line what is wrong
+                    snapshot_download(
+                        resolve(config.base), allow_patterns=_FILES, ignore_patterns=_OTHER_FILES
+                    )
             meter.phase("load")
             with new_run(config, home, progress=meter) as run:
                 for _ in range(STEPS):
@@ -228,9 +254,10 @@ def _gap(rows: Sequence[StepRow], config: Config) -> Check:
     kl = max((m.number("mismatch_kl") or 0.0 for m in members), default=0.0)
     most = max((m.number("logp_difference_max") or 0.0 for m in members), default=0.0)
     seen = f"sampler and learner differ by a KL divergence of {kl:.1g} nats a token at most "
-    seen += f"(limit {DRIFT_LIMIT:g}), by {most:.2g} nats at one token"
+    limit = DRIFT_LIMITS[config.dtype]
+    seen += f"(limit {limit:g} in {config.dtype}), by {most:.2g} nats at one token"
     remedy = "--set engine=hf" if config.engine == "vllm" else "--set dtype=float32"
-    return Check("probabilities", kl <= DRIFT_LIMIT, seen, remedy)
+    return Check("probabilities", kl <= limit, seen, remedy)
 
 
 def to_text(diagnosis: Diagnosis) -> str:

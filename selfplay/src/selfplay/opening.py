@@ -22,11 +22,13 @@ from lora_evo.model import (
     derive_seed,
     linear_shapes,
     load_base_model,
+    refuse_float32,
     require_vllm,
     resolve,
     same_base,
 )
 from selfplay.config import Config
+from selfplay.devices import set_allocator
 from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
@@ -118,11 +120,14 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
 
     members: some of the founders; None for all. A fresh adapter depends on its name alone.
     """
+    device = choose_device(config.device)
     if config.engine == "vllm":
         require_vllm()
+        refuse_float32(config.dtype, device.type == "cuda")
+    set_allocator(config)
     if config.threads:
         torch.set_num_threads(config.threads)
-    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    base = load_base_model(config.base, device, config.dtype)
     shapes = linear_shapes(base.model)
     check_targets(base, config.learner.target_modules)
     tokenizer, rollout = base.tokenizer, config.rollout

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from lora_evo import LoraEvoError
+from lora_evo.model import refuse_float32
 from selfplay.architecture import Architecture, read_architecture
 from selfplay.config import Config, LearnerConfig, read_config
-from selfplay.devices import GIB, Machine, gpu, this_machine
+from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.errors import ConfigError
 from selfplay.settings import override
 
@@ -317,8 +318,13 @@ def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list
 
 
 def plan_run(config: Config, card: str | None) -> tuple[MemoryPlan, list[str]]:
-    """Return the plan for a GPU, or for the device found here, and the changes that would help."""
+    """Return the plan for a GPU, or for the device found here, and the changes that would help.
+
+    Raises ConfigError or LoraEvoError, one line, for what cannot run there.
+    """
     machine = gpu(card) if card else this_machine(config.device, config.threads)
+    if config.engine == "vllm":
+        refuse_float32(config.dtype, machine.is_gpu)
     model = read_architecture(config.base)
     return make_plan(config, model, machine), smaller(config, model, machine)[0]
 
@@ -363,6 +369,7 @@ def refuse_what_cannot_fit(config: Config) -> None:
 
     A base whose shape is not known, or a device that is not there, fails when it is loaded.
     """
+    set_allocator(config)
     try:
         plan, changes = plan_run(config, None)
     except (ConfigError, LoraEvoError):

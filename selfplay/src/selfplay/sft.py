@@ -31,6 +31,7 @@ from lora_evo.model import (
     token_pair,
 )
 from selfplay.config import Config
+from selfplay.devices import set_allocator
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed
 from selfplay.prompts.control_tokens import control_token_in, control_tokens
@@ -99,6 +100,7 @@ def _open_learner(config: Config, learning_rate: float) -> tuple[BaseModel, Supe
     """Load the base, and put the adapter to be trained on it."""
     if config.threads:
         torch.set_num_threads(config.threads)
+    set_allocator(replace(config, engine="hf"))
     base = load_base_model(config.base, choose_device(config.device), config.dtype)
     stack = stack_adapters(
         base.model,

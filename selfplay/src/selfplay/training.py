@@ -8,7 +8,9 @@ from os import PathLike
 from pathlib import Path
 
 from league import League
+from lora_evo.model import refuse_second_import
 from selfplay.config import Config, cut_by_member
+from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
 from selfplay.extensions import open_extensions, with_names
 from selfplay.members import Members, founders
@@ -117,6 +119,7 @@ def new_run(
     Ray cluster to use; without both everything is in this process.
     progress: shows the run as long as it is open; nothing by default.
     """
+    refuse_second_import()
     directory, progress = Path(out), progress or Progress(quiet=True)
     extensions = extensions or Extensions()
     config = with_names(with_chat_date(config), extensions)
@@ -156,6 +159,7 @@ def open_run(
     are not recorded, and workers may be other ones. The parameters are those of `new_run`. Raises
     ConfigError for what is missing, and for what is not what the run began with.
     """
+    refuse_second_import()
     extensions = extensions or Extensions()
     directory, progress = Path(out), progress or Progress(quiet=True)
     config = open_config(directory)
@@ -223,6 +227,7 @@ def _opened(
         else:
             from selfplay.workers.session import open_workers
 
+            refuse_spread_base(config)
             opened = open_workers(config, template, workers or 0, ray)
             population = stack.enter_context(opened)
         e = config.eval

@@ -34,7 +34,7 @@ def open_workers(
             "member"
         )
     with ExitStack() as stack:
-        ray = stack.enter_context(ray_session(address, count))
+        ray = stack.enter_context(ray_session(address, count, config.engine == "vllm"))
         total = ray.cluster_resources()
         gpus = int(config.device != "cpu" and total.get("GPU", 0) >= 1)
         if not count:
@@ -56,12 +56,12 @@ def check_room(total: Mapping[str, float], gpus: int, count: int) -> None:
 
 
 @contextmanager
-def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
+def ray_session(address: str | None, cpus: int, show: bool) -> Iterator[Any]:
     """Yield the module `ray`, connected; it is left at the end.
 
     address: HOST:PORT of a cluster's head, or `auto` for the one this machine belongs to; None
-    starts Ray on this machine, reachable from it alone, for so many processes (0: all). Raises
-    SelfplayError.
+    starts Ray on this machine, reachable from it alone, for so many processes (0: all). show: print
+    what workers print, as vLLM's processes do when they fail. Raises SelfplayError.
     """
     if address is None:
         # What Ray sets on other systems, where it then binds to the loopback address alone.
@@ -78,7 +78,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         {"address": address} if address else {"num_cpus": cpus or None, "include_dashboard": False}
     )
     try:
-        ray.init(**{"address": "local"} | options, logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(**{"address": "local"} | options, logging_level=logging.ERROR, log_to_driver=show)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
