@@ -75,6 +75,8 @@ def test_both_directions_are_asked_and_graded(data: Path, tmp_path: Path) -> Non
         ("code_i", "[1, 2]", None),
         ("code_i", "f(" + "(" * 5000, None),
         ("code_o", "1+" * 5000 + "1", None),
+        ("code_o", "assert f(1) == 0x" + "f" * 5000, None),
+        ("code_i", "f(0x" + "f" * 5000 + ")", None),
     ],
 )
 def test_the_asked_part_is_found(kind: str, response: str, found: str | None) -> None:

@@ -85,7 +85,7 @@ def find_answer(kind: str, response: str, template: Template) -> str | None:
     for part in (text, *reversed(_ASSERTION.findall(text))):
         try:
             return _asked_part(kind, part)
-        except (ProgramError, LookupError, RecursionError):
+        except (ProgramError, LookupError, RecursionError, ValueError):  # the last: huge integers
             continue
     return None
 
