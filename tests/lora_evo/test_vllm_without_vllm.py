@@ -65,7 +65,7 @@ def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("lora_evo.model.opening.require_vllm", lambda: "0.32.0")
     monkeypatch.setattr("lora_evo.model.opening.load_base_model", None)
-    with pytest.raises(LoraEvoError, match=r"dtype is float32, .* evals: --dtype bfloat16"):
+    with pytest.raises(LoraEvoError, match=r"dtype is float32, .* type --dtype bfloat16"):
         open_engine("vllm", "a/b", {"x": "folder"}, dtype="float32")
 
 
@@ -73,7 +73,7 @@ def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, mon
     monkeypatch.setattr("lora_evo.model.opening.VLLMEngine", None)
     base = BaseModel("tiny", tiny.qwen(), None, None, "")
     assert base.dtype == "float32"
-    with pytest.raises(LoraEvoError, match="type dtype=bfloat16"):
+    with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):
         _open_on("vllm", base, "tiny", {"x": adapter()}, torch.device("cuda"), 4)
 
 

@@ -123,7 +123,7 @@ def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for device, dtype, passed in (("auto", "float32", False), ("cpu", "float32", True)):
         monkeypatch.setattr("selfplay.doctor.require_vllm", lambda: "0.32.0")
-        check = _vllm(load_preset("nano", f"device={device}", f"dtype={dtype}"))
+        check = _vllm(load_preset("nano", "engine=vllm", f"device={device}", f"dtype={dtype}"))
         assert check.passed == passed
         assert ("dtype=bfloat16" in check.remedy) != passed
 

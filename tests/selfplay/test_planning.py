@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 from small_models import small_model
 from transformers import AutoConfig, LlamaConfig
 
-from lora_evo import LoraEvoError
 from lora_evo.model import export_adapter, stack_adapters
 from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
@@ -211,7 +210,7 @@ def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(mo
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("selfplay.opening.require_vllm", lambda: "0.32.0")
     monkeypatch.setattr("selfplay.opening.load_base_model", None)
-    with pytest.raises(LoraEvoError, match="type dtype=bfloat16"):
+    with pytest.raises(ConfigError, match="type --set dtype=bfloat16"):
         open_learner(load_preset("nano", "engine=vllm"))
 
 

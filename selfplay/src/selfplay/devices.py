@@ -88,6 +88,15 @@ def set_allocator(config: Config) -> None:
         os.environ[_ALLOCATOR[0]] = _LENGTHENED
 
 
+def refuse_float32(config: Config, on_gpu: bool) -> None:
+    """Raise ConfigError for adapters in float32 with vLLM on a GPU: its kernels take 16 bits."""
+    if on_gpu and config.engine == "vllm" and config.dtype == "float32":
+        raise ConfigError(
+            "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
+            "type --set dtype=bfloat16, or use --engine hf"
+        )
+
+
 def refuse_spread_base(config: Config) -> None:
     """Raise ConfigError for workers that need several GPUs each: a worker has one."""
     cards = config.vllm.tensor_parallel_size

@@ -24,9 +24,9 @@ import torch
 from huggingface_hub import snapshot_download
 
 from lora_evo import LoraEvoError
-from lora_evo.model import choose_device, refuse_float32, require_vllm, resolve
+from lora_evo.model import choose_device, require_vllm, resolve
 from selfplay.config import Config
-from selfplay.devices import GIB, memory_mb, set_allocator
+from selfplay.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
 from selfplay.planning import MemoryPlan, plan_run, verdict
 from selfplay.records.directory import METRICS, TASKS
@@ -200,9 +200,9 @@ def _compiler() -> Check:
 
 def _vllm(config: Config) -> Check:
     try:
-        refuse_float32(config.dtype, config.device != "cpu" and torch.cuda.is_available())
+        refuse_float32(config, config.device != "cpu" and torch.cuda.is_available())
         return Check("vLLM", True, f"version {require_vllm()}")
-    except LoraEvoError as error:
+    except (ConfigError, LoraEvoError) as error:
         seen, _, remedy = str(error).partition("; type")
         remedy = remedy.removeprefix(":").strip()
         return Check("vLLM", False, seen, remedy)

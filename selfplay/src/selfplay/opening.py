@@ -22,13 +22,12 @@ from lora_evo.model import (
     derive_seed,
     linear_shapes,
     load_base_model,
-    refuse_float32,
     require_vllm,
     resolve,
     same_base,
 )
 from selfplay.config import Config
-from selfplay.devices import set_allocator
+from selfplay.devices import refuse_float32, set_allocator
 from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, NamedState
@@ -123,7 +122,7 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
     device = choose_device(config.device)
     if config.engine == "vllm":
         require_vllm()
-        refuse_float32(config.dtype, device.type == "cuda")
+        refuse_float32(config, device.type == "cuda")
     set_allocator(config)
     if config.threads:
         torch.set_num_threads(config.threads)

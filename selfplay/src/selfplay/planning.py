@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 from lora_evo import LoraEvoError
-from lora_evo.model import refuse_float32
 from selfplay.architecture import Architecture, read_architecture
 from selfplay.config import Config, LearnerConfig, read_config
-from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
+from selfplay.devices import GIB, Machine, gpu, refuse_float32, set_allocator, this_machine
 from selfplay.errors import ConfigError
 from selfplay.settings import override
 
@@ -323,8 +322,7 @@ def plan_run(config: Config, card: str | None) -> tuple[MemoryPlan, list[str]]:
     Raises ConfigError or LoraEvoError, one line, for what cannot run there.
     """
     machine = gpu(card) if card else this_machine(config.device, config.threads)
-    if config.engine == "vllm":
-        refuse_float32(config.dtype, machine.is_gpu)
+    refuse_float32(config, machine.is_gpu)
     model = read_architecture(config.base)
     return make_plan(config, model, machine), smaller(config, model, machine)[0]
 

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from league import League
-from lora_evo.model import refuse_second_import
+from lora_evo.model import resolve
 from selfplay.config import Config, cut_by_member
 from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
@@ -119,7 +119,7 @@ def new_run(
     Ray cluster to use; without both everything is in this process.
     progress: shows the run as long as it is open; nothing by default.
     """
-    refuse_second_import()
+    resolve(config.base)
     directory, progress = Path(out), progress or Progress(quiet=True)
     extensions = extensions or Extensions()
     config = with_names(with_chat_date(config), extensions)
@@ -159,10 +159,10 @@ def open_run(
     are not recorded, and workers may be other ones. The parameters are those of `new_run`. Raises
     ConfigError for what is missing, and for what is not what the run began with.
     """
-    refuse_second_import()
     extensions = extensions or Extensions()
     directory, progress = Path(out), progress or Progress(quiet=True)
     config = open_config(directory)
+    resolve(config.base)
     require_trackers(config.report_to)
     template = template_of(config, extensions.task_kinds)
     with closing(lock(directory)):

@@ -40,13 +40,7 @@ if TYPE_CHECKING:
     )
     from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn, token_pair
     from lora_evo.model.vllm_engine import VLLMEngine
-    from lora_evo.model.vllm_server import (
-        Serving,
-        VLLMOptions,
-        refuse_float32,
-        refuse_second_import,
-        require_vllm,
-    )
+    from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
 _MODULES = (
     "vllm_server", "stacked_lora", "base_model", "supervised", "hf_engine", "vllm_engine",
@@ -81,8 +75,6 @@ __all__ = [
     "merge_adapter",
     "open_engine",
     "public_name",
-    "refuse_float32",
-    "refuse_second_import",
     "require_vllm",
     "resolve",
     "same_base",

@@ -47,7 +47,11 @@ class BaseModel:
 
 
 def resolve(name: str) -> str:
-    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist."""
+    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist.
+
+    All work on a model begins here, so a script that runs a second time ends here.
+    """
+    refuse_second_import()
     if name in BUILT_IN:
         return str(_built_in_folder(name))
     folder = Path(name)
@@ -90,7 +94,6 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
 
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
-    refuse_second_import()
     source = resolve(name)
     # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
     # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.

@@ -173,8 +173,7 @@ def refuse_float32(dtype: str, on_gpu: bool) -> None:
     if on_gpu and dtype == "float32":
         raise LoraEvoError(
             "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
-            "type dtype=bfloat16 (selfplay: --set dtype=bfloat16, evals: --dtype bfloat16), or use "
-            "--engine hf"
+            "type --dtype bfloat16, or use --engine hf"
         )
 
 
