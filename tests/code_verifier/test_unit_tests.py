@@ -46,6 +46,10 @@ def runner() -> Iterator[ScriptRunner]:
         ({"test_list": ["assert Solution().g(1) == {'a': 1}"]},
          "class Solution:\n    def g(self, x): return {'a': x}", "class Solution: pass"),
         ({"test_list": ["assert not f(1)"]}, "def f(x): return []", "def f(x): return object()"),
+        ({"entry_point": "twice", "test": "METADATA = {'author': 'x'}\n\n\ndef check(candidate):\n"
+          "    import math\n    big = 10\n    assert True, 'says nothing'\n"
+          "    assert candidate(big) == math.floor(20.5), 'a message'\n    print\n"},
+         "def twice(x): return 2 * x", "def twice(x): return x"),
         (ECHO, ADDS, ADDS.replace("sum", "max")),
         ({"input_output": json.dumps(ECHO)}, ADDS, "print(3)"),
         (CALLS, ADD, "def add(a, b): return 3"),
@@ -123,6 +127,15 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, test: str
     [
         ({}, "no tests; found nothing"),
         ({"test_list": ["print(1)"]}, "one assert statement"),
+        (
+            {
+                "entry_point": "f",
+                "test": "def check(candidate):\n    for x in (1, 2):\n        assert candidate(x)",
+            },
+            "holds 'for x in .*; expected assertions alone",
+        ),
+        ({"entry_point": "f", "test": "def check(f):\n    assert f(1)"}, "expected def check"),
+        ({"entry_point": "f", "test": "def check("}, "'test' is no Python"),
         ({"test_list": ["assert f(1)"], "test_setup_code": "import"}, "set-up"),
         ({"input_output": "{"}, "not JSON"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),

@@ -27,8 +27,8 @@ TEST_S = 6.0
 _COLUMNS = frozenset(
     str.split(
         "kind program snippet imports output inputs outputs visible test_list assert_case "
-        "test_imports test_setup_code entry_point fn_name input_output public_tests private_tests "
-        "generated_tests public_test_cases private_test_cases metadata"
+        "test test_imports test_setup_code entry_point fn_name input_output public_tests "
+        "private_tests generated_tests public_test_cases private_test_cases metadata"
     )
 )
 

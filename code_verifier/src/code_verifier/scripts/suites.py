@@ -67,10 +67,11 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     """Return the tests of a row. Raises CodeVerifierError for a row that holds none.
 
     Columns, the first that are there: `test_list` (or `assert_case`), each one assertion, with
-    `test_imports` and `test_setup_code`; `entry_point` (or `fn_name`), `inputs` and `outputs`,
-    where an input is a list of arguments and an output a value, or both are texts (JSON, an
-    argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard input
-    and output, each a text or a list of lines. `input_output` may hold any of them as one JSON
+    `test_imports` and `test_setup_code`; `test`, which defines `check(candidate)` as HumanEval's
+    does, of assertions alone, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and
+    `outputs`, where an input is a list of arguments and an output a value, or both are texts (JSON,
+    an argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard
+    input and output, each a text or a list of lines. `input_output` may hold any of them as one JSON
     text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`, each
     with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases` as
     JSON, and `metadata`).
@@ -79,7 +80,10 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         row = {**row, **_object("input_output", packed)}
     imports = "\n".join(text_list(row, "test_imports"))
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
-    if asserts := text_list(row, "test_list") or text_list(row, "assert_case"):
+    asserts = text_list(row, "test_list") or text_list(row, "assert_case")
+    if not asserts and row.get("test") and row.get("entry_point"):
+        setup, asserts = _checks(text_field(row, "test"), text_field(row, "entry_point"))
+    if asserts:
         _bound(setup)  # which raises, as does the next, when it is not Python
         for text in asserts:
             _assertion(text)
@@ -177,6 +181,36 @@ def _assertion(text: str) -> ast.expr:
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
         raise CodeVerifierError(f"a test is {text[:_SHOWN]!r}; expected one assert statement")
     return body[0].test
+
+
+def _checks(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
+    """What surrounds the assertions of `check(candidate)`, and these, about the entry point.
+
+    Raises CodeVerifierError for a check that does more with the candidate: it would have to run
+    where the program does, which could then answer in its place.
+    """
+    try:
+        outside = ast.parse(test).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise CodeVerifierError(f"'test' is no Python: {error}") from None
+    check = next((s for s in outside if isinstance(s, ast.FunctionDef) and s.name == "check"), None)
+    if check is None or [argument.arg for argument in check.args.args] != ["candidate"]:
+        raise CodeVerifierError(f"'test' is {test[:_SHOWN]!r}; expected def check(candidate)")
+    setup, texts = [statement for statement in outside if statement is not check], []
+    for statement in check.body:
+        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == "candidate"]
+        for name in names:
+            name.id = entry
+        if names and not isinstance(statement, ast.Assert):
+            raise CodeVerifierError(
+                f"check(candidate) holds {ast.unparse(statement)[:_SHOWN]!r}; expected assertions "
+                "alone; write them out in 'test_list'"
+            )
+        if names:
+            texts.append(ast.unparse(statement))
+        elif not isinstance(statement, ast.Assert):
+            setup.append(statement)
+    return "\n".join(map(ast.unparse, setup)), tuple(texts)
 
 
 def _call(arguments: object, output: object, boxed: bool) -> tuple[str, str]:
