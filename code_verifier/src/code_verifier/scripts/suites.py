@@ -71,8 +71,8 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     does, of assertions alone, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and
     `outputs`, where an input is a list of arguments and an output a value, or both are texts (JSON,
     an argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard
-    input and output, each a text or a list of lines. `input_output` may hold any of them as one JSON
-    text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`, each
+    input and output, each a text or a list of lines. `input_output` may hold any of them as one
+    JSON text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`, each
     with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases` as
     JSON, and `metadata`).
     """
@@ -102,6 +102,13 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         )
     if not row.get("entry_point") and not row.get("fn_name"):
         return Suite(_joined(row, "inputs"), _joined(row, "outputs"), setup=setup)
+    return _calls(row, inputs, outputs, setup)
+
+
+def _calls(
+    row: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[Any], setup: str
+) -> Suite:
+    """The tests of a function: its arguments, and what it must return."""
     boxed = row.get("entry_point") is None  # as APPS has them
     try:
         pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
