@@ -72,9 +72,9 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     `outputs`, where an input is a list of arguments and an output a value, or both are texts (JSON,
     an argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard
     input and output, each a text or a list of lines. `input_output` may hold any of them as one
-    JSON text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`, each
-    with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases` as
-    JSON, and `metadata`).
+    JSON text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`,
+    each with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases`
+    as JSON, and `metadata`).
     """
     if (packed := row.get("input_output")) is not None:
         row = {**row, **_object("input_output", packed)}
