@@ -185,8 +185,8 @@ def learner_parts(
         if answered > chunk:
             entries = 4 * chunk * model.vocabulary + 2 * answered * model.hidden
         output = FLOAT32 * entries
-        found = {"activations": state + max(0.0, moving - output), "output layer": output}
-        largest = max(largest, found, key=lambda parts: sum(parts.values()))
+        parts = {"activations": state + max(0.0, moving - output), "output layer": output}
+        largest = max(largest, parts, key=lambda of: sum(of.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
     return {
         "gradients": adapter * members + 2 * adapter,

@@ -194,11 +194,11 @@ class AdapterConfig:
         return {name: fields[name] for name in (*order, *sorted(fields.keys() - set(order)))}
 
     def _plain(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _OWN}
-        own |= {name: dict(own[name]) for name in ("rank_pattern", "alpha_pattern")}
+        fields = {name: getattr(self, name) for name in _OWN}
+        fields |= {name: dict(fields[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
-            own["target_modules"] = list(self.target_modules)
-        return {**self.rest, **own}
+            fields["target_modules"] = list(self.target_modules)
+        return {**self.rest, **fields}
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
