@@ -183,13 +183,6 @@ class VLLMEngine(Engine):
         check_request(request)
         if request.adapter not in (None, *self._held):
             raise unknown_adapter(str(request.adapter), self._held)
-        length = len(request.prompt_ids) + request.max_tokens
-        if self.context is not None and length > self.context:
-            raise LoraEvoError(
-                f"a prompt of {len(request.prompt_ids)} tokens and {request.max_tokens} to sample "
-                f"are {length}, the engine was opened for {self.context}: raise max_model_len (in "
-                "a run: --set vllm.max_model_len=N), or sample fewer"
-            )
 
     def _sampled(
         self, left: dict[int, Request], *, watch_text: bool
