@@ -144,6 +144,11 @@ def cut(folder):
     os.truncate(folder / WEIGHTS, (folder / WEIGHTS).stat().st_size - 3)
 
 
+def pickled(folder, protocol, value=None):
+    weights = value or {f"{Q}.lora_A.weight": [0.5, 1.0]}
+    (folder / WEIGHTS).write_bytes(pickle.dumps(weights, protocol))
+
+
 DAMAGES = {
     "NaN": (put("lora_B.weight", torch.full((32, 4), float("nan"))), "NaN or infinite"),
     "half a pair": (tensors(lambda held: held.pop(f"{Q}.lora_B.weight")), "half a pair"),
@@ -168,6 +173,12 @@ DAMAGES = {
     "empty file": (text(WEIGHTS, ""), "truncated or corrupt"),
     "huge header": (lambda f: (f / WEIGHTS).write_bytes(b"\xff" * 64), "truncated or corrupt"),
     "renamed pickle": (lambda f: (f / WEIGHTS).write_bytes(pickle.dumps([1])), "pickle"),
+    "pickle of protocol 0": (lambda f: pickled(f, 0), "pickle"),
+    "pickle of protocol 1": (lambda f: pickled(f, 1), "pickle"),
+    "long pickle": (lambda f: pickled(f, 0, dict.fromkeys(map(str, range(3000)))), "pickle"),
+    "pickled array": (lambda f: pickled(f, 1, [b"x" * 9000] * 7), "pickle"),
+    "web page": (text(WEIGHTS, "<!DOCTYPE html>\n<p>"), "truncated or corrupt"),
+    "message": (text(WEIGHTS, "Not Found\n"), "truncated or corrupt"),
     "renamed checkpoint": (lambda f: torch.save({"a": torch.ones(1)}, f / WEIGHTS), "pickle"),
     "pickle": (lambda f: (f / WEIGHTS).rename(f / "adapter_model.bin"), "save_pretrained"),
     "broken JSON": (text(CONFIG, '{"r": 8,'), "is not JSON"),

@@ -277,8 +277,8 @@ class AdapterConfig:
             re.fullmatch(excluded, path) if isinstance(excluded, str) else _ends(path, excluded)
         ):
             return False
-        if targets is None:
-            return True
+        if targets is None:  # whose meaning in PEFT hangs on the base model
+            return False
         if isinstance(targets, str):
             if targets.lower() == "all-linear":
                 return path != "lm_head"

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import pickletools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,10 @@ _PICKLE_ADVICE = (
     "save_pretrained, which writes adapter_model.safetensors"
 )
 CONFIG_FILE = "adapter_config.json"
+_HEAD = 4096
+"""Bytes of a file by which another format is recognised."""
+_OPCODES = 6
+"""So many opcodes of a pickle in a row are no chance."""
 _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
@@ -156,11 +161,11 @@ def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """Return what a safetensors file holds; refuse another file, saying what it seems to be."""
     stamp = file_stamp(path)
-    with path.open("rb") as start:
-        head = start.read(16)
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
     try:
-        with safe_open(path, framework="np") as file:
-            slices = {name: file.get_slice(name) for name in file.offset_keys()}
+        with safe_open(path, framework="np") as mapped:
+            slices = {name: mapped.get_slice(name) for name in mapped.offset_keys()}
             return {
                 name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()), stamp)
                 for name, part in slices.items()
@@ -173,14 +178,27 @@ def _fault(head: bytes, error: Exception) -> str:
     """Say what a file seems to be that is no whole safetensors file, by its first bytes."""
     if head.startswith(b"version https://"):
         return "is a Git LFS pointer; run `git lfs pull` to get the weights"
-    # A safetensors file has its header's length in eight bytes, which may be those of a pickle.
-    pickled = head[:1] == b"\x80" and head[1:2] <= b"\x05" and head[8:9] != b"{"
-    if head.startswith(b"PK\x03\x04") or pickled:
+    if head.startswith(b"PK\x03\x04") or _is_pickle(head):
         return f"is a pickle under another name; {_PICKLE_ADVICE}"
     return (
         f"is not a whole safetensors file ({error}); it is truncated or corrupt: copy or save it "
         "again"
     )
+
+
+def _is_pickle(head: bytes) -> bool:
+    """Whether bytes are the beginning of a pickle of any protocol; nothing of it is executed."""
+    if head[4:9] == b"\0\0\0\0{":  # the length of a safetensors header, and the header
+        return False
+    opcodes = 0
+    try:
+        for opcode, _, _ in pickletools.genops(head):
+            opcodes += 1
+            if opcode.name == "STOP":
+                break
+    except ValueError:  # no opcode, or one that goes on beyond these bytes
+        return opcodes >= _OPCODES
+    return opcodes > 1
 
 
 @dataclass(frozen=True)
@@ -341,6 +359,13 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
                 "save the adapter unquantised"
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]
+    if halves and config.target_modules is None:
+        names = sorted({path.rpartition(".")[2] for path in halves})
+        raise LoraEvoError(
+            "target_modules is null: PEFT then takes names of its own by the type of the base "
+            "model, and drops other factors silently; in adapter_config.json write "
+            f'"target_modules": {json.dumps(names)}, the modules of these weights'
+        )
     if not halves:
         raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_GATHER}")
     for path, present in halves.items():
