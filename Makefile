@@ -154,11 +154,11 @@ test-trackers: env
 # Libraries of others that ours work with, in an environment of their own. The second list comes
 # without its requirements, some of which conflict with ours, and the third has the rest.
 WITH := trl verifiers uv sandbox-fusion datasets polars
-WITH_ALONE := verl tinker-cookbook
+WITH_ALONE := verl tinker-cookbook mergekit
 NOT_HERE := does not install on this machine: its tests are skipped
 WITH_PIP := $(WITH_VENV)/bin/python -m pip install --quiet -e .
 WITH_NEEDED := codetiming hydra-core 'tensordict<=0.10.0' ray torchdata chz blobfile termcolor \
-	pyrage tinker tml-renderers
+	pyrage tinker tml-renderers immutables
 $(WITH_VENV)/.installed: pyproject.toml constraints.txt Makefile
 	@$(PYTHON) tools/install.py $(WITH_VENV) pip torch selfplay
 	@echo "installing $(WITH) $(WITH_ALONE) into $(WITH_VENV), 1 GB ..."

@@ -106,15 +106,16 @@ def merge_dare_linear(request: Request) -> Recipe:
     """Add a random share of the entries of each update: D = sum_k w_k (m_k * D_k) / density.
 
     The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
-    (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates, as mergekit's. The mean of
-    D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of which the
+    (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates; mergekit's `rescale` keeps
+    the sum of sizes of each update in place of dividing by the density, the same on average. The
+    mean of D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of which the
     cut to the child's rank takes away.
     """
     return _of_entries(request, _dropped(request), elect=False, normalise=False)
 
 
 def merge_dare_ties(request: Request) -> Recipe:
-    """Drop entries as `merge_dare_linear`, then add those of the elected sign, as mergekit does.
+    """Drop entries as `merge_dare_linear`, then add those of the elected sign.
 
     Signs are elected as in `merge_ties`, but the sum is not divided by the weights.
     """
