@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+import tokenizers
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from code_verifier import Proposal, Task
@@ -32,19 +33,25 @@ ADDED = {
     9: Added("->", False),
     10: Added("_x_", False),
     8: Added("<pad>", True),
+    11: Added("range(", False),
+    12: Added("[0]", False),
+    13: Added("[UNUSED_TOKEN_3]", False),
+    14: Added("|||EMAIL|||", False),
 }
 
 
 class Tokenizer:
-    """A token a character, after a start token where it is asked for."""
+    """An added token or a character at a time, after a start token where it is asked for."""
 
     bos_token = "<s>"
-    all_special_tokens = ("<s>", "[INST]", "[gMASK]", "<fim_prefix>", "<pad>")
     added_tokens_decoder = ADDED
     chat_template = "{{ messages[0].content }}"
 
     def encode(self, text, add_special_tokens):
-        return [1] * add_special_tokens + [10 + ord(c) for c in text]
+        numbers = {token.content: number for number, token in ADDED.items()}
+        parts = re.split(f"({'|'.join(map(re.escape, numbers))})", text)
+        ids = ([numbers[p]] if p in numbers else [20 + ord(c) for c in p] for p in parts)
+        return [1] * add_special_tokens + [number for some in ids for number in some]
 
 
 CALL = Task("code_o", "def f(x):\n    return x", "1", "1", id="a")
@@ -53,22 +60,55 @@ CALL = Task("code_o", "def f(x):\n    return x", "1", "1", id="a")
 @pytest.mark.parametrize(
     ("template", "frame", "starts"),
     [
-        (AZR, AZR.frame, True),
-        (AZR, lambda request: f"<s>{request}", False),  # a frame that begins with it already
-        (NANO, NANO.frame, False),
+        (AZR, AZR.frame, 1),
+        (AZR, lambda request: f"<s>{request}", 1),  # a frame that begins with it already
+        (NANO, NANO.frame, 0),
     ],
 )
 def test_a_prompt_begins_as_the_tokenizer_begins_a_text_once(template, frame, starts):
     prompts = Prompts(read_config({}), replace(template, frame=frame), Tokenizer(), None)
     drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
     (request,) = prompts.of_proposals(drafts)
-    assert (request.prompt[0] == 1) == starts
-    assert request.prompt.count(1) == starts
+    assert request.prompt[:2].count(1) == request.prompt.count(1) == starts
 
 
 def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_and_words():
     expected = {"<s>", "[INST]", "[gMASK]", "<|im_end|>", "<fim_prefix>", "<pad>"}
-    assert control_tokens(Tokenizer()) == expected
+    expected |= {"[UNUSED_TOKEN_3]", "|||EMAIL|||"}
+    tokens = control_tokens(Tokenizer())
+    assert set(tokens.texts.values()) == expected
+    assert not tokens.first_in("def f(x):\n    return [_x_ -> 0 for i in range(x)][0]")
+
+
+@pytest.fixture(scope="module")
+def lower_case():
+    """A tokenizer that lowers texts before it looks for tokens, and has an unknown one."""
+    from tokenizers import AddedToken, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    inner = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "x": 1}, unk_token="<unk>"))
+    inner.normalizer = normalizers.Lowercase()
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", pad_token="\n")
+    made.add_tokens([AddedToken("<|im_end|>", normalized=True)])
+    word = AddedToken("end", single_word=True, special=True)
+    made.add_special_tokens({"additional_special_tokens": [word]})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [
+        ("a <|IM_END|> b", "<|im_end|>"),
+        ("a.append(b)", ""),
+        ("the end of it", "end"),
+        ("unknown words\nare plain", ""),
+        ("the text <unk> is none", "<unk>"),
+    ],
+)
+def test_what_counts_is_what_the_tokenizer_itself_reads(lower_case, text, token):
+    said = control_token_in(replace(CALL, output=text), control_tokens(lower_case))
+    assert said == (f"its output holds {token!r}, which prompts are made of" if token else "")
 
 
 @pytest.mark.parametrize("token", ["<s>", "[INST]", "[gMASK]", "<|im_end|>", "<pad>", "<think>"])

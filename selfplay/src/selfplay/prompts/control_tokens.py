@@ -1,33 +1,61 @@
 """Control tokens: a frame may hold them, and no text that is put into the frame.
 
 `<|im_end|>` in a program, or in the output of one, would end the prompt of the student who is shown
-it. What counts is what the base's own tokenizer reads as a token of its own, whoever wrote it.
+it. What counts is what the base's own tokenizer reads in the text, whoever wrote it: so a token
+that it finds after normalising is found, and one that it takes only as a whole word is not found in
+other words.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from code_verifier import Task
 
-_MARK = re.compile(r"<\S*\w\S*>|\[/?[A-Z_]{2,}\]")
+_MARK = re.compile(
+    r"<\S*\w\S*>"  # <think>, <|im_end|>, <<SYS>>
+    r"|\[/?[A-Za-z_@]{2}\w*@?\]"  # [/INST], [UNUSED_TOKEN_3]
+    r"|([^\w\s])\1+\w[\w ]*[^\w\s]{2,}"  # |||EMAIL|||, >>TITLE<<
+)
 
 
-def control_tokens(tokenizer: Any) -> frozenset[str]:
-    """Return the special and added tokens of a tokenizer of transformers, as texts.
+@dataclass(frozen=True)
+class ControlTokens:
+    """Those of a tokenizer of transformers: special ones, and added ones that look like marks.
 
-    Of what was added as an ordinary token, only what looks like a mark, as `<think>`; words,
-    operators and blanks, as of models of code, are plain text.
+    Tokenizers also have ordinary vocabulary among their added tokens: runs of blanks in models of
+    code, words, operators, pieces of programs such as `range(`. Of what is not special, only names
+    in brackets or between doubled signs are control tokens; the rest is text like any other, and so
+    is a special token of blanks alone.
     """
-    texts = set(getattr(tokenizer, "all_special_tokens", ()))
-    for token in getattr(tokenizer, "added_tokens_decoder", {}).values():
+
+    tokenizer: Any
+    texts: Mapping[int, str]
+    """By id."""
+
+    def first_in(self, text: str) -> str:
+        """Return the first control token that the tokenizer reads in a text; empty for none."""
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        for number in self.tokenizer.encode(text, add_special_tokens=False):
+            token = self.texts.get(number, "")
+            if token and (number != unknown or token in text):
+                return token
+        return ""
+
+
+def control_tokens(tokenizer: Any) -> ControlTokens:
+    """Return the control tokens of a tokenizer."""
+    special = getattr(tokenizer, "all_special_ids", ()), getattr(tokenizer, "all_special_tokens", ())
+    texts = dict(zip(*special, strict=True))
+    for number, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
         if token.special or _MARK.fullmatch(token.content):
-            texts.add(token.content)
-    return frozenset(text for text in texts if text.strip())
+            texts[number] = token.content
+    return ControlTokens(tokenizer, {n: text for n, text in texts.items() if text.strip()})
 
 
 def control_token_in(
-    task: Task, tokens: Collection[str], marks: re.Pattern[str] | None = None
+    task: Task, tokens: ControlTokens, marks: re.Pattern[str] | None = None
 ) -> str:
     """Say which text of a task holds a control token; empty where none does.
 
@@ -35,8 +63,7 @@ def control_token_in(
     """
     for name, text in _texts(task):
         mark = marks.search(text) if marks else None
-        token = next((token for token in sorted(tokens) if token in text), mark and mark[0])
-        if token:
+        if token := tokens.first_in(text) or (mark and mark[0]):
             return f"its {name} holds {token.strip()!r}, which prompts are made of"
     return ""
 
