@@ -116,6 +116,10 @@ def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp
         ("_fsdp_wrapped_module._checkpoint_wrapped_module.", ""),
         ("module.", ""),
         ("module.", "module."),
+        ("module.module.", ""),
+        ("_orig_mod.module.", ""),
+        ("base_model.model.", ""),
+        ("", "model."),
     ],
 )
 def test_the_name_of_a_wrapper_is_taken_out_by_the_command_that_is_told(tmp_path, wrapper, front):
@@ -132,6 +136,41 @@ def test_the_name_of_a_wrapper_is_taken_out_by_the_command_that_is_told(tmp_path
     words = shlex.split(said[said.index("python -c") :])
     subprocess.run([sys.executable, *words[1:]], check=True)
     assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(".weight", ".default.weight"), ("base_model.model.", "")]
+)
+def test_names_of_a_bare_state_dict_are_mended_by_the_command_that_is_told(tmp_path, old, new):
+    save_adapter(build_adapter(1), tmp_path / "p")
+    file = tmp_path / "p" / WEIGHTS
+    save_file({name.replace(old, new): t.clone() for name, t in load_file(file).items()}, file)
+    said = refusal(tmp_path / "p")
+    assert "PEFT would leave it out" in said
+    words = shlex.split(said[said.index("python -c") :])
+    subprocess.run([sys.executable, *words[1:]], check=True)
+    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+
+
+def test_null_as_targets_means_pefts_defaults_and_the_advice_names_the_modules(
+    model_folder, base, tmp_path
+):
+    from transformers import AutoModelForCausalLM
+
+    made = tuned(base, target_modules=["q_proj", "k_proj"])
+    made.save_pretrained(tmp_path / "p")
+    path = tmp_path / "p" / "adapter_config.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "target_modules": None}))
+    again = AutoModelForCausalLM.from_pretrained(model_folder)
+    lossy = peft.PeftModel.from_pretrained(again, tmp_path / "p")
+    adapted = {n.rpartition(".")[2] for n, m in lossy.named_modules() if hasattr(m, "lora_A")}
+    assert adapted == {"q_proj", "v_proj"}, "PEFT has another rule by now"
+    targets = re.search(r'write "target_modules": (\[.*?\])', refusal(tmp_path / "p"))[1]
+    path.write_text(json.dumps({**fields, "target_modules": json.loads(targets)}))
+    more = {"device": "cpu", "any_base": True}
+    engine = open_engine("hf", str(model_folder), {"a": tmp_path / "p"}, **more)
+    assert same_answer(engine, "a", made, model_folder)
 
 
 def test_an_adapted_embedding_can_be_merged_or_left_out(model_folder, base, tmp_path):

@@ -135,7 +135,9 @@ def test_another_method_is_named_whatever_else_the_file_lacks(kind):
         AdapterConfig.from_json(json.dumps({"peft_type": kind}))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"r": 8}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"r": 8}', "null", '{"r": 8, "lora_alpha": 16, "target_modules": "q"}']
+)
 def test_damaged_text_is_refused(text):
     with pytest.raises(LoraEvoError, match="adapter_config"):
         AdapterConfig.from_json(text)

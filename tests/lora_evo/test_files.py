@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,11 @@ def pickled(folder, protocol, value=None):
     (folder / WEIGHTS).write_bytes(pickle.dumps(weights, protocol))
 
 
+def archived(folder):
+    with zipfile.ZipFile(folder / WEIGHTS, "w") as archive:
+        archive.writestr("a.npy", b"x" * 500)
+
+
 DAMAGES = {
     "NaN": (put("lora_B.weight", torch.full((32, 4), float("nan"))), "NaN or infinite"),
     "half a pair": (tensors(lambda held: held.pop(f"{Q}.lora_B.weight")), "half a pair"),
@@ -177,6 +183,7 @@ DAMAGES = {
     "pickle of protocol 1": (lambda f: pickled(f, 1), "pickle"),
     "long pickle": (lambda f: pickled(f, 0, dict.fromkeys(map(str, range(3000)))), "pickle"),
     "pickled array": (lambda f: pickled(f, 1, [b"x" * 9000] * 7), "pickle"),
+    "zip without a pickle": (archived, "truncated or corrupt"),
     "web page": (text(WEIGHTS, "<!DOCTYPE html>\n<p>"), "truncated or corrupt"),
     "message": (text(WEIGHTS, "Not Found\n"), "truncated or corrupt"),
     "renamed checkpoint": (lambda f: torch.save({"a": torch.ones(1)}, f / WEIGHTS), "pickle"),

@@ -146,6 +146,17 @@ def load(home):
     return load_base_model(str(home / "base"), CPU, "float32")
 
 
+def test_a_gradient_that_is_not_finite_leaves_the_weights_as_they_were(home):
+    stack = stack_saved(load(home).model, {"p": load_adapter(home / "p")})
+    learner = SupervisedLearner(stack, learning_rate=1e-3)
+    parameters = stack.parameters_of(0)
+    before = {name: p.detach().clone() for name, p in parameters.items()}
+    next(iter(parameters.values())).register_hook(lambda grad: grad * float("inf"))
+    with pytest.raises(LoraEvoError, match=r"gradient's norm (nan|inf); lower the learning rate"):
+        learner.step(0, [pair(ROWS[0])])
+    assert all(torch.equal(p, before[name]) for name, p in parameters.items())
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("budget", [None, 40])
 def test_trains_as_peft_does(home, budget):

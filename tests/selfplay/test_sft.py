@@ -7,9 +7,11 @@ import pytest
 import torch
 from json_lines import write_rows
 from mortal import changes_until_death
+from small_models import small_model
 
 from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
+from lora_evo.model import load_tokenizer, resolve
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import Group, over_start, read_trial
 from selfplay.opening import open_learner, warm_start
@@ -290,12 +292,26 @@ def test_the_command(data, tmp_path):
     assert read_preset("nano")["learner"]["r"] == 8
 
 
+def test_layers_of_any_name_are_checkpointed(runs, data, tmp_path):
+    base = shutil.copytree(resolve("nano"), tmp_path / "base")
+    model = small_model("falcon", leave_out=("head_dim",), vocab_size=len(load_tokenizer("nano")))
+    model.save_pretrained(base)  # its layers are `h`
+    settings = (f"base={base}", "learner.target_modules=[query_key_value]", "learner.r=2")
+    losses = [
+        start(runs, data, tmp_path / on, *settings, f"learner.gradient_checkpointing={on}")
+        for on in ("true", "false")
+    ]
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][-1]
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (("--data", "nothing.jsonl"), "there is no file nothing.jsonl"),
         (("--set", "base=/no/such/model", "--data", "{data}"), "/no/such/model"),
         (("--preset", "nanno", "--data", "{data}"), "did you mean nano?"),
+        (("--set", "steps=3", "--data", "{data}"), "type --steps"),
         (("--held-out", "99", "--data", "{data}"), "12 programs, 12 held out"),
     ],
 )

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import one_line_errors, silence_transformers
+from selfplay.errors import ConfigError, one_line_errors, silence_transformers
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
 from selfplay.terminal import program, quote, say
 
@@ -238,6 +238,8 @@ def sft(
     from selfplay.sft import fine_tune
 
     silence_transformers()
+    if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
+        raise ConfigError("--set steps is of the run to come; type --steps for those of sft")
     config = configured(base, preset, assignments, False, steps=steps, seed=seed)
     losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
     gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""

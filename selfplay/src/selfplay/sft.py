@@ -33,7 +33,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.devices import set_allocator
 from selfplay.errors import RunDirectoryError, SelfplayError
-from selfplay.learning.policy_loss import checkpointed
+from selfplay.learning.policy_loss import checkpointed, layers_of
 from selfplay.prompts.control_tokens import control_token_in, control_tokens
 from selfplay.prompts.template import Template, template_of
 from selfplay.records.directory import lock
@@ -136,7 +136,7 @@ def _train(
     course = replace(
         config.learner, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20
     )
-    layers = base.model.get_decoder().layers if course.gradient_checkpointing else []
+    layers = layers_of(base.model.get_decoder()) if course.gradient_checkpointing else []
     for step in range(state["step"] + 1, steps + 1):
         if step:
             batch = [training[i] for i in drawn(len(training), batch_size, step, config.seed)]

@@ -192,12 +192,12 @@ class SupervisedLearner:
             loss = -torch.cat(self.logprobs(member, chunk)).sum() / whole
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        if not math.isfinite(total):
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm or math.inf))
+        if not (math.isfinite(total) and math.isfinite(norm)):
             raise LoraEvoError(
-                f"the loss is {total}; lower the learning rate, or load the model as float32"
+                f"the loss is {total:g} and its gradient's norm {norm:g}; lower the learning rate, "
+                "or load the model as float32"
             )
-        if self._max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm)
         for group in optimizer.param_groups:
             group["lr"] = self.learning_rate * lr_factor
         optimizer.step()

@@ -23,10 +23,9 @@ sign flipped, a basis turned) give different children, and the product of two su
 B_j A_k that no parent has. Where the parents' scales differ, B_k counts as (s_k / s_1) B_k.
 """
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -36,17 +35,10 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Request
 from lora_evo.peft_files.adapter import Slot
-from lora_evo.thin import Span, Thin, prepared, span, thin, triangle
-from lora_evo.updates import Gap, slot_gap
+from lora_evo.thin import Thin, common_basis, prepared
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
-# Below this share of the squared norms, their difference loses digits in single precision.
-_CLOSE = 1e-2
-# The same for a child of triplets, whose change has four digits then.
-_CLOSE_TRIPLETS = 1e-3
-# Largest |R^-1| of chosen triplets to write a child from them; of 32 upright ones it is 6.
-_UPRIGHT = 60.0
 Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]
 
 
@@ -124,9 +116,6 @@ def svd_subspace(request: Request) -> Recipe:
         points = torch.from_numpy(request.noise(path, "triplet").random(count))
         # The last bound is 1 but for rounding; a point above it belongs to the last parent.
         parents = torch.searchsorted(bounds[:-1].contiguous(), points, right=True)
-        child = child_of_triplets(slots, parents)
-        if child is not None:
-            return child
         joint = join(slots)
         wanted = torch.zeros_like(joint.updates[0])
         for index, update in enumerate(joint.updates):
@@ -136,70 +125,6 @@ def svd_subspace(request: Request) -> Recipe:
         return joint.child(wanted)
 
     return recipe
-
-
-def child_of_triplets(slots: Sequence[Slot], parents: torch.Tensor) -> SlotChild | None:
-    """Return the child of the triplets that `parents` [r] names, by small matrices alone.
-
-    Triplets of one parent are orthogonal, and those of others nearly so, or the child would not
-    have their rank: with U and V side by side, Gram matrices U^T U = L^T L and V^T V = H^T H, and
-    the SVD L S H^T = P T Q^T, the child is (U L^-1 P) T (V H^-1 Q)^T. None where that would cost
-    digits, and for parents short of rank or of other ranks than the child's.
-    """
-    first, rank = slots[0], len(parents)
-    lefts = tuple(thin(prepared(slot.B)) for slot in slots)
-    rights = tuple(thin(prepared(slot.A).T) for slot in slots)
-    if any(side.q is not None or len(side.upper) != rank for side in (*lefts, *rights)):
-        return None
-    cores = [
-        slot.scale * (left.upper @ right.upper.T)
-        for slot, left, right in zip(slots, lefts, rights, strict=True)
-    ]
-    us, every, vts = torch.linalg.svd(torch.stack(cores))
-    vs = vts.mT
-    gram_u, gram_v = column_products(lefts, us), column_products(rights, vs)
-    chosen = parents == torch.arange(len(slots))[:, None]
-    change = torch.where(chosen, every, 0.0)
-    change[0] -= every[0]
-    squared = float(change.flatten() @ (gram_u * gram_v) @ change.flatten())
-    at = chosen.flatten().nonzero().flatten()
-    low = triangle(gram_u[at][:, at], _UPRIGHT)
-    high = triangle(gram_v[at][:, at], _UPRIGHT)
-    if low is None or high is None or squared < _CLOSE_TRIPLETS * float(change.square().sum()):
-        return None
-    p, values, qt = torch.linalg.svd((low * every.flatten()[at]) @ high.T)
-    length = float(torch.linalg.matrix_norm(rights[0].upper)) / rank**0.5  # of rows of A
-    solved = torch.linalg.solve_triangular(high, qt.T * length, upper=True)
-    a = combine_columns(rights, vs, chosen, solved).T
-    solved = torch.linalg.solve_triangular(low, p * (values / (length * first.scale)), upper=True)
-    b = combine_columns(lefts, us, chosen, solved)
-    norm = float(torch.linalg.vector_norm(every[0]))
-    return SlotChild(Slot(a, b, first.scale), values, math.sqrt(squared) / norm, norm)
-
-
-def column_products(sides: Sequence[Thin], bases: torch.Tensor) -> torch.Tensor:
-    """The inner products of all columns of Q_k `bases[k]`, for the Q_k of factors of one height."""
-    rows: list[list[torch.Tensor]] = []
-    for k, (one, basis) in enumerate(zip(sides, bases, strict=True)):
-        row = [rows[before][k].T for before in range(k)]
-        row.append(torch.eye(len(basis), dtype=torch.float64))
-        for other, turned in zip(sides[k + 1 :], bases[k + 1 :], strict=True):
-            precision = torch.promote_types(one.precision, other.precision)
-            inner = (one.factor.to(precision).T @ other.factor.to(precision)).double()
-            inner = torch.linalg.solve_triangular(one.upper.T, inner, upper=False)
-            inner = torch.linalg.solve_triangular(other.upper, inner, upper=True, left=False)
-            row.append(basis.T @ inner @ turned)
-        rows.append(row)
-    return torch.cat([torch.cat(row, dim=1) for row in rows])
-
-
-def combine_columns(
-    sides: tuple[Thin, ...], bases: torch.Tensor, chosen: torch.Tensor, small: torch.Tensor
-) -> torch.Tensor:
-    """[Q_1 C_1, Q_2 C_2, ...] `small`, with C_k the columns `chosen[k]` of `bases[k]`."""
-    rows = small.split_with_sizes(chosen.sum(dim=1).tolist())
-    parts = [basis[:, at] @ row for basis, at, row in zip(bases, chosen, rows, strict=True)]
-    return Span(sides, ()).apply_basis(torch.cat(parts))
 
 
 def beyond(request: Request) -> tuple[float, float]:
@@ -229,8 +154,8 @@ class JointCore:
     """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T."""
 
     first: Slot
-    left: Span
-    right: Span
+    left: Thin
+    right: Thin
     updates: tuple[torch.Tensor, ...]
     """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
@@ -269,9 +194,9 @@ class JointCore:
 def join(slots: Sequence[Slot]) -> JointCore:
     """Bring the parents' updates of one module into common bases; ranks and scales may differ."""
     # Scales stay out of the factorisation, where they would only spoil the condition of the stack.
-    left = span([prepared(slot.B) for slot in slots])
-    right = span([prepared(slot.A).T for slot in slots])
-    parts = zip(slots, left.uppers, right.uppers, strict=True)
+    left, lows = common_basis([prepared(slot.B) for slot in slots])
+    right, highs = common_basis([prepared(slot.A).T for slot in slots])
+    parts = zip(slots, lows, highs, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
     return JointCore(slots[0], left, right, updates)
 
@@ -337,53 +262,9 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     same_scale = taken.scale == first.scale
     # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
     b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
-    left, right = thin(prepared(taken.B)), thin(prepared(taken.A).T)
-    values = torch.linalg.svdvals(left.upper.mm(right.upper.T).mul(taken.scale))
-    if source == 0:
-        change: float | None = 0.0
-        norm = float(torch.linalg.vector_norm(values))
-    else:
-        gap = gap_of_factors(path, first, taken, left, right)
-        change, norm = gap.relative_change, gap.first
+    child = unchanged(first) if source == 0 else measured(path, first, taken)
     slot = Slot(taken.A, b, first.scale)
-    return SlotChild(slot, values, change, norm, source=source, moments_valid=same_scale)
-
-
-def gap_of_factors(path: str, first: Slot, taken: Slot, left: Thin, right: Thin) -> Gap:
-    """Return `slot_gap`, in the precision of the factors as long as its sums keep their digits.
-
-    left, right: B and A^T of `taken`. Of updates that are close, the factors' differences are taken
-    first: D_1 - D_2 = (B_1 - B_2) A_1 + B_2 (A_1 - A_2) in equal scales.
-    """
-    b1 = prepared(first.B).to(torch.promote_types(left.precision, first.B.dtype))
-    a1 = prepared(first.A).T.to(torch.promote_types(right.precision, first.A.dtype))
-    b2, a2, one, two = left.factor.to(b1.dtype), right.factor.to(a1.dtype), first.scale, taken.scale
-    before = one**2 * product_terms(b1, a1, b1, a1)
-    other = two**2 * product_terms(left.upper, right.upper, left.upper, right.upper)
-    sizes = float(before.sum()), float(other.sum())
-    if min(sizes) > _CLOSE * float(before.abs().sum() + other.abs().sum()):
-        norms = math.sqrt(sizes[0]), math.sqrt(sizes[1])
-        apart = torch.stack((before, other, -2 * one * two * product_terms(b1, a1, b2, a2)))
-        if one == two and float(apart.sum()) <= _CLOSE * float(apart.abs().sum()):
-            b, a = b1 - b2, a1 - a2
-            apart = one**2 * torch.stack(
-                (
-                    product_terms(b, a1, b, a1),
-                    2 * product_terms(b, a1, b2, a),
-                    product_terms(b2, a, b2, a),
-                )
-            )
-        squared = float(apart.sum())
-        if squared > _CLOSE * float(apart.abs().sum()):
-            return Gap(*norms, math.sqrt(squared))
-    return slot_gap(path, first, taken)
-
-
-def product_terms(
-    b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor
-) -> torch.Tensor:
-    """(B_1^T B_2) * (A_1 A_2^T), float64: the sum of its entries is <B_1 A_1, B_2 A_2>."""
-    return (b1.T @ b2).double() * (a1.T @ a2)
+    return replace(child, slot=slot, source=source, moments_valid=same_scale)
 
 
 def assign(request: Request, units: Sequence[str]) -> Mapping[str, int]:

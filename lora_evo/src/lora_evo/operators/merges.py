@@ -108,8 +108,8 @@ def merge_dare_linear(request: Request) -> Recipe:
     The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
     (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates; mergekit's `rescale` keeps
     the sum of sizes of each update in place of dividing by the density, the same on average. The
-    mean of D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of which the
-    cut to the child's rank takes away.
+    mean of D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of
+    which the cut to the child's rank takes away.
     """
     return _of_entries(request, _dropped(request), elect=False, normalise=False)
 

@@ -168,9 +168,12 @@ class AdapterConfig:
         kind = raw.get("peft_type", "LORA")
         if kind != "LORA":
             raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {_PLAIN}")
-        missing = [name for name in ("r", "lora_alpha") if name not in raw]
+        missing = [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]
         if missing:
-            raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
+            raise LoraEvoError(
+                f"adapter_config.json has no field {' and no '.join(missing)}; PEFT writes "
+                '"peft_type": "LORA", and r and lora_alpha as they were in training'
+            )
         if not isinstance(raw.get("use_rslora") or False, bool):
             raise LoraEvoError(f"use_rslora is {raw['use_rslora']!r}; expected true or false")
         for name in ("rank_pattern", "alpha_pattern"):

@@ -41,11 +41,16 @@ _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
-_WRAPPER = re.compile(r"(?:^|(?<=\.))_\w*mod(?:ule)?\.|(?:^|(?<=^base_model\.model\.))module\.")
-"""What FSDP, checkpointing, torch.compile and data parallelism put into the names of modules."""
+_NOT_OF_MODULES = re.compile(
+    r"^(?:.*\bbase_model\.model\.)?(?:module\.|_\w*mod(?:ule)?\.)*"
+    r"|(?<=\.)_\w*mod(?:ule)?\."
+    r"|(?<=\.lora_[AB])\.\w+(?=\.weight$)"
+)
+"""In a tensor's name: PEFT's prefix, what FSDP, checkpointing, torch.compile and data parallelism
+put there, and the adapter's own name."""
 _RENAME = (
     "import re, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
-    f"save_file({{re.sub(r'{_WRAPPER.pattern}', '', n): t.clone() "
+    f"save_file({{'{_PREFIX}' + re.sub(r'{_NOT_OF_MODULES.pattern}', '', n): t.clone() "
     "for n, t in load_file(f).items()}, f)"
 )
 _GATHER = (
@@ -178,7 +183,8 @@ def _fault(head: bytes, error: Exception) -> str:
     """Say what a file seems to be that is no whole safetensors file, by its first bytes."""
     if head.startswith(b"version https://"):
         return "is a Git LFS pointer; run `git lfs pull` to get the weights"
-    if head.startswith(b"PK\x03\x04") or _is_pickle(head):
+    torch_zip = head.startswith(b"PK\x03\x04") and b"/data.pkl" in head
+    if torch_zip or _is_pickle(head):
         return f"is a pickle under another name; {_PICKLE_ADVICE}"
     return (
         f"is not a whole safetensors file ({error}); it is truncated or corrupt: copy or save it "
@@ -340,10 +346,12 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
             if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
                 raise LoraEvoError(f"unexpected tensor {name}: {reason}")
     for name, tensor in tensors.items():
-        if _WRAPPER.search(name):
+        plain = _PREFIX + _NOT_OF_MODULES.sub("", name)
+        if plain != name and _KEY.fullmatch(plain):
             raise LoraEvoError(
-                f"{name} has the name of a wrapper in it, so that PEFT would leave it out; take "
-                f'that out of the names: python -c "{_RENAME}" {tensor.file}'
+                f"{name} is not what PEFT calls it, {plain}: there is no prefix, or the name of a "
+                "wrapper or an adapter too many, so that PEFT would leave it out; rename the "
+                f'tensors: python -c "{_RENAME}" {tensor.file}'
             )
         match = _KEY.fullmatch(name)
         if match is None:
