@@ -13,7 +13,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.peft_files.adapter import Adapter, SlotSource, check_comparable, slot_source
 from lora_evo.peft_files.directory import PathLike, shortest_unique_names
 from lora_evo.thin import one_thread
-from lora_evo.updates import effective_rank, inner_products
+from lora_evo.updates import Gap, effective_rank, slot_gap, total_gap
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -91,33 +91,28 @@ def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
     check_comparable(dict(zip(names, members, strict=True)))
-    # Made before any factor is read, so that nothing small and lasting lies between large ones.
-    whole, between = torch.zeros(2, len(names), len(names), dtype=torch.float64)
+    pairs = list(combinations(range(len(names)), 2))
+    parts: dict[tuple[int, int], list[Gap]] = {pair: [] for pair in pairs}
     with one_thread():
         for path in members[0].paths:
-            products, gaps = inner_products(path, [member.slot(path) for member in members])
-            whole += products
-            between += gaps
-        energies = whole.diagonal()
-        means = (energies[:, None] + energies[None, :]) / 2
-        distances = torch.where(means > 0, (between / means.clamp(min=1e-300)).sqrt(), 0.0)
-        cosines = _cosines(whole)
+            slots = [member.slot(path) for member in members]
+            for i, j in pairs:
+                parts[i, j].append(slot_gap(path, slots[i], slots[j]))
+        gaps = {pair: total_gap(gaps) for pair, gaps in parts.items()}
+        distances = torch.zeros(len(names), len(names), dtype=torch.float64)
+        cosines = torch.eye(len(names), dtype=torch.float64)
+        for (i, j), gap in gaps.items():
+            distances[i, j] = distances[j, i] = gap.distance
+            both_zero = not gap.first and not gap.second
+            cosines[i, j] = cosines[j, i] = float(both_zero) if gap.cosine is None else gap.cosine
         return Diversity(
             names=names,
-            norms=tuple(energies.sqrt().tolist()),
+            norms=(gaps[0, 1].first, *(gaps[0, j].second for j in range(1, len(names)))),
             distances=_rows(distances),
             cosines=_rows(cosines),
             # The eigenvalues of a similarity with unit diagonal add up to n.
             effective_members=effective_rank(torch.linalg.eigvalsh(cosines)),
         )
-
-
-def _cosines(inner: torch.Tensor) -> torch.Tensor:
-    lengths = inner.diagonal().sqrt()
-    zero = lengths == 0
-    scaled = inner / torch.outer(lengths, lengths).clamp(min=1e-300)
-    cosines = torch.where(torch.outer(zero, zero), 1.0, scaled).clamp(-1.0, 1.0)
-    return cosines.fill_diagonal_(1.0)
 
 
 def _rows(matrix: torch.Tensor) -> Matrix:

@@ -1,9 +1,8 @@
 """Updates s B A without forming them: singular values, norms, inner products, distances."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -167,34 +166,6 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
 
 def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> float:
     return float(((b1.T @ b2) * (a1 @ a2.T)).sum())
-
-
-def inner_products(path: str, slots: Sequence[Slot]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return inner products <D_i, D_j> and squared distances of all pairs: [n, n] each (float64).
-
-    <D_i, D_j> = s_i s_j tr(B_i^T B_j A_j A_i^T) is the sum of the entries of
-    (s_i B_i^T s_j B_j) * (A_i A_j^T), a block of the product of two Gram matrices. A pair too close
-    for that goes through QR, so that small distances keep their digits and equal factors are
-    exactly 0 apart.
-    """
-    for slot in slots[1:]:
-        check_same_ends(path, slots[0], slot)
-    left = torch.cat([slot.scale * prepared(slot.B).double().T for slot in slots])
-    right = torch.cat([prepared(slot.A).double() for slot in slots])
-    ranks = torch.tensor([slot.rank for slot in slots])
-    owners = torch.eye(len(slots), dtype=torch.float64).repeat_interleave(ranks, dim=1)
-    products = owners @ (left.mm(left.T) * right.mm(right.T)) @ owners.T
-    products.diagonal().clamp_(min=0.0)
-    energies = products.diagonal().clone()
-    gaps = energies[:, None] + energies[None, :] - 2 * products
-    gaps.fill_diagonal_(0.0)
-    for i, j in combinations(range(len(slots)), 2):
-        both = float(energies[i] + energies[j])
-        if float(gaps[i, j]) <= CANCELLED * both:
-            gap = slot_gap(path, slots[i], slots[j]).difference ** 2
-            products[i, j] = products[j, i] = (both - gap) / 2
-            gaps[i, j] = gaps[j, i] = gap
-    return products, gaps
 
 
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
