@@ -145,7 +145,13 @@ def test_damaged_text_is_refused(text):
 
 @pytest.mark.parametrize(
     ("targets", "hit"),
-    [(["q_proj"], True), (["proj"], False), (r".*\.q_proj", True), ("q_proj", False), (None, False)],
+    [
+        (["q_proj"], True),
+        (["proj"], False),
+        (r".*\.q_proj", True),
+        ("q_proj", False),
+        (None, False),
+    ],
 )
 def test_targets_match_as_in_peft(targets, hit):
     module = config(target_modules=targets).module("model.layers.0.self_attn.q_proj")

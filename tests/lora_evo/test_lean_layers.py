@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 from lora_evo.model import stack_adapters
-from lora_evo.model.lean_layers import lighten
+from lora_evo.model.lean_layers import patch_llama_modules
 
 SHAPE = {
     "vocab_size": 64,
@@ -35,7 +35,7 @@ def test_values_and_gradients_are_those_of_transformers(family, dtype, error):
     model.requires_grad_(False)
     x = torch.randn(2, 9, 32).to(model.dtype)
     wanted = hidden_and_slope(model, x)
-    assert lighten(model)
+    assert patch_llama_modules(model)
     for found, own in zip(hidden_and_slope(model, x), wanted, strict=True):
         assert float((found - own).norm() / own.norm()) < error
     with torch.no_grad():  # as it samples

@@ -144,15 +144,15 @@ def _drafting(target: Path) -> Iterator[Path]:
     home, prefix, suffix = target.parent, f".{target.name}.", ".tmp"
     made = [place for place in (home, *home.parents) if not place.exists()]
     home.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         # No other writer may sweep between the making of the draft's folder and its locking.
         with _locked(home) as alone:
             for entry in list(home.iterdir()) if alone else ():
                 if entry.name.startswith(prefix) and _ANY_DRAFT.fullmatch(entry.name):
                     _remove_abandoned(entry)
             folder = Path(tempfile.mkdtemp(suffix, prefix, home))
-            held.enter_context(_locked(folder))
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            locks.enter_context(_locked(folder))
+            locks.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             yield folder / target.name
         except BaseException as error:

@@ -67,8 +67,8 @@ class Lineage:
     @classmethod
     def founder(cls, name: str, seed: int, content_hash: str) -> Self:
         """Return the record of a population's first member: it has no parents."""
-        given = {"name": name}
-        return cls(operator="founder", seed=seed, parameters=given, content_hash=content_hash)
+        parameters = {"name": name}
+        return cls(operator="founder", seed=seed, parameters=parameters, content_hash=content_hash)
 
     def to_json(self) -> str:
         """Return the text of lineage.json."""

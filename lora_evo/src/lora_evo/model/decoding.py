@@ -339,7 +339,7 @@ def padded(
     ids = torch.zeros(len(rows), longest, dtype=torch.long)
     real = torch.zeros(len(rows), longest, dtype=torch.bool)
     for i, row in enumerate(rows):
-        place = slice(longest - len(row), None) if left else slice(len(row))
-        ids[i, place] = torch.tensor(row, dtype=torch.long)
-        real[i, place] = True
+        columns = slice(longest - len(row), None) if left else slice(len(row))
+        ids[i, columns] = torch.tensor(row, dtype=torch.long)
+        real[i, columns] = True
     return ids.to(device), real.to(device)

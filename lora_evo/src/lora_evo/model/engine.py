@@ -122,7 +122,7 @@ class Engine(ABC):
     """Sequences sampled together."""
     shares_parameters: bool = False
     """Whether its adapters are the parameters of a stack, as a learner's: what is trained there is
-    here already, and places can be filled but not dropped."""
+    here already, and members can be replaced but not dropped."""
     about: Mapping[str, str | None]
     """Of an engine on saved adapters: `engine`, `model`, `model_hash` and `dtype`."""
     hashes: Mapping[str, str]

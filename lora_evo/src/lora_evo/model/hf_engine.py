@@ -111,19 +111,19 @@ class SampleTable:
         return [getattr(self, column.name) for column in fields(self)[1:]]
 
     @property
-    def place(self) -> Tensor:
+    def position(self) -> Tensor:
         """Number of each row's next token [rows, 1]; of a finished row, its last at most."""
         return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
 
     def dice(self) -> tuple[Tensor, ...]:
         """Return what the next token of every row is drawn by, as `choose` takes it."""
-        uniforms = self.uniforms.gather(1, self.place)[:, 0]
+        uniforms = self.uniforms.gather(1, self.position)[:, 0]
         return uniforms, self.temperatures, self.top_p, self.top_k
 
     def record(self, tokens: Tensor, logprobs: Tensor, ends: Tensor) -> None:
         """Append a token to every row, to no effect where it is finished; ends: tokens that end."""
-        self.tokens.scatter_(1, self.place, tokens[:, None])
-        self.logprobs.scatter_(1, self.place, logprobs[:, None])
+        self.tokens.scatter_(1, self.position, tokens[:, None])
+        self.logprobs.scatter_(1, self.position, logprobs[:, None])
         self.drawn += 1
         ended = torch.isin(tokens, ends)
         self.stopped |= self.is_open & ended
@@ -261,7 +261,7 @@ class HFEngine(Engine):
 
     @property
     def versions(self) -> dict[str, int]:
-        """Names of the members, and the version that was last put in their place."""
+        """Names of the members, and the version of each that was last put."""
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
 
     @property
@@ -270,13 +270,13 @@ class HFEngine(Engine):
         return max(1, self.max_rows // 4)
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
-        """Copy an adapter into the member's place; the stack has the same places for ever."""
+        """Copy an adapter over the member; the stack has the same members for ever."""
         import_adapter(self.adapters, self.adapters.index(name), adapter)
         self._versions[name] = version
 
     def drop_adapter(self, name: str) -> None:
-        """Refused: the places belong to the stack."""
-        raise LoraEvoError(f"{name!r} has a place in the stack, which can only be replaced")
+        """Refused: members belong to the stack."""
+        raise LoraEvoError(f"{name!r} is a member of the stack, which can only be replaced")
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
         """Yield (number of the request, its sample) as rows finish."""
@@ -287,7 +287,7 @@ class HFEngine(Engine):
 
     def _parts(self, requests: Sequence[Request]) -> list[list[int]]:
         """Return the numbers of the requests that may share batches, in the order of reading."""
-        members = [self._place(request) for request in requests]
+        members = [self._member(request) for request in requests]
         ordered = sorted(
             range(len(requests)),
             key=lambda i: (len(requests[i].prompt_ids), members[i], requests[i].prompt_ids),
@@ -329,17 +329,17 @@ class HFEngine(Engine):
 
     def _decode(self, batch: Batch, enough: int) -> None:
         """Decode more tokens of every row until this many rows are open, or fewer."""
-        with self.adapters.route([self._place(request) for _, request in batch.table.requests]):
+        with self.adapters.route([self._member(request) for _, request in batch.table.requests]):
             while batch.open_rows > enough:
-                places = batch.table.prompt_lengths + batch.table.drawn - 1
-                logits = self._decoder.step(batch.tokens, places, batch.mask, batch.cache)
+                positions = batch.table.prompt_lengths + batch.table.drawn - 1
+                logits = self._decoder.step(batch.tokens, positions, batch.mask, batch.cache)
                 batch.tokens = self._draw(batch.table, logits)
 
     def _begin(
         self, requests: Sequence[Request], waiting: list[int], most: int, steps: int
     ) -> Batch:
         """Take requests from those that wait, read their prompts and draw their first tokens."""
-        chunk = sorted(waiting[:most], key=lambda i: self._place(requests[i]))
+        chunk = sorted(waiting[:most], key=lambda i: self._member(requests[i]))
         del waiting[:most]
         logits, cache, real = self._prefill([requests[i] for i in chunk])
         table = SampleTable.of([(i, requests[i]) for i in chunk], steps, logits.device)
@@ -361,16 +361,16 @@ class HFEngine(Engine):
 
         Returns the last logits, the cache, and where it is no padding [rows, length].
         """
-        keys = [(self._place(r), r.prompt_ids) for r in requests]
-        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        members, prompts = [member for member, _ in place], [prompt for _, prompt in place]
+        keys = [(self._member(r), r.prompt_ids) for r in requests]
+        row_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        members, prompts = [member for member, _ in row_of], [prompt for _, prompt in row_of]
         shared = _shared_length(members, prompts) if self._refills else 0
         device = self.adapters.device
         ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []
         with self.adapters.route(members):
             logits, cache = self._decoder.prefill(ids, real, *before)
-        rows = torch.tensor([place[key] for key in keys], device=device)
+        rows = torch.tensor([row_of[key] for key in keys], device=device)
         room = max(r.max_tokens for r in requests)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
         beginning = real.new_ones(len(rows), shared)
@@ -399,7 +399,7 @@ class HFEngine(Engine):
                     table.lengths[row] = drawn
                     table.stopped[row] = True
 
-    def _place(self, request: Request) -> int:
+    def _member(self, request: Request) -> int:
         return self.adapters.index(request.adapter)
 
 

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from lora_evo.model.decoding import FAMILIES
 
 
-def lighten(model: nn.Module) -> list[nn.Module]:
+def patch_llama_modules(model: nn.Module) -> list[nn.Module]:
     """Give the norms and gated layers of a known family the forward passes below, in place.
 
     Returns the modules that were changed; `del module.forward` gives them their own back.

@@ -130,11 +130,11 @@ def open_engine(
     Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
     change what the model says.
     """
-    place, cpu = choose_device(device), torch.device("cpu")
+    target, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
         require_vllm()
-        refuse_float32(dtype, bool(adapters) and place.type == "cuda")
-    loaded_on = cpu if kind == "vllm" else place
+        refuse_float32(dtype, bool(adapters) and target.type == "cuda")
+    loaded_on = cpu if kind == "vllm" else target
     folders = dict(adapters or {})
     merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
     if not merged:
@@ -142,7 +142,7 @@ def open_engine(
         saved = {name: load_adapter(folder) for name, folder in folders.items()}
         for name, folder in folders.items():
             check_fits(base, saved[name], str(folder), any_base)
-        return _open_on(kind, base, resolve(model), saved, place, max_rows)
+        return _open_on(kind, base, resolve(model), saved, target, max_rows)
     if len(folders) > 1:
         raise LoraEvoError(
             f"{merged[0]!r} is DoRA or has modules_to_save: it is merged into a base of its own; "
@@ -158,7 +158,7 @@ def open_engine(
             raise LoraEvoError(f"{folder}: transformers does not save {plain.name} as it is merged")
         del plain
         nothing = {name: zero_adapter(linear_shapes(base.model))}
-        engine = _open_on(kind, base, home, nothing, place, max_rows)
+        engine = _open_on(kind, base, home, nothing, target, max_rows)
         engine.hashes = {name: digest}
         weakref.finalize(engine, stack.pop_all().close)
     return engine
@@ -180,17 +180,17 @@ def _open_on(
     base: BaseModel,
     source: str,
     saved: Mapping[str, Adapter],
-    place: torch.device,
+    target: torch.device,
     max_rows: int,
 ) -> Engine:
     """Open an engine on a loaded base, which vLLM reads again from its source."""
     engine: Engine
     if kind == "vllm":
-        refuse_float32(base.dtype, bool(saved) and place.type == "cuda")
+        refuse_float32(base.dtype, bool(saved) and target.type == "cuda")
         base.model.to("meta")
         ranks = [slot.rank for adapter in saved.values() for slot in adapter.slots.values()]
         highest = max(ranks, default=1)
-        serving = Serving(source, base.dtype, place, base.context, len(saved), highest)
+        serving = Serving(source, base.dtype, target, base.context, len(saved), highest)
         options = VLLMOptions(max_rows=max_rows)
         engine = VLLMEngine(base, serving, options, linear_shapes(base.model))
     else:

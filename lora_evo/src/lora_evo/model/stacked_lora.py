@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
-from lora_evo.model.lean_layers import lighten
+from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft_files.config import TARGET_MODULES
 
 BASE = -1
@@ -114,11 +114,11 @@ class StackedLoRALinear(nn.Module):
         if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
             runs = route.by_row  # one batched product of all rows, in place of one for each run
         members = [member for member, _, _ in runs]
-        down, up, places = self._stacks(members, x)
+        down, up, entries = self._stacks(members, x)
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base.weight, base.bias, down, up, scales, runs, places, *factors
+            x.contiguous(), base.weight, base.bias, down, up, scales, runs, entries, *factors
         )
         return cast(Tensor, y)
 
@@ -149,14 +149,14 @@ class StackedLoRALinear(nn.Module):
         rows = route.rows if len(set(route.rows)) > 1 else route.rows[:1]
         members = sorted(set(rows) - {BASE})
         pairs = [self._pair(member, x) for member in members]
-        place = {member: i for i, member in enumerate(members)}
+        entry = {member: i for i, member in enumerate(members)}
         if BASE in rows:
             down, up = self.lora_A[0], self.lora_B[0]
             pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
-            place[BASE] = len(members)
-        index = torch.tensor([place[member] for member in rows], device=x.device)
+            entry[BASE] = len(members)
+        entries = torch.tensor([entry[member] for member in rows], device=x.device)
         down, up = (
-            torch.stack(side).transpose(1, 2).index_select(0, index).contiguous()
+            torch.stack(side).transpose(1, 2).index_select(0, entries).contiguous()
             for side in zip(*pairs, strict=True)
         )
         self.gathered = (route, down, up)
@@ -167,7 +167,7 @@ class StackedLoRALinear(nn.Module):
 class StackedAdapters:
     """Handle on all adapters of one model: names, routing, and the parameters of each member.
 
-    - lightened: modules of the base with a forward pass that keeps less.
+    - patched: modules of the base with a forward pass that keeps less.
     """
 
     model: nn.Module
@@ -176,7 +176,7 @@ class StackedAdapters:
     r: int
     lora_alpha: float
     routing: Routing
-    lightened: list[nn.Module]
+    patched: list[nn.Module]
 
     @property
     def device(self) -> torch.device:
@@ -242,7 +242,7 @@ class StackedAdapters:
         """Give the model its own layers back; the stack cannot be used any more."""
         for path, layer in self.layers.items():
             _put(self.model, path, layer.base)
-        for module in self.lightened:
+        for module in self.patched:
             del module.forward
 
     @torch.no_grad()
@@ -310,7 +310,7 @@ def stack_saved(model: Any, saved: Mapping[str, Adapter]) -> StackedAdapters:
 
 @torch.no_grad()
 def fill_member(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
-    """Copy an adapter, whose rank and modules may be less than the stack's, into a place."""
+    """Copy an adapter, whose rank and modules may be less than the stack's, into the stack."""
     for path, layer in adapters.layers.items():
         layer.lora_A[member].zero_()
         layer.lora_B[member].zero_()
@@ -342,7 +342,7 @@ def export_adapter(adapters: StackedAdapters, member: int, base_model: str | Non
 
 @torch.no_grad()
 def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
-    """Copy an adapter of the same base, modules and rank into a member's place.
+    """Copy an adapter of the same base, modules and rank into the stack as this member.
 
     The stack keeps its own scale; where the adapter's differs, the quotient goes into B, so that
     the update scale * B A stays the same. Raises LoraEvoError, and changes nothing, on a misfit.
@@ -356,17 +356,17 @@ def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> 
         )
     for path, layer in adapters.layers.items():
         slot = adapter.slots[path]
-        for name, found, here in (("A", slot.A, layer.lora_A[0]), ("B", slot.B, layer.lora_B[0])):
-            if found.shape != here.shape:
+        for name, factor, here in (("A", slot.A, layer.lora_A[0]), ("B", slot.B, layer.lora_B[0])):
+            if factor.shape != here.shape:
                 raise LoraEvoError(
-                    f"lora_{name} of {path} is {list(found.shape)}, expected {list(here.shape)}: "
+                    f"lora_{name} of {path} is {list(factor.shape)}, expected {list(here.shape)}: "
                     "another rank or another base model"
                 )
     for path, layer in adapters.layers.items():
         slot = adapter.slots[path]
         layer.lora_A[member].copy_(slot.A)
-        factor = slot.scale / layer.scales[member]
-        layer.lora_B[member].copy_(slot.B if factor == 1.0 else slot.B.float() * factor)
+        ratio = slot.scale / layer.scales[member]
+        layer.lora_B[member].copy_(slot.B if ratio == 1.0 else slot.B.float() * ratio)
 
 
 @torch.no_grad()
@@ -394,7 +394,8 @@ def put_on(
         layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
         _put(model, path, layer)
         layers[path] = layer
-    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, lighten(model))
+    patched = patch_llama_modules(model)
+    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
@@ -418,12 +419,12 @@ def _even(runs: Sequence[tuple[int, int, int]], rows: int) -> bool:
     return len(set(lengths)) == 1 and sum(lengths) == rows
 
 
-def _chosen(stack: Tensor, places: list[int]) -> Tensor:
-    """Return the matrices at these places; a view where they are neighbours."""
-    first, last = places[0], places[-1] + 1
-    if places == list(range(first, last)):
+def _chosen(stack: Tensor, entries: list[int]) -> Tensor:
+    """Return the matrices of these entries; a view where they are neighbours."""
+    first, last = entries[0], entries[-1] + 1
+    if entries == list(range(first, last)):
         return stack[first:last]
-    return torch.stack([stack[place] for place in places])
+    return torch.stack([stack[entry] for entry in entries])
 
 
 def _add_to_gradients(
@@ -454,9 +455,9 @@ class _GroupedLinear(torch.autograd.Function):
 
     Forward and backward add the updates in place into the dense product, which saves three passes
     over the activations. x [rows, T, in], weight [out, in] (frozen); down [n, r, in] and up
-    [n, out, r] are A and scale * B in the dtype of x, places[i] which of them run i has, own each
-    run's A and then each B itself, whose gradients have the parameter's dtype; runs[i] = (member,
-    first row, row after the last). Rows in no run get no update.
+    [n, out, r] are A and scale * B in the dtype of x, entries[i] which of the n run i has, factors
+    each run's A and then each B itself, whose gradients have the parameter's dtype; runs[i] =
+    (member, first row, row after the last). Rows in no run get no update.
     """
 
     @staticmethod
@@ -469,22 +470,22 @@ class _GroupedLinear(torch.autograd.Function):
         up: Tensor,
         scales: list[float],
         runs: tuple[tuple[int, int, int], ...],
-        places: list[int],
-        *own: Tensor,
+        entries: list[int],
+        *factors: Tensor,
     ) -> Tensor:
         y = F.linear(x, weight, bias)
         g = len(runs)
         if _even(runs, x.shape[0]):
-            z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, places).transpose(1, 2))
-            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, places).transpose(1, 2))
+            z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, entries).transpose(1, 2))
+            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, entries).transpose(1, 2))
             z = z.view(-1, z.shape[2])
         else:
             z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
-            for place, (here, x_i, y_i) in zip(places, _slices(runs, x, y), strict=True):
-                torch.mm(x_i, down[place].t(), out=z[here])
-                y_i.addmm_(z[here], up[place].t())
+            for entry, (here, x_i, y_i) in zip(entries, _slices(runs, x, y), strict=True):
+                torch.mm(x_i, down[entry].t(), out=z[here])
+                y_i.addmm_(z[here], up[entry].t())
         ctx.save_for_backward(x, weight, down, up, z)
-        ctx.runs, ctx.scales, ctx.places, ctx.own = runs, scales, places, own
+        ctx.runs, ctx.scales, ctx.entries, ctx.factors = runs, scales, entries, factors
         return y
 
     @staticmethod
@@ -495,24 +496,24 @@ class _GroupedLinear(torch.autograd.Function):
         grad_x = torch.matmul(grad, weight) if ctx.needs_input_grad[0] else None
         if _even(ctx.runs, x.shape[0]):
             grad_g = grad.view(g, -1, grad.shape[2])
-            grad_z = torch.bmm(grad_g, _chosen(up, ctx.places))
+            grad_z = torch.bmm(grad_g, _chosen(up, ctx.entries))
             grad_up = torch.bmm(grad_g.transpose(1, 2), z.view(g, -1, z.shape[1]))
             grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
             if grad_x is not None:
-                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, ctx.places))
+                grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, ctx.entries))
         else:
             grad_down = down.new_empty(g, *down.shape[1:])
             grad_up = up.new_empty(g, *up.shape[1:])
-            slices = zip(ctx.places, _slices(ctx.runs, grad, x), strict=True)
-            for i, (place, (here, grad_i, x_i)) in enumerate(slices):
-                grad_z = grad_i @ up[place]
+            slices = zip(ctx.entries, _slices(ctx.runs, grad, x), strict=True)
+            for i, (entry, (here, grad_i, x_i)) in enumerate(slices):
+                grad_z = grad_i @ up[entry]
                 torch.mm(grad_i.t(), z[here], out=grad_up[i])
                 torch.mm(grad_z.t(), x_i, out=grad_down[i])
                 if grad_x is not None:
-                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[place])
-        dtype = ctx.own[0].dtype
+                    grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
+        dtype = ctx.factors[0].dtype
         ups = torch._foreach_mul(grad_up.to(dtype).unbind(), ctx.scales)
-        left = _add_to_gradients(ctx.own, [*grad_down.to(dtype).unbind(), *ups])
+        left = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
         return grad_x, *[None] * 7, *left
 
 

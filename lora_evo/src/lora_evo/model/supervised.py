@@ -60,9 +60,9 @@ def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:
     """Return the examples of a step, from 1: an epoch takes each once, in an order of its own."""
     picks: list[int] = []
     for at in range((step - 1) * batch_size, step * batch_size):
-        epoch, place = divmod(at, count)
+        epoch, number = divmod(at, count)
         order = stream(derive_seed(seed, "order", epoch)).permutation(count)
-        picks.append(int(order[place]))
+        picks.append(int(order[number]))
     return picks
 
 
@@ -119,7 +119,7 @@ def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptR
         )
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
-    kept = {prompts[place] for place in order[: round(HELD_OUT * len(prompts))]}
+    kept = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
     held_out = [row for row in rows if row.prompt in kept]
     if len(held_out) < FEWEST_HELD_OUT:
         raise LoraEvoError(

@@ -43,7 +43,7 @@ class Behaviour:
 def stacked(
     base: BaseModel, parents: Mapping[str, Adapter], child: Adapter
 ) -> Iterator[StackedAdapters]:
-    """Put the child, at place 0, and its parents on the base inside the block."""
+    """Put the child, as member 0, and its parents on the base inside the block."""
     named = {"the child": child, **{f"parent {name}": one for name, one in parents.items()}}
     for name, adapter in named.items():
         check_fits(base, adapter, name, any_base=True)
@@ -78,9 +78,9 @@ def probe(
     with stacked(base, parents, child) as stack:
         for start in range(0, len(pairs), BATCH_SIZE):
             lines, batch = zip(*pairs[start : start + BATCH_SIZE], strict=True)
-            plain, after = (_logits(stack, member, batch) for member in (BASE, _CHILD))
-            for place, name in enumerate(parents, start=1):
-                before = _logits(stack, place, batch)
+            plain, after = (_logits(stack, one, batch) for one in (BASE, _CHILD))
+            for member, name in enumerate(parents, start=1):
+                before = _logits(stack, member, batch)
                 for line, *sides in zip(lines, plain, before, after, strict=True):
                     sums[name].append(_row_sums(line, *sides))
             if progress is not None:

@@ -151,8 +151,8 @@ def recovery(
             stack, learning_rate=learning_rate, micro_batch_tokens=BATCH_SIZE * 512
         )
         levels = {
-            name: Level.of(learner.probabilities(place, held_out))
-            for place, name in enumerate(parents, start=1)
+            name: Level.of(learner.probabilities(member, held_out))
+            for member, name in enumerate(parents, start=1)
         }
         for seed in range(_SEEDS):
             starts = {CHILD: child, CONTINUED: first, RESET: fresh_adapter(first, seed)}

@@ -115,8 +115,8 @@ class OutputLayer:
         if not entropy:
             return (-F.cross_entropy(logits, targets, reduction="none"),)
         table = torch.log_softmax(logits, -1)
-        own = table.gather(1, targets[:, None])[:, 0]
-        return own, -(table.exp() * table).sum(-1)
+        chosen = table.gather(1, targets[:, None])[:, 0]
+        return chosen, -(table.exp() * table).sum(-1)
 
     def scores(self, hidden: Tensor, targets: Tensor, *, entropy: bool = False) -> Scores:
         """Return log p of the targets and, if asked for, the entropy of each token's distribution.
@@ -159,8 +159,8 @@ class _Chunked(torch.autograd.Function):
             here = slice(start, start + chunk)
             with torch.enable_grad():
                 x = hidden[here].detach().requires_grad_()
-                found = scores(x, targets[here])
-            for i, column in enumerate(found):
+                parts = scores(x, targets[here])
+            for i, column in enumerate(parts):
                 (slopes[i][here],) = torch.autograd.grad(
                     column, x, torch.ones_like(column), retain_graph=i + 1 < columns
                 )

@@ -52,7 +52,7 @@ class TokenLosses:
     """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A) and what has_kl_or_entropy it, not yet weighted."""
+    """-c * min(rho A, clip(rho) A) and what regularises it, not yet weighted."""
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor

@@ -139,8 +139,8 @@ class _Kind(CodeKind, Protocol):
         named = [f.content for f in answer.fences if f.name == self.fence]
         if not named and answer.marked:
             others = [f.content for f in answer.fences if f.name not in self.shown]
-            found = others if answer.fences else [answer.text]
-            named = [content for content in found if self.fits(content.strip())]
+            contents = others if answer.fences else [answer.text]
+            named = [content for content in contents if self.fits(content.strip())]
         return self.answer(task, named[-1]) or None if named else None
 
     def answer_text(self, task: Task, thought: str = "") -> str:

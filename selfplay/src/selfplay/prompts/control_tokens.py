@@ -46,8 +46,8 @@ class ControlTokens:
 
 def control_tokens(tokenizer: Any) -> ControlTokens:
     """Return the control tokens of a tokenizer."""
-    special = getattr(tokenizer, "all_special_ids", ()), getattr(tokenizer, "all_special_tokens", ())
-    texts = dict(zip(*special, strict=True))
+    names = ("all_special_ids", "all_special_tokens")
+    texts = dict(zip(*(getattr(tokenizer, name, ()) for name in names), strict=True))
     for number, token in getattr(tokenizer, "added_tokens_decoder", {}).items():
         if token.special or _MARK.fullmatch(token.content):
             texts[number] = token.content
