@@ -9,6 +9,7 @@ from json_lines import write_rows
 from letter_model import letter_tokenizer, save_letter_model
 from lora_evo_command import call
 from probabilities import logprobs
+from small_models import small_model
 
 from lora_evo import (
     Adapter,
@@ -144,6 +145,27 @@ def home(tmp_path_factory):
 
 def load(home):
     return load_base_model(str(home / "base"), CPU, "float32")
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("granite", {"logits_scaling": 8.0}),
+        ("cohere", {"logit_scale": 0.2}),
+        ("gemma2", {"final_logit_softcapping": 2.0}),
+    ],
+)
+def test_probabilities_are_those_of_the_family(family, settings):
+    model = small_model(family, **settings)
+    adapter = fresh_adapter(blank(), 1)
+    slots = {
+        p: Slot(torch.zeros(4, 32), torch.zeros(32, 4), 1.0) for p in adapter.slots if "q_p" in p
+    }
+    learner = SupervisedLearner(stack_saved(model, {"p": Adapter(adapter.config, slots)}))
+    one = TokenPair((3, 4, 5), (6, 7, 8, 9))
+    (probability,) = learner.probabilities(0, [one])
+    expected = logprobs(model, one.prompt_ids, one.completion_ids).mean().exp()
+    assert probability == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_a_gradient_that_is_not_finite_leaves_the_weights_as_they_were(home):

@@ -254,6 +254,9 @@ class SupervisedLearner:
     def _of_tokens(self, hidden: Tensor, targets: Tensor) -> Tensor:
         model: Any = self.adapters.model
         logits = model.get_output_embeddings()(hidden).float()
+        # What families do to their logits: Cohere's and Granite's scales, Gemma's cap.
+        scale = getattr(model.config, "logit_scale", None) or 1.0
+        logits = logits * (scale / (getattr(model.config, "logits_scaling", None) or 1.0))
         cap = getattr(model.config, "final_logit_softcapping", None)
         if cap:
             logits = cap * torch.tanh(logits / cap)
