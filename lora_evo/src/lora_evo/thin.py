@@ -84,8 +84,7 @@ def common_basis(factors: Sequence[torch.Tensor]) -> tuple[Thin, tuple[torch.Ten
 
     Returns all of them side by side, and R_k [m, r_k] each (float64).
     """
-    wide = torch.float64 if any(f.dtype == torch.float64 for f in factors) else torch.float32
-    whole = thin(torch.cat([factor.to(wide) for factor in factors], dim=1))
+    whole = thin(torch.cat(tuple(factors), dim=1))
     return whole, whole.upper.split_with_sizes([factor.shape[1] for factor in factors], dim=1)
 
 

@@ -136,21 +136,31 @@ def total_gap(parts: Collection[Gap]) -> Gap:
 def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     """Measure two updates of one module and their difference."""
     check_same_ends(path, first, second)
-    b1, b2 = first.scale * prepared(first.B).double(), second.scale * prepared(second.B).double()
-    a1, a2 = prepared(first.A).double(), prepared(second.A).double()
-    # <D1, D2> = sum((B1^T B2) * (A1 A2^T)), and |D1 - D2|^2 = |D1|^2 + |D2|^2 - 2 <D1, D2>.
-    one, two = _inner(b1, a1, b1, a1), _inner(b2, a2, b2, a2)
-    squared = one + two - 2 * _inner(b1, a1, b2, a2)
+    # <D1, D2> = s1 s2 sum((B1^T B2) * (A1 A2^T)), and |D1 - D2|^2 = |D1|^2 + |D2|^2 - 2 <D1, D2>.
+    b1, b2, a1, a2 = map(prepared, (first.B, second.B, first.A, second.A))
+    grams = zip(_grams(b1, b2), _grams(a1.T, a2.T), strict=True)
+    scales = first.scale**2, first.scale * second.scale, second.scale**2
+    one, across, two = (
+        scale * float((low * high).sum()) for scale, (low, high) in zip(scales, grams, strict=True)
+    )
+    squared = one + two - 2 * across
     norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
     same = torch.equal(first.A, second.A) and torch.equal(first.B, second.B)
     if same and first.scale == second.scale:
         return Gap(*norms, 0.0)
     if squared > CANCELLED * (one + two):
         return Gap(*norms, math.sqrt(squared))
-    left = torch.linalg.qr(torch.cat((b1, -b2), dim=1), mode="r").R
-    right = torch.linalg.qr(torch.cat((a1, a2)).T, mode="r").R
+    left = torch.cat((first.scale * b1.double(), -second.scale * b2.double()), dim=1)
+    right = torch.cat((a1.double(), a2.double())).T
+    left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
     apart = float(torch.linalg.matrix_norm(left @ right.T))
     return Gap(*norms, apart if apart > ROUNDING * math.hypot(*norms) else 0.0)
+
+
+def _grams(one: torch.Tensor, two: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """F^T F, F^T G and G^T G (float64) of two tall factors F and G."""
+    f, g = one.double(), two.double()
+    return f.T @ f, f.T @ g, g.T @ g
 
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:
@@ -162,10 +172,6 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
             f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in the "
             "other; expected adapters of the same base model"
         )
-
-
-def _inner(b1: torch.Tensor, a1: torch.Tensor, b2: torch.Tensor, a2: torch.Tensor) -> float:
-    return float(((b1.T @ b2) * (a1 @ a2.T)).sum())
 
 
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
