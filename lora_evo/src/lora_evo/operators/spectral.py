@@ -205,7 +205,7 @@ def rotate_bases(
         return parts.child(Slot(a, b, slot.scale), turns.moved, values)
     raise LoraEvoError(
         f"none of {DRAWS} draws changes the update of {path} (rank {rank}) by {target:g} of its "
-        "size; ask for another strength, or use full_gaussian"
+        "size; ask for a smaller strength, or use full_gaussian"
     )
 
 
