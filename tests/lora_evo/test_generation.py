@@ -198,5 +198,5 @@ def test_an_adapter_that_is_put_answers_from_the_next_call_on(tiny, tokenizer):
     assert engine.generate(asked) == [replace(rollout, adapter="t0") for rollout in wanted]
     with pytest.raises(LoraEvoError, match="no adapter named 'x'"):
         engine.put_adapter("x", 1, export_adapter(stack, 0, None))
-    with pytest.raises(LoraEvoError, match="a place in the stack"):
+    with pytest.raises(LoraEvoError, match="a member of the stack"):
         engine.drop_adapter("t0")

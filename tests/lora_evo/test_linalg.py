@@ -8,7 +8,7 @@ from by_hand import changed
 
 from lora_evo import distance
 from lora_evo.peft_files.adapter import _all_finite
-from lora_evo.thin import common_basis, prepared, thin
+from lora_evo.thin import prepared, span, thin
 
 
 def drawn(seed, *shape, dtype=torch.float32):
@@ -30,7 +30,7 @@ def test_a_factor_comes_back_whatever_its_condition_and_layout(transposed, condi
 
 
 @pytest.mark.parametrize("kind", ["independent", "sibling", "twin", "same space", "short", "wide"])
-def test_one_orthonormal_basis_holds_every_factor(kind):
+def test_a_span_holds_every_factor_in_one_orthonormal_basis(kind):
     rows = 6 if kind == "wide" else 60
     one, other = drawn(1, rows, 4), drawn(2, rows, 4)
     second = {
@@ -42,12 +42,12 @@ def test_one_orthonormal_basis_holds_every_factor(kind):
         "short": torch.cat((one[:, :2], other[:, :2]), dim=1),
     }[kind]
     third = drawn(4, rows, 2)
-    whole, uppers = common_basis([one, second, third])
-    size = len(uppers[0])
+    found = span([one, second, third])
+    size = len(found.uppers[0])
     assert size <= min(rows, 10)
-    basis = whole.apply_basis(torch.eye(size, dtype=torch.float64)).double()
+    basis = found.apply_basis(torch.eye(size, dtype=torch.float64)).double()
     assert torch.allclose(basis.T @ basis, torch.eye(size, dtype=torch.float64), atol=2e-6)
-    for factor, upper in zip((one, second, third), uppers, strict=True):
+    for factor, upper in zip((one, second, third), found.uppers, strict=True):
         assert float((basis @ upper - factor).norm() / factor.norm()) < 1e-6
 
 

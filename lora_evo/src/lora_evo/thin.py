@@ -3,6 +3,10 @@
 A factor F [n, r] is written F = Q R with orthonormal Q [n, r] and upper triangular R [r, r].
 R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F), which costs one thin product;
 where that would lose accuracy, Householder QR is used instead.
+
+`span` finds one orthonormal basis for the columns of several tall factors by block Gram-Schmidt: of
+each next factor F, W = F - Q Q^T F is left over, and W = Q' R' gives the next columns. W is formed
+before its own Gram matrix is, so that factors that nearly coincide (siblings) lose no digits.
 """
 
 import math
@@ -12,12 +16,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import pad
 
 # Largest |R^-1| (of F with its columns scaled to length one) to trust each Gram matrix to: the
 # relative error of what follows is about the unit roundoff times this number.
 _LIMITS = ((torch.float32, 60.0), (torch.float64, 3e5))
 # In bytes; what torch gives to tensors of its own. Products may round otherwise elsewhere.
 _ALIGNMENT = 64
+# What is left of a factor below this share of its size is rounding: nothing new.
+_NOTHING = {torch.float32: 1e-6, torch.float64: 1e-13}
+# Below this share, it is taken apart from the basis a second time.
+_SMALL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +54,16 @@ class Thin:
         step = torch.linalg.solve_triangular(self.upper, change, upper=True)
         return product(self.factor, step.to(self.precision), onto=self.factor)
 
-    def apply_basis(self, small: torch.Tensor) -> torch.Tensor:
-        """Q W for W = `small` (float64) [min(n, r), m]: [n, m], float32 or float64."""
+    def apply_basis(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
+        """Q W for W = `small` (float64) [min(n, r), m], plus `onto` if given: [n, m], float32 or
+        float64."""
         if self.q is not None:
-            return self.q.mm(small)
+            spread = self.q.mm(small)
+            return spread if onto is None else spread + onto
         solved = torch.linalg.solve_triangular(self.upper, small, upper=True)
-        return product(self.factor, solved.to(self.precision))
+        if onto is not None and onto.dtype != self.precision:
+            return product(self.factor, solved.to(self.precision)) + onto
+        return product(self.factor, solved.to(self.precision), onto=onto)
 
     def project(self, probe: torch.Tensor) -> torch.Tensor:
         """probe^T Q (float64) for a probe vector [n]."""
@@ -61,6 +74,25 @@ class Thin:
             self.upper, along[None, :], upper=True, left=False
         )
         return row.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """F_k = Q `uppers[k]` for factors F_k [n, r_k]; Q is [n, m], m at most min(n, sum of r_k)."""
+
+    blocks: tuple[Thin, ...]
+    """Side by side they are Q."""
+    uppers: tuple[torch.Tensor, ...]
+    """[m, r_k] each, float64."""
+
+    def apply_basis(self, small: torch.Tensor) -> torch.Tensor:
+        """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""
+        sizes = [len(block.upper) for block in self.blocks]
+        total: torch.Tensor | None = None
+        for block, part in zip(self.blocks, small.split_with_sizes(sizes), strict=True):
+            total = block.apply_basis(part, onto=total)
+        assert total is not None
+        return total
 
 
 def thin(factor: torch.Tensor) -> Thin:
@@ -79,13 +111,32 @@ def thin(factor: torch.Tensor) -> Thin:
     return Thin(wide, upper, torch.float64, q)
 
 
-def common_basis(factors: Sequence[torch.Tensor]) -> tuple[Thin, tuple[torch.Tensor, ...]]:
-    """Split factors F_k [n, r_k] over one Q [n, m], m at most min(n, sum of r_k): F_k = Q R_k.
-
-    Returns all of them side by side, and R_k [m, r_k] each (float64).
-    """
-    whole = thin(torch.cat(tuple(factors), dim=1))
-    return whole, whole.upper.split_with_sizes([factor.shape[1] for factor in factors], dim=1)
+def span(factors: Sequence[torch.Tensor]) -> Span:
+    """A common orthonormal basis of factors [n, r_k] and the coordinates of each in it."""
+    rows = len(factors[0])
+    wide = torch.float64 if any(f.dtype == torch.float64 for f in factors) else torch.float32
+    first = thin(factors[0].to(wide))
+    if rows < sum(factor.shape[1] for factor in factors) or first.q is not None:
+        return _whole(factors)
+    blocks, columns = [first], [[first.upper]]
+    for factor in factors[1:]:
+        whole = factor.to(wide)
+        size = float(torch.linalg.matrix_norm(whole))
+        left_over, shares = _apart(blocks, whole)
+        if float(torch.linalg.matrix_norm(left_over)) < _SMALL * size:
+            # Rounding of the large part lies in the small rest: once more (twice is enough).
+            left_over, more = _apart(blocks, left_over)
+            shares = [one + two for one, two in zip(shares, more, strict=True)]
+        if float(torch.linalg.matrix_norm(left_over)) > _NOTHING[wide] * size:
+            rest = thin(left_over)
+            if rest.q is not None:
+                return _whole(factors)
+            blocks.append(rest)
+            shares.append(rest.upper)
+        columns.append(shares)
+    total = sum(len(block.upper) for block in blocks)
+    uppers = (torch.cat(shares) for shares in columns)
+    return Span(tuple(blocks), tuple(pad(rows, (0, 0, 0, total - len(rows))) for rows in uppers))
 
 
 def triangle(gram: torch.Tensor, limit: float) -> torch.Tensor | None:
@@ -145,3 +196,24 @@ def one_thread() -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def _apart(blocks: Sequence[Thin], factor: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """F less what the blocks hold of it, and the coordinates of that in each block (float64)."""
+    shares = []
+    for block in blocks:
+        # Q^T F for Q = B R^-1 is R^-T (B^T F).
+        precision = torch.promote_types(block.precision, factor.dtype)
+        inner = (block.factor.to(precision).T @ factor.to(precision)).double()
+        share: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
+        shares.append(share)
+        solved = torch.linalg.solve_triangular(block.upper, share, upper=True)
+        factor = product(block.factor.to(factor.dtype), -solved.to(factor.dtype), onto=factor)
+    return factor, shares
+
+
+def _whole(factors: Sequence[torch.Tensor]) -> Span:
+    """The basis of all factors at once, by the safest route: where blocks are short of rank."""
+    whole = thin(torch.cat([factor.double() for factor in factors], dim=1))
+    ranks = [factor.shape[1] for factor in factors]
+    return Span((whole,), tuple(whole.upper.split_with_sizes(ranks, dim=1)))

@@ -35,7 +35,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Request
 from lora_evo.peft_files.adapter import Slot
-from lora_evo.thin import Thin, common_basis, prepared
+from lora_evo.thin import Span, prepared, span
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
@@ -154,8 +154,8 @@ class JointCore:
     """Updates of n parents in common orthonormal bases: D_k = Q_B `updates[k]` Q_A^T."""
 
     first: Slot
-    left: Thin
-    right: Thin
+    left: Span
+    right: Span
     updates: tuple[torch.Tensor, ...]
     """[min(out, sum r_k), min(in, sum r_k)] each, float64."""
 
@@ -194,9 +194,9 @@ class JointCore:
 def join(slots: Sequence[Slot]) -> JointCore:
     """Bring the parents' updates of one module into common bases; ranks and scales may differ."""
     # Scales stay out of the factorisation, where they would only spoil the condition of the stack.
-    left, lows = common_basis([prepared(slot.B) for slot in slots])
-    right, highs = common_basis([prepared(slot.A).T for slot in slots])
-    parts = zip(slots, lows, highs, strict=True)
+    left = span([prepared(slot.B) for slot in slots])
+    right = span([prepared(slot.A).T for slot in slots])
+    parts = zip(slots, left.uppers, right.uppers, strict=True)
     updates = tuple((slot.scale * low) @ high.T for slot, low, high in parts)
     return JointCore(slots[0], left, right, updates)
 
