@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 STAGES = {
     "pip": ("pip, 2 MB", ("--upgrade", "pip")),
     "torch": (
-        "torch, 0.2 GB (CPU build) or 2.7 GB (CUDA; see README, Install)",
+        "torch, 0.2 GB (CPU build) or 2.7 GB (CUDA; see docs/install.md)",
         ("torch",),
     ),
     "selfplay": ("what selfplay requires, 90 MB", ("-e", ".")),

@@ -1,6 +1,6 @@
 """GRPO with TRL, rewarded by the sandbox: a tiny random model learns to invert functions.
 
-Needs code_verifier with its extra `trl` (README.md, Install) and no download: the model and its
+Needs code_verifier with its extra `trl` (docs/install.md) and no download: the model and its
 twenty words are made here. The model sees which function is meant and what it returned, and answers
 with an input; any input that gives the output is right. Takes less than two minutes on a processor.
 """

@@ -1,6 +1,6 @@
 """A taskset of the `verifiers` package (0.4 or newer), rewarded by the sandbox.
 
-Needs code_verifier with its extra `verifiers` (README.md, Install), and this folder on PYTHONPATH:
+Needs code_verifier with its extra `verifiers` (docs/install.md), and this folder on PYTHONPATH:
 
     vf-eval code_tasks --env.taskset.rows tasks.jsonl --env.agent.harness.id null \\
         --env.agent.runtime.type subprocess --model MODEL --client.base-url URL --no-push

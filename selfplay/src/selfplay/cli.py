@@ -34,7 +34,7 @@ def _listed(folder: Literal["presets", "plans"]) -> str:
 SET = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
     help="Change one setting by its dotted key, for example learner.r=16; may be repeated. The "
-    "config.yaml of a run lists all keys, docs/reference.md says what they mean.",
+    "config.yaml of a run lists all keys, docs/reference/selfplay.md says what they mean.",
 )  # fmt: skip
 ENGINE = click.option(
     "--engine", type=click.Choice(["hf", "vllm"]),
