@@ -1,0 +1,106 @@
+"""Figures in the docs can be made again: each names its command and commit, and both exist.
+
+A section of `docs/results.md` has a sentence "Made by `COMMAND` at commit `HASH`", or rows that end
+in both. What README claims, results says in the section that it links to.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from code_verifier.cli import main as code_verifier
+from evals.cli import main as evals
+from league.cli import main as league
+from lora_evo.cli import main as lora_evo
+from selfplay.cli import main as selfplay
+
+ROOT = Path(__file__).parents[2]
+RESULTS = (ROOT / "docs" / "results.md").read_text()
+COMMANDS = {
+    "code-verifier": code_verifier,
+    "evals": evals,
+    "league": league,
+    "lora-evo": lora_evo,
+    "selfplay": selfplay,
+}
+WITHOUT_FIGURES = {"Limits"}
+FIGURE = re.compile(r"\d+(?:\.\d+)?(?: ± \d+\.\d+)?(?= %| points| percentage)")
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the text below each heading of the second level, by its title."""
+    return dict(part.split("\n", 1) for part in ("\n" + text).split("\n## ")[1:])
+
+
+def made_by(text: str) -> list[tuple[list[str], str]]:
+    """Return commands and commit of each sentence or row that says how figures were made."""
+    sentences = re.findall(r"[Mm]ade by\s(.*?)at\scommit\s`(\w+)`", text, re.S)
+    rows = re.findall(r"\| ([^|]*), `([0-9a-f]{7})` \|$", text, re.M)
+    return [(re.findall(r"`([^`]+)`", told), commit) for told, commit in sentences + rows]
+
+
+PAGES = [ROOT / "docs" / name for name in ("results.md", "adapters.md", "league.md")]
+RECORDS = [record for page in PAGES for record in made_by(page.read_text())]
+
+
+@pytest.mark.parametrize("title", sorted(sections(RESULTS).keys() - WITHOUT_FIGURES))
+def test_a_section_of_results_says_how_its_figures_were_made(title: str) -> None:
+    records = made_by(sections(RESULTS)[title])
+    assert records
+    assert all(commands for commands, _ in records)
+
+
+@pytest.mark.parametrize("commit", sorted({commit for _, commit in RECORDS}))
+def test_a_commit_that_figures_name_is_one_of_this_history(commit: str) -> None:
+    git = ["git", "-C", str(ROOT)]
+    shallow = [*git, "rev-parse", "--is-shallow-repository"]
+    if subprocess.run(shallow, capture_output=True, text=True).stdout.strip() != "false":
+        pytest.skip("the history is not here")
+    assert subprocess.run([*git, "merge-base", "--is-ancestor", commit, "HEAD"]).returncode == 0
+
+
+@pytest.mark.parametrize("command", sorted({c for commands, _ in RECORDS for c in commands}))
+def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
+    """Its script or target is there, and takes the options."""
+    words = [word for word in command.split() if not re.fullmatch(r"[A-Z_]+=\S+", word)]
+    program, *rest = words
+    options = {word for word in rest if word.startswith("--")}
+    if program == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.M)
+    elif program in COMMANDS:
+        group = COMMANDS[program]
+        sub = group.get_command(click.Context(group), rest[0])
+        assert sub is not None
+        assert options <= {option for parameter in sub.params for option in parameter.opts}
+    else:
+        assert program in ("python", "pytest")
+        text = (ROOT / rest[0]).read_text()  # its head or its parser names the options
+        assert all(option in text for option in options)
+
+
+def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:
+    found = sections((ROOT / "README.md").read_text())["What was found"]
+    below = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): text
+        for title, text in sections(RESULTS).items()
+    }
+    claims = 0
+    for bullet in found.split("\n- "):
+        told = "".join(below[anchor] for anchor in re.findall(r"results\.md#([\w-]+)\)", bullet))
+        for figure in FIGURE.findall(re.sub(r"\s+", " ", bullet)):
+            claims += 1
+            assert figure in re.sub(r"\s+", " ", told), f"{figure}: not in the results"
+    assert claims >= 4
+
+
+def test_the_chart_says_what_the_results_say() -> None:
+    """The numbers in its description are those of the demo, rounded."""
+    readme = (ROOT / "README.md").read_text()
+    (described,) = re.findall(r"!\[(.*?)\]\(docs/screens/demo\.png\)", readme)
+    learn = sections(RESULTS)["Does it learn?"]
+    (end, base) = re.findall(r"ends at (\d+\.\d) % where the base has (\d+\.\d) %", learn)[0]
+    for number in (end, base):
+        assert f"{float(number):.0f}" in described
