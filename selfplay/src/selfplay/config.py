@@ -291,7 +291,7 @@ class Config:
     mode: Literal["populora", "azr"] = "populora"
     """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does."""
     engine: Literal["hf", "vllm"] = "hf"
-    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/training.md)."""
+    """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/gpu.md)."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     threads: Count = 0

@@ -156,7 +156,7 @@ def require_vllm() -> str:
     if find_spec("vllm") is None:
         raise LoraEvoError(
             "the vllm engine needs vLLM, which is not installed; type: "
-            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/training.md), or use "
+            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/gpu.md), or use "
             "--engine hf"
         )
     installed = _installed()
@@ -225,7 +225,7 @@ def import_vllm(multiprocess: bool) -> VLLM:
     except Exception as error:  # whatever a broken installation makes it raise
         raise LoraEvoError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "
-            "environment of its own (see docs/training.md), or use --engine hf"
+            "environment of its own (see docs/gpu.md), or use --engine hf"
         ) from error
     return VLLM(vllm.LLM, vllm.SamplingParams, request, kinds.FINAL_ONLY)
 
@@ -325,7 +325,7 @@ class ServedModel:
             raise LoraEvoError(
                 f"vLLM cannot serve {serving.model}: {first_line(error)}; what its process wrote "
                 "above says why: where memory is short lower gpu_memory_utilization, else see "
-                "docs/training.md, or use --engine hf"
+                "docs/gpu.md, or use --engine hf"
             ) from error
         finally:
             # It asks for libraries in the processes to come, which include those that judge.
