@@ -162,17 +162,28 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     solve_rate: Maybe = UNSET
     valid_share: Maybe = UNSET
     base_solve_rate: Maybe = UNSET
+    """Of a teacher's tasks, by the frozen base."""
     well_formed: Maybe = UNSET
+    """Share of attempts from which an answer could be read."""
     loss: Maybe = UNSET
     grad_norm: Maybe = UNSET
+    """Before clipping."""
     stepped: bool | UnsetType = UNSET
+    """Whether the update moved the member."""
     tokens: int | UnsetType = UNSET
+    """Sampled."""
     entropy: Maybe = UNSET
+    """Mean of -log p over sampled tokens, in nats."""
     clip_ratio: Maybe = UNSET
+    """Share of tokens at which the policy ratio was clipped."""
     importance_sampling_ratio: Maybe = UNSET
+    """Mean weight pi(learner) / pi(sampler) of a token, after truncation."""
     importance_sampling_clip_ratio: Maybe = UNSET
+    """Share of tokens whose weight was truncated."""
     logp_difference_max: Maybe = UNSET
+    """Largest difference between the learner's and the sampler's log-probability of a token."""
     mismatch_kl: Maybe = UNSET
+    """KL divergence between sampler and learner, in nats a token."""
     kl: Maybe = UNSET
     """From the frozen base; of runs with beta."""
     skipped: str | UnsetType = UNSET
@@ -209,6 +220,7 @@ class StepRow(Struct, frozen=True, kw_only=True):
     matches: tuple[MatchRow, ...] = ()
     evolution: tuple[BirthRow, ...] = ()
     frac_reward_zero_std: float | None = None
+    """Share of tasks whose attempts all earned the same (as in TRL)."""
     tokens: TokensRow = TokensRow()
     seconds: dict[str, float] = {}
     """By phase."""
