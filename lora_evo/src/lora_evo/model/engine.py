@@ -65,7 +65,7 @@ class Request:
     - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start; chat
       prompts have them.
     - top_p: sample among the likeliest tokens that together have this probability; 1 is all.
-    - top_k: sample among so many of the likeliest tokens, before `top_p`; 0 is all.
+    - top_k: sample among the k likeliest tokens, chosen before `top_p`; 0 is all.
     """
 
     prompt: str | tuple[int, ...]
@@ -108,7 +108,7 @@ class Rollout:
 class Engine(ABC):
     """Samples from one base model and from the adapters that it holds by name.
 
-    What a request samples depends on its prompt, its adapter and its seed; its company in a batch
+    What a request samples depends on its prompt, its adapter and its seed; other rows of the batch
     can only change the rounding of the arithmetic. Not for use by several threads at once.
     """
 

@@ -235,7 +235,7 @@ class HFEngine(Engine):
     """Samples on a model with stacked adapters, which belongs to the caller.
 
     tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
-    by_member: rows of different adapters never share a batch, so that company changes no bit.
+    by_member: rows of different adapters never share a batch, so other rows change no bit.
     """
 
     shares_parameters = True

@@ -217,7 +217,7 @@ def _open_on(
 def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]) -> None:
     """Every adapter changes what the model says, unless its update is 0.
 
-    An adapter that silently does not take hold would be evaluated as the base model.
+    An adapter that silently has no effect would be evaluated as the base model.
     """
     names = [
         name
