@@ -5,8 +5,8 @@ from docstrings import run_examples
 import lora_evo
 
 FUNCTIONS = [
-    "load_adapter", "mutate", "cross", "distance", "retention", "diversity", "mutate_directory",
-    "cross_directory", "save_adapter",
+    "load_adapter", "mutate", "cross", "merge", "distance", "retention", "diversity",
+    "mutate_directory", "cross_directory", "save_adapter",
 ]  # fmt: skip
 
 

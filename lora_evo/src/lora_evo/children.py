@@ -168,6 +168,12 @@ def merge(
     and `density` from 0 to 1, the share of entries that TIES and DARE keep. Only DARE draws from
     `seed`. Ranks and alphas may differ, and a module that one lacks counts as 0. See
     `lora_evo.operators.merges`. Raises `LoraEvoError`.
+
+    Example:
+
+        >>> adapters = [load_adapter("members/t0"), load_adapter("members/t1")]
+        >>> merge(adapters, "ties", weights=(1, 0.5)).config.r
+        8
     """
     combination = find_operator(method, "merge")
     return make_child(adapters, combination, seed, weights=weights, **parameters).adapter
