@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarking import MIB, alone, memory, parser, show
 
-from evals.livecodebench.problems import read_problems, read_tests
+from code_verifier import read_tests
+from evals.livecodebench.problems import read_problems, row_of_tests
 
 
 def write(folder: Path, shards: int, rows: int, mib: int) -> None:
@@ -44,7 +45,7 @@ def measure(folder: Path) -> None:
     problems = read_problems(folder)
     loaded, peak = time.perf_counter(), memory("VmHWM")
     for problem in problems:
-        read_tests(problem)
+        read_tests(row_of_tests(problem))
     row = {
         "shards": folder.name,
         "problems": len(problems),

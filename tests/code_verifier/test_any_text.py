@@ -20,7 +20,6 @@ from code_verifier import (
     code_blocks,
     completion_text,
     compute_score,
-    equal_output,
     grade,
     measure,
     parse_arguments,
@@ -33,6 +32,7 @@ from code_verifier.answers import find_answer, find_program
 from code_verifier.grading import leaks, tells
 from code_verifier.metrics import fingerprint
 from code_verifier.scripts.runner import read_report
+from code_verifier.scripts.suites import equal_output
 
 TASK = Task("code_o", "", output="[1, 2]")
 ROW = {"kind": "code_o", "output": "{1: 'a'}"}

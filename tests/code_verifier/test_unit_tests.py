@@ -1,7 +1,10 @@
 """Tests of whole programs as data sets have them: what passes, fails or deceives."""
 
+import base64
 import json
+import pickle
 import tracemalloc
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +12,13 @@ import pytest
 from meanwhile import dying
 
 from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards
-from code_verifier.scripts.suites import read_tests, run_tests
+from code_verifier.scripts.suites import equal_output, read_tests, run_tests
+
+
+def packed(data: bytes) -> str:
+    """Hidden tests as LiveCodeBench has them."""
+    return base64.b64encode(zlib.compress(data)).decode()
+
 
 MBPP = {
     "test_list": [
@@ -23,6 +32,14 @@ MBPP = {
 SHARED = "def shared(a, b):\n    return tuple(set(a) & set(b))"
 ECHO = {"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7.0"]}
 ADDS = "print(sum(map(int, input().split())))"
+LOOP = """
+def check(candidate):
+    import random
+    for size in range(3):
+        number = random.randint(0, 9)
+        assert candidate([number] * size) == number * size, "a message"
+        assert candidate([halved(candidate([2 * number]))]) == number
+"""
 CALLS = {"entry_point": "add", "inputs": [[1, 2], [[1], [2]]], "outputs": [3, [1, 2]]}
 ADD = "def add(a, b):\n    return a + b"
 
@@ -50,6 +67,8 @@ def runner() -> Iterator[ScriptRunner]:
           "    import math\n    big = 10\n    assert True, 'says nothing'\n"
           "    assert candidate(big) == math.floor(20.5), 'a message'\n    print\n"},
          "def twice(x): return 2 * x", "def twice(x): return x"),
+        ({"entry_point": "total", "test": LOOP},
+         "def total(x): return sum(x)\ndef halved(x): return x // 2", "def total(x): return x[0]"),
         (ECHO, ADDS, ADDS.replace("sum", "max")),
         ({"input_output": json.dumps(ECHO)}, ADDS, "print(3)"),
         (CALLS, ADD, "def add(a, b): return 3"),
@@ -68,6 +87,10 @@ def runner() -> Iterator[ScriptRunner]:
         ({"public_test_cases": '[{"input": "1\\n2", "output": "3", "testtype": "functional"}]',
           "metadata": json.dumps({"func_name": "add"})},
          "class Solution:\n    def add(self, a: int, b: int) -> Optional[int]: return a + b", ADDS),
+        ({"public_test_cases": [], "private_test_cases": packed(pickle.dumps(json.dumps(
+            [{"input": "1 2", "output": "3", "testtype": "stdin"}])))}, ADDS, "print(4)"),
+        ({"entry_point": "f", "inputs": [[10**5000]], "outputs": [10**5000 + 1]},
+         "def f(x): return x + 1", "def f(x): return x"),
         ({"test_list": ["assert math.isclose(f(2), 4.0)"]}, "def f(x): return x * x",
          "class math:\n    isclose = lambda *x: True\ndef f(x): return 0"),
         (CALLS | {"entry_point": "first"},
@@ -127,23 +150,23 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, test: str
     [
         ({}, "no tests; found nothing"),
         ({"test_list": ["print(1)"]}, "one assert statement"),
-        (
-            {
-                "entry_point": "f",
-                "test": "def check(candidate):\n    for x in (1, 2):\n        assert candidate(x)",
-            },
-            "holds 'for x in .*; expected assertions alone",
-        ),
-        ({"entry_point": "f", "test": "def check(f):\n    assert f(1)"}, "expected def check"),
-        ({"entry_point": "f", "test": "def check("}, "'test' is no Python"),
+        ({"entry_point": "f", "test": "def checks(f):\n    assert f(1)"}, "expected def check"),
+        ({"entry_point": "f", "test": "def check("}, "the program is not Python"),
         ({"test_list": ["assert f(1)"], "test_setup_code": "import"}, "set-up"),
         ({"input_output": "{"}, "not JSON"),
         ({"inputs": ["1"], "outputs": []}, "1 inputs and 0 outputs"),
         ({"inputs": ["1"], "outputs": [1]}, "expected texts"),
-        ({"entry_point": "f", "inputs": [[1]], "outputs": [10**5000]}, "cannot be written"),
-        ({"entry_point": "f", "inputs": [[10**5000]], "outputs": [1]}, "cannot be written"),
+        ({"entry_point": "f", "inputs": [[1]], "outputs": [object()]}, "no data"),
         ({"entry_point": "f", "inputs": ["9" * 5000], "outputs": ["1"]}, "digits"),
         ({"public_test_cases": "eJw=", "metadata": "{}"}, "not JSON"),
+        ({"private_test_cases": "eJw="}, "cannot be unpacked"),
+        ({"private_test_cases": packed(b"cos\nsystem\n(S'true'\ntR.")}, "names os.system"),
+        ({"private_test_cases": packed(pickle.dumps(7))}, "hold int"),
+        ({"private_test_cases": packed(pickle.dumps("{"))}, "not JSON"),
+        (
+            {"public_test_cases": '[{"input": "1", "output": "1", "testtype": "functional"}]'},
+            "func_name",
+        ),
         ({"public_tests": [1]}, "expected an object"),
         ({"entry_point": "f", "inputs": [1], "outputs": [1]}, "list of arguments"),
         ({"entry_point": "f", "inputs": ["a=1"], "outputs": ["1"]}, "expected positions"),
@@ -233,3 +256,17 @@ def test_a_fault_of_the_sandbox_is_no_reward() -> None:
         with pytest.raises(SandboxUnavailable, match="not judged"):
             rewards.compute_score("taco", endless, row)
     assert rewards.tests_reward()([fence("print(1)")], inputs=[[""]], outputs=[["1"]]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "same"),
+    [
+        ("1.50\n", "1.5", True), ("1.5e0", "01.5", True), ("1  2", "1 2", True),
+        (" a \n b\n\n", "a\nb", True), ("1.5000001", "1.5", False), ("YES", "Yes", False),
+        ("a  b", "a b", False), ("a\n\nb", "a\nb", False), ("", "", True), ("1 x", "1.0 x", False),
+        ("NaN", "nan", False), ("1e999999999", "1", False), ("sNaN", "1", False),
+        ("Infinity", "inf", True), ("1", "1 2", False),
+    ],
+)  # fmt: skip
+def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> None:
+    assert equal_output(found, expected) is same

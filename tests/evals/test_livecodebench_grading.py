@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from livecodebench_problems import problem
 
-from evals.livecodebench.grader import LiveCodeBenchGrader, equal_output
+from evals.livecodebench.grader import LiveCodeBenchGrader
 
 DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
@@ -17,20 +17,6 @@ METHOD = "class Solution:\n    def add(self, a: List[int], b: int) -> List[int]:
 def grader() -> Iterator[LiveCodeBenchGrader]:
     with LiveCodeBenchGrader(timeout_s=0.3) as opened:
         yield opened
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "same"),
-    [
-        ("1.50\n", "1.5", True), ("1.5e0", "01.5", True), ("1  2", "1 2", True),
-        (" a \n b\n\n", "a\nb", True), ("1.5000001", "1.5", False), ("YES", "Yes", False),
-        ("a  b", "a b", False), ("a\n\nb", "a\nb", False), ("", "", True), ("1 x", "1.0 x", False),
-        ("NaN", "nan", False), ("1e999999999", "1", False), ("sNaN", "1", False),
-        ("Infinity", "inf", True), ("1", "1 2", False),
-    ],
-)  # fmt: skip
-def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> None:
-    assert equal_output(found, expected) is same
 
 
 @pytest.mark.parametrize(
@@ -219,4 +205,4 @@ def test_the_room_for_output_does_not_show_the_length_of_the_answer(
 ) -> None:
     tasks = (problem([("1", "NO")]), problem([("1", "YES")]), problem([("1", "x" * 9999)]))
     found = {grader.grade(task, LENGTH).reason.partition(";")[0] for task in tasks}
-    assert found == {"printed '16777216'"}
+    assert found == {"test 1: printed '16777216'"}

@@ -1,10 +1,7 @@
 """Reading LiveCodeBench: rows, hidden tests, releases, answers."""
 
-import base64
 import json
-import pickle
 import tracemalloc
-import zlib
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,29 +10,36 @@ import pytest
 from json_lines import write_rows
 from livecodebench_problems import packed, problem, row
 
+from code_verifier import CodeVerifierError
+from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
 from evals.livecodebench.benchmark import azr_program, official_program
 from evals.livecodebench.problems import (
-    Case,
+    Problem,
     StoredRow,
     read_problems,
-    read_tests,
+    row_of_tests,
     window,
 )
 from evals.sources import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
-TESTS = tuple(Case(*pair, "stdin") for pair in PAIRS)
+
+
+def read_tests(problem: Problem) -> list[tuple[str, str]]:
+    """The tests of a problem, each with its input and its output."""
+    tests = read_row(row_of_tests(problem))
+    return list(zip(tests.inputs, tests.outputs, strict=True))
 
 
 def test_tests_of_rows_and_of_files(tmp_path: Path) -> None:
-    assert read_tests(problem(PAIRS)) == TESTS
+    assert read_tests(problem(PAIRS)) == PAIRS
     path = tmp_path / "rows.jsonl"
     rows = [row(PAIRS[:1], question_id="p0"), row(PAIRS)]
     path.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in rows))
     problems = read_problems(path)
     assert isinstance(problems[1].private, StoredRow)
-    assert read_tests(problems[1]) == TESTS
+    assert read_tests(problems[1]) == PAIRS
     path.write_text("{}\n")
     with pytest.raises(EvalsError, match="has changed"):
         read_tests(problems[1])
@@ -89,7 +93,7 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
     tracemalloc.stop()
     assert [problem.question_id for problem in problems] == [f"p{n}" for n in range(12)]
     assert peak < 8 * LARGE  # of 12 that the hidden tests have
-    assert tests[0].input == "x" * LARGE
+    assert tests[0][0] == "x" * LARGE
     assert problems[0].contest_date == datetime(2024, 8, 1)
     if names:
         benchmark = load_benchmark("livecodebench", Data(folder))
@@ -119,34 +123,10 @@ def test_hidden_tests_may_be_plain_json_or_missing() -> None:
     assert len(read_tests(problem(PAIRS, private_test_cases=None))) == 1
 
 
-class Evil:
-    def __reduce__(self) -> tuple[object, ...]:
-        return (print, ("run",))
-
-
-def _zipped(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data)).decode()
-
-
-@pytest.mark.parametrize(
-    ("hidden", "message"),
-    [
-        (_zipped(pickle.dumps(Evil())), "names builtins.print"),
-        (_zipped(b"cos\nsystem\n(S'true'\ntR."), "names os.system"),
-        (_zipped(b"not a pickle"), "cannot be unpacked"),
-        (_zipped(pickle.dumps(7)), "hold int"),
-        ("!!!", "cannot be unpacked"),
-        (base64.b64encode(b"plain").decode(), "cannot be unpacked"),
-        (packed([{"input": "1"}]), "lacks the texts"),
-        (_zipped(pickle.dumps("{")), "not JSON"),
-    ],
-)
-def test_damaged_hidden_tests_are_refused(
-    hidden: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(EvalsError, match=message):
-        read_tests(problem(PAIRS, private_test_cases=hidden))
-    assert capsys.readouterr().out == ""
+def test_damaged_hidden_tests_are_refused() -> None:
+    for hidden in ("!!!", packed([{"input": "1"}])):
+        with pytest.raises(CodeVerifierError):
+            read_tests(problem(PAIRS, private_test_cases=hidden))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from code_verifier.rewards import (
 )
 from code_verifier.sandbox import Sandbox, grade
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
-from code_verifier.scripts.suites import equal_output, equal_value
+from code_verifier.scripts.suites import read_tests, run_tests
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
@@ -50,8 +50,6 @@ __all__ = [
     "code_blocks",
     "completion_text",
     "compute_score",
-    "equal_output",
-    "equal_value",
     "grade",
     "measure",
     "ordered_map",
@@ -59,7 +57,9 @@ __all__ = [
     "parse_literal",
     "parse_program",
     "read_rows",
+    "read_tests",
     "read_value",
+    "run_tests",
     "strip_comments",
     "tests_reward",
     "trl_reward",

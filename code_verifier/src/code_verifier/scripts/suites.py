@@ -1,60 +1,101 @@
 """Tests as data sets have them: read from a row, and run on a program under the jail's walls.
 
-Three forms are known: assertions, arguments of a function with what it must return, and standard
-input with what must be printed. What is expected is never in the program's process: there only
-calls are made or the script is run, and what comes back is compared in another one or here.
+Four forms are known: assertions, a function that checks another, arguments of a function with what
+it must return, and standard input with what must be printed. What is expected is never in the
+program's process: there only calls are made or the script is run, and what comes back is compared
+in another one or here.
 """
 
 import ast
+import base64
 import builtins
+import io
 import json
+import marshal
+import pickle
 import symtable
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, NoReturn
 
-from code_verifier.errors import CodeVerifierError, LiteralError, Status
+from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
 from code_verifier.literals import parse_arguments
 from code_verifier.scripts.runner import CONTEST_MODULES, Calls, ScriptRunner, Value
 from code_verifier.scripts.values import read_value, shown
+from code_verifier.syntax import parse_program
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
 _SHOWN = 80
-_TEXT_CHARS = 1 << 20
+_TEXT_CHARS, _MOST_CHARS = 1 << 20, 1 << 24
+_LEAST_BYTES = 1 << 24
+_MOST_BYTES = 1 << 30
+_RECURSION = 50_000
+_ROUNDS = 10
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 _ASK = """
 
 def _ask_(expression):
     return eval(expression, globals())
+
+def _ask_for_(name, args, named):
+    return globals()[name](*args, **named)
 """
 _CHECK = """
 _known_ = {"nan": float("nan"), "inf": float("inf"), "nanj": complex(0, float("nan")),
            "infj": complex(0, float("inf"))}
+def _value_(text):
+    return eval(text, dict(_known_))
 def _check_(expression, texts):
-    values = {f"_{place}_": eval(text, dict(_known_)) for place, text in enumerate(texts)}
+    values = {f"_{place}_": _value_(text) for place, text in enumerate(texts)}
     return bool(eval(expression, globals() | values))
 """
+_REPLAY = """
+_new_ = {}
+def _replay_(entry, names, answers):
+    import functools, marshal, random, unittest.mock
+    def ask(name, *args, **named):
+        try:
+            key = marshal.dumps((name, args, named), 2)
+        except ValueError:  # it depends on an answer that is not known yet
+            return unittest.mock.MagicMock()
+        if key in answers:
+            return _value_(answers[key])
+        _new_[key] = name, list(args), named
+        return unittest.mock.MagicMock()
+    for name in names:
+        globals()[name] = functools.partial(ask, name)
+    random.seed(0)
+    try:
+        check(functools.partial(ask, entry))
+    except Exception:
+        if not _new_:
+            raise
+    return list(_new_.items())
+"""
+"""The calls that `check` makes of the program beyond those whose answers are known."""
 
 
 @dataclass(frozen=True)
 class Suite:
     """Tests of one program. Equal ones are equal, and hashable.
 
-    inputs: assertions where there are no outputs; the arguments of each call of `entry` as the
-    text of a tuple; else standard inputs. outputs: the text of a value of each call, or what is
-    printed. setup: trusted code in front of the program and of the assertions.
+    inputs: assertions, or a module that defines `check`, where there are no outputs; the arguments
+    of each call of `entry`, as marshal writes a tuple; else standard inputs. outputs: what each
+    call may return, as marshal writes a list of these, or what is printed. setup: trusted code in
+    front of the program and of the assertions.
     """
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...] = ()
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...] = ()
     entry: str = ""
     setup: str = ""
 
     @property
     def name(self) -> str:
         """The name that a program has to define, as far as one can see; "" for a script."""
-        if self.outputs:
+        if self.outputs or self.entry:
             return self.entry if self.entry != "Solution" else ""
         for node in ast.walk(_assertion(self.inputs[0])):
             match node:
@@ -68,26 +109,26 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
 
     Columns, the first that are there: `test_list` (or `assert_case`), each one assertion, with
     `test_imports` and `test_setup_code`; `test`, which defines `check(candidate)` as HumanEval's
-    does, of assertions alone, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and
-    `outputs`, where an input is a list of arguments and an output a value, or both are texts (JSON,
-    an argument a line, or Python literals with commas); `inputs` and `outputs` alone, standard
-    input and output, each a text or a list of lines. `input_output` may hold any of them as one
-    JSON text. Or the columns of CodeContests (`public_tests`, `private_tests`, `generated_tests`,
-    each with `input` and `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases`
-    as JSON, and `metadata`).
+    does, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and `outputs`, where an input
+    is a list of arguments and an output a value, or both are texts (JSON, an argument a line, or
+    Python literals with commas); `inputs` and `outputs` alone, standard input and output, each a
+    text or a list of lines. `input_output` may hold any of them as one JSON text. Or the columns of
+    CodeContests (`public_tests`, `private_tests`, `generated_tests`, each with `input` and
+    `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases`, as JSON or packed, and
+    `metadata`).
     """
-    if (packed := row.get("input_output")) is not None:
-        row = {**row, **_object("input_output", packed)}
+    if packed := row.get("input_output"):
+        row = {**row, **_parsed("input_output", packed, Mapping)}
     imports = "\n".join(text_list(row, "test_imports"))
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
     asserts = text_list(row, "test_list") or text_list(row, "assert_case")
-    if not asserts and row.get("test") and row.get("entry_point"):
-        setup, asserts = _checks(text_field(row, "test"), text_field(row, "entry_point"))
     if asserts:
         _bound(setup)  # which raises, as does the next, when it is not Python
         for text in asserts:
             _assertion(text)
         return Suite(asserts, setup=setup)
+    if row.get("test") and row.get("entry_point"):
+        return Suite((_patient(text_field(row, "test")),), entry=text_field(row, "entry_point"))
     row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
     if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or not inputs:
@@ -101,24 +142,9 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
             f"{len(inputs)} inputs and {len(outputs)} outputs; expected as many"
         )
     if not row.get("entry_point") and not row.get("fn_name"):
-        return Suite(_joined(row, "inputs"), _joined(row, "outputs"), setup=setup)
-    return _calls(row, inputs, outputs, setup)
-
-
-def _calls(
-    row: Mapping[str, Any], inputs: Sequence[Any], outputs: Sequence[Any], setup: str
-) -> Suite:
-    """The tests of a function: its arguments, and what it must return."""
+        return Suite(_joined("inputs", inputs), _joined("outputs", outputs), setup=setup)
     boxed = row.get("entry_point") is None  # as APPS has them
-    try:
-        pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
-    except (ValueError, RecursionError) as error:
-        reason = str(error).partition(";")[0]
-        raise (
-            error
-            if isinstance(error, CodeVerifierError)
-            else CodeVerifierError(f"a test cannot be written down: {reason}")
-        ) from None
+    pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
     entry = text_field(row, "entry_point", "fn_name")
     return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
 
@@ -133,31 +159,27 @@ def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
             cases += _parsed(name, row[name], list)
     for name in ("public_tests", "private_tests", "generated_tests"):
         if row.get(name):
-            tests = _object(name, row[name])
-            cases += [
-                {"input": text, "output": output}
-                for text, output in zip(
-                    tests.get("input", ()), tests.get("output", ()), strict=False
-                )
-            ]
+            tests = _parsed(name, row[name], Mapping)
+            pair = tests.get("input") or (), tests.get("output") or ()
+            cases += [{"input": text, "output": output} for text, output in zip(*pair, strict=True)]
     if not all(isinstance(case, Mapping) for case in cases):
         raise CodeVerifierError("a test of the row is no object; expected 'input' and 'output'")
-    metadata = _object("metadata", row["metadata"]) if cases and row.get("metadata") else {}
-    more = {"entry_point": metadata["func_name"]} if metadata.get("func_name") else {}
+    kinds = {case.get("testtype") for case in cases} - {"stdin"}
+    name = _parsed("metadata", row.get("metadata") or {}, Mapping).get("func_name") if kinds else ""
+    if not name and "functional" in kinds:
+        raise CodeVerifierError("a test calls a function that 'metadata' has no func_name for")
     columns = {f"{key}s": [case.get(key) for case in cases] for key in ("input", "output")}
-    return {**row, **more, **columns} if cases else row
-
-
-def _object(name: str, value: object) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = _parsed(name, value, Mapping)
-    return content
+    return {**row, **columns, **({"entry_point": name} if name else {})} if cases else row
 
 
 def _parsed(name: str, value: object, kind: Any) -> Any:
-    """A column that holds an object or a list, or its JSON."""
+    """A column that holds an object or a list, or its JSON, which LiveCodeBench packs."""
     if isinstance(value, str):
+        packed = name == "private_test_cases" and value.lstrip()[:1] != "["
         try:
-            value = json.loads(value)
+            value = json.loads(_unpacked(value) if packed else value)
+        except CodeVerifierError:
+            raise
         except (ValueError, RecursionError) as error:
             raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
     if not isinstance(value, kind):
@@ -166,76 +188,87 @@ def _parsed(name: str, value: object, kind: Any) -> Any:
     return value
 
 
-def _joined(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+class _PlainUnpickler(pickle.Unpickler):
+    """Loads texts, numbers and containers; refuses to look up any class or function."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}")
+
+
+def _unpacked(text: str) -> str:
+    """The JSON of hidden tests that are packed as base64(zlib(pickle(JSON)))."""
+    try:
+        unzip = zlib.decompressobj()
+        data = unzip.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
+        content = _PlainUnpickler(io.BytesIO(data)).load()
+        content = content.decode() if isinstance(content, bytes) else content
+    except Exception as error:  # of which the unpickler raises every kind for damaged data
+        raise CodeVerifierError(f"the hidden tests cannot be unpacked: {error}") from None
+    if not isinstance(content, str) or unzip.unconsumed_tail:
+        kind = type(content).__name__
+        raise CodeVerifierError(f"the hidden tests hold {kind}; expected JSON of at most 1 GiB")
+    return content
+
+
+def _joined(name: str, items: Iterable[Any]) -> tuple[str, ...]:
     """A column of texts, each of which may be a list of its lines."""
-    items = [
-        "\n".join(item) if isinstance(item, list | tuple) and all(map(_is_text, item)) else item
-        for item in row[name]
+    texts = [
+        "\n".join(item)
+        if isinstance(item, list | tuple) and all(isinstance(line, str) for line in item)
+        else item
+        for item in items
     ]
-    return text_list({name: items}, name)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    return text_list({name: texts}, name)
 
 
 def _assertion(text: str) -> ast.expr:
     """The condition of one assert statement."""
+    match _statements("test", text.strip()):
+        case [ast.Assert(condition)]:
+            return condition
+    raise CodeVerifierError(f"a test is {text[:_SHOWN]!r}; expected one assert statement")
+
+
+def _statements(name: str, text: str) -> list[ast.stmt]:
     try:
-        body = ast.parse(text.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        body = []
-    if len(body) != 1 or not isinstance(body[0], ast.Assert):
-        raise CodeVerifierError(f"a test is {text[:_SHOWN]!r}; expected one assert statement")
-    return body[0].test
+        return parse_program(text).tree.body
+    except ProgramError as error:
+        raise CodeVerifierError(f"{name!r} is {text[:_SHOWN]!r}: {error}") from None
 
 
-def _checks(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
-    """What surrounds the assertions of `check(candidate)`, and these, about the entry point.
-
-    Raises CodeVerifierError for a check that does more with the candidate: it would have to run
-    where the program does, which could then answer in its place.
-    """
-    try:
-        outside = ast.parse(test).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CodeVerifierError(f"'test' is no Python: {error}") from None
-    check = next((s for s in outside if isinstance(s, ast.FunctionDef) and s.name == "check"), None)
-    if check is None or [argument.arg for argument in check.args.args] != ["candidate"]:
+def _patient(test: str) -> str:
+    """A module that defines `check`, whose assertions may fail while calls wait for answers."""
+    body = _statements("test", test)
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
         raise CodeVerifierError(f"'test' is {test[:_SHOWN]!r}; expected def check(candidate)")
-    setup, texts = [statement for statement in outside if statement is not check], []
-    for statement in check.body:
-        names = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == "candidate"]
-        for name in names:
-            name.id = entry
-        if names and not isinstance(statement, ast.Assert):
-            raise CodeVerifierError(
-                f"check(candidate) holds {ast.unparse(statement)[:_SHOWN]!r}; expected assertions "
-                "alone; write them out in 'test_list'"
-            )
-        if names:
-            texts.append(ast.unparse(statement))
-        elif not isinstance(statement, ast.Assert):
-            setup.append(statement)
-    return "\n".join(map(ast.unparse, setup)), tuple(texts)
+    return ast.unparse(_Patient().visit(ast.Module(body, [])))
 
 
-def _call(arguments: object, output: object, boxed: bool) -> tuple[str, str]:
-    """The texts of the arguments and of the values of one call. boxed: the value may be the first
-    item of a list, and the keys of an object that look like numbers are numbers."""
+class _Patient(ast.NodeTransformer):
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        handler = ast.parse("try: pass\nexcept Exception:\n    if not _new_: raise").body[0]
+        return ast.Try([node], handler.handlers, [], [])  # type: ignore[attr-defined]
+
+
+def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
+    """The arguments of one call, and the values that it may return. boxed: the value may be the
+    first item of a list, and the keys of an object that look like numbers are numbers."""
+    values: list[Any] = [output]
     if isinstance(arguments, str) and isinstance(output, str):
-        return repr(_arguments(arguments)), repr([_value(output)])
-    if not isinstance(arguments, Sequence) or isinstance(arguments, str):
+        arguments, values = _arguments(arguments), [_value(output)]
+    elif not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise CodeVerifierError(
             f"an input is {str(arguments)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
             "expected a list of arguments and a value, or two texts"
         )
-    values = [output]
-    if boxed:
+    elif boxed:
         arguments = [_numbered(item) for item in arguments]
         values = [_numbered(output)]
         values += [_numbered(output[0])] if isinstance(output, list) and output else []
-    return repr(tuple(arguments)), repr(values)
+    try:
+        return marshal.dumps(tuple(arguments), 2), marshal.dumps(values, 2)
+    except ValueError as error:
+        raise CodeVerifierError(f"a test holds what is no data: {error}") from None
 
 
 def _numbered(value: Any) -> Any:
@@ -246,16 +279,14 @@ def _numbered(value: Any) -> Any:
         return value
 
 
-def _arguments(text: str) -> tuple[object, ...]:
+def _arguments(text: str) -> Sequence[Any]:
     try:
-        return tuple(json.loads(line) for line in text.split("\n"))
+        return [json.loads(line) for line in text.split("\n")]
     except (ValueError, RecursionError):
         positional, named = parse_arguments(text)
-        if named:
-            raise CodeVerifierError(
-                f"the input {text[:_SHOWN]!r} has names; expected positions"
-            ) from None
-        return tuple(positional)
+    if named:
+        raise CodeVerifierError(f"the input {text[:_SHOWN]!r} has names; expected positions")
+    return positional
 
 
 def _value(text: str) -> object:
@@ -267,35 +298,44 @@ def _value(text: str) -> object:
 
 def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     """Return whether the program passes all tests, run until the first that fails. cpu_s:
-    processor seconds that it may take for each."""
-    if not tests.outputs:
-        return _run_asserts(runner, program, tests, cpu_s)
-    if tests.entry:
-        return _run_calls(runner, program, tests, cpu_s)
-    for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True), 1):
+    processor seconds that it may take for each. The grade counts the tests."""
+    if tests.outputs:
+        run = _run_calls if tests.entry else _run_script
+    else:
+        run = _run_check if tests.entry else _run_asserts
+    return run(runner, program, tests, cpu_s)
+
+
+def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
+    prelude = ScriptRunner.CONTEST_NAMES + tests.setup
+    for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True)):
+        # A program can find the room in its memory: it tells little about what is expected.
+        room = max(_LEAST_BYTES, 1 << (2 * len(expected.encode())).bit_length())
         run = runner.run(
-            program, stdin, cpu_s=cpu_s, prelude=ScriptRunner.CONTEST_NAMES + tests.setup
+            program,
+            stdin,
+            cpu_s=cpu_s,
+            prelude=prelude,
+            recursion=_RECURSION,
+            output_bytes=room,
         )
         if run.status != Status.OK:
-            return _failed(number, run.status, run.reason)
+            return _failed(tests, number, run.reason, run.status)
         printed = run.output.decode("utf-8", "replace")
         if not equal_output(printed, expected):
-            return _failed(number, Status.OK, f"printed {_cut(printed)}; expected {_cut(expected)}")
-    return Grade(1.0, "")
+            return _failed(tests, number, f"printed {_cut(printed)}; expected {_cut(expected)}")
+    return _passed(tests)
 
 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
-    inputs = [read_value(text) for text in tests.inputs]
-    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution")
-    for number, (value, expected) in enumerate(zip(calls.values, tests.outputs, strict=False), 1):
-        accepted = read_value(expected)
+    inputs = [marshal.loads(data) for data in tests.inputs]
+    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, owner="Solution")
+    for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
+        accepted = marshal.loads(data)
         if not any(equal_value(value, item) for item in accepted):
-            expected = repr(accepted[0])
-            text = value.text if value.text is not None else f"a {value.type_name}"
-            return _failed(number, Status.OK, f"returned {_cut(text)}; expected {_cut(expected)}")
-    if calls.status != Status.OK:
-        return _failed(len(calls.values) + 1, calls.status, calls.reason)
-    return Grade(1.0, "")
+            reason = f"returned {_told(value)}; expected {_cut(shown(accepted[0]))}"
+            return _failed(tests, number, reason)
+    return _ended(tests, calls)
 
 
 def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
@@ -304,24 +344,56 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
     splits = [_split(_assertion(text), known) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
     calls = _ask(runner, program + _ASK, "_ask_", expressions, cpu_s, tests.setup)
-    if calls.status != Status.OK:
-        return _failed(None, calls.status, calls.reason)
-    returned = []
-    for value in calls.values:
-        try:
-            returned.append(shown(read_value(value.text or "")))  # which is safe to evaluate
-        except LiteralError:
-            reason = f"returned a {value.type_name}, which cannot be compared"
-            return _failed(None, Status.OK, reason)
+    returned = _texts(tests, calls)
+    if isinstance(returned, Grade):
+        return returned
     left = iter(returned)
     checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
     checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, tests.setup)
-    for number, value in enumerate(checked.values, 1):
+    for number, value in enumerate(checked.values):
         if value.text != "True":
-            return _failed(number, Status.OK, f"not true: {_cut(tests.inputs[number - 1])}")
-    if checked.status != Status.OK:
-        return _failed(len(checked.values) + 1, checked.status, checked.reason)
-    return Grade(1.0, "")
+            return _failed(tests, number, f"not true: {_cut(tests.inputs[number])}")
+    return _ended(tests, checked)
+
+
+def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
+    """Run `check` without the program, which answers the calls that it makes, until it has all
+    answers; a name that the tests do not define is the program's."""
+    (module,) = tests.inputs
+    nodes = list(ast.walk(ast.parse(module)))
+    names = sorted(_loaded(nodes) - _stored(nodes) - set(dir(builtins)) - {"_new_"})
+    answers: dict[bytes, str] = {}
+    for _ in range(_ROUNDS):
+        replay = [(tests.entry, names, answers)]
+        trusted = module + _CHECK + _REPLAY
+        checked = _ask(runner, trusted, "_replay_", replay, cpu_s, text_chars=_MOST_CHARS)
+        if checked.status not in (Status.OK, Status.SANDBOX_ERROR) and not answers:
+            raise CodeVerifierError(f"check(candidate) asks for nothing: {checked.reason}")
+        if checked.status != Status.OK:
+            return _failed(tests, None, checked.reason, checked.status)
+        if (text := checked.values[0].text) is None:
+            raise CodeVerifierError("the calls of check(candidate) are too large, or no data")
+        if not (new := read_value(text)):
+            return _passed(tests)
+        keys, inputs = zip(*new, strict=True)
+        returned = _texts(tests, _ask(runner, program + _ASK, "_ask_for_", inputs, cpu_s))
+        if isinstance(returned, Grade):
+            return returned
+        answers.update(zip(keys, returned, strict=True))
+    raise CodeVerifierError(f"check(candidate) asks again and again, {_ROUNDS} times")
+
+
+def _texts(tests: Suite, calls: Calls) -> list[str] | Grade:
+    """What calls returned, as texts that are safe to evaluate; or the grade of one that failed."""
+    if calls.status != Status.OK:
+        return _failed(tests, None, calls.reason, calls.status)
+    texts = []
+    for value in calls.values:
+        try:
+            texts.append(shown(read_value(value.text or "")))
+        except LiteralError:
+            return _failed(tests, None, f"returned {_told(value)}, which cannot be compared")
+    return texts
 
 
 def _ask(
@@ -330,8 +402,9 @@ def _ask(
     entry: str,
     inputs: Sequence[Any],
     cpu_s: float,
-    setup: str,
+    setup: str = "",
     owner: str = "",
+    text_chars: int = _TEXT_CHARS,
 ) -> Calls:
     return runner.call(
         program,
@@ -342,16 +415,27 @@ def _ask(
         total_s=cpu_s * (len(inputs) + 1),
         prelude=ScriptRunner.CONTEST_NAMES + setup,
         owner=owner,
-        text_chars=_TEXT_CHARS,
+        recursion=_RECURSION,
+        text_chars=text_chars,
     )
 
 
-def _failed(number: int | None, status: str, reason: str) -> Grade:
-    """The grade of a test that failed. status: of its process."""
-    if status == Status.SANDBOX_ERROR:
-        return Grade(0.0, reason, status=Status.SANDBOX_ERROR)
-    where = "" if number is None else f"test {number}: "
-    return Grade(0.0, f"{where}{reason or status}")
+def _passed(tests: Suite) -> Grade:
+    return Grade(1.0, "", len(tests.inputs), len(tests.inputs))
+
+
+def _ended(tests: Suite, calls: Calls) -> Grade:
+    """The grade of calls of which those that returned were right."""
+    if calls.status == Status.OK:
+        return _passed(tests)
+    return _failed(tests, len(calls.values) if calls.call else None, calls.reason, calls.status)
+
+
+def _failed(tests: Suite, place: int | None, reason: str, status: str = Status.OK) -> Grade:
+    """The grade of a test that failed. place: from 0; None where no test is to blame. status: of
+    its process."""
+    where = "" if place is None else f"test {place + 1}: "
+    return Grade(0.0, f"{where}{reason or status}", place, len(tests.inputs), status)
 
 
 def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
@@ -408,6 +492,24 @@ def _names(tree: ast.AST) -> list[ast.Name]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
 
 
+def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that code binds anywhere."""
+    names: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Name(name, ast.Store()) | ast.arg(name) | ast.alias(asname=str(name)):
+                names.add(name)
+            case ast.alias(name):
+                names.add(name.partition(".")[0])
+            case ast.FunctionDef(name) | ast.ClassDef(name) | ast.ExceptHandler(name=str(name)):
+                names.add(name)
+    return names
+
+
 def _uses(tree: ast.AST, names: set[str]) -> bool:
     return any(node.id in names for node in _names(tree))
 
@@ -451,6 +553,10 @@ def _equal_line(printed: str, expected: str) -> bool:
         return numbers == [Decimal(word) for word in expected.split()]
     except (InvalidOperation, ValueError):
         return False
+
+
+def _told(value: Value) -> str:
+    return _cut(value.text) if value.text is not None else f"a {value.type_name}"
 
 
 def _cut(text: str) -> str:

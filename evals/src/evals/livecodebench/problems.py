@@ -2,44 +2,26 @@
 
 On disk they are JSON Lines, one file or a folder of shards. A release holds gigabytes of hidden
 tests, so one row is in memory at a time, and its hidden tests are read again when they are needed.
-Public tests are JSON, hidden ones packed as base64(zlib(pickle(JSON))).
 """
 
-import base64
-import binascii
 import hashlib
-import io
 import json
 import os
-import pickle
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from evals.errors import EvalsError
 from evals.sources import PARQUET, parse_object
 
-STDIN, FUNCTIONAL = "stdin", "functional"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
-_MOST_BYTES = 1 << 30
-_UNPICKLING = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 
 _Stored: TypeAlias = tuple[Mapping[str, Any], Callable[[], str]]
 """A row, and what reads its hidden tests."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One test: the text of a standard input, or a JSON argument on each line; and the output."""
-
-    input: str
-    output: str
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -96,58 +78,10 @@ def _function(metadata: Any, place: str) -> str:
     return name if isinstance(name, str) else ""
 
 
-def read_tests(problem: Problem) -> tuple[Case, ...]:
-    """Return the public tests, then the hidden ones. Raises EvalsError."""
-    place = f"problem {problem.question_id}"
-    private = unpack_tests(problem.private(), place)
-    return (*_parsed(problem.public, place), *_parsed(private, place))
-
-
-class PlainUnpickler(pickle.Unpickler):
-    """Loads texts, numbers and containers; refuses to look up any class or function."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
-        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}")
-
-
-def unpack_tests(packed: str, place: str) -> str:
-    """Return the JSON text of hidden tests, packed or not. Raises EvalsError."""
-    if not packed or packed.lstrip()[:1] == "[":
-        return packed
-    try:
-        unzip = zlib.decompressobj()
-        data = unzip.decompress(base64.b64decode(packed, validate=True), _MOST_BYTES)
-        if unzip.unconsumed_tail:
-            raise EvalsError(f"{place}: hidden tests of more than {_MOST_BYTES >> 20} MiB")
-        text = PlainUnpickler(io.BytesIO(data)).load()
-    except EvalsError:
-        raise
-    except (binascii.Error, zlib.error, pickle.UnpicklingError, *_UNPICKLING) as error:
-        raise EvalsError(f"{place}: hidden tests cannot be unpacked: {error}") from None
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    if not isinstance(text, str):
-        raise EvalsError(f"{place}: hidden tests hold {type(text).__name__}; expected JSON text")
-    return text
-
-
-def _parsed(text: str, place: str) -> list[Case]:
-    try:
-        rows: Any = json.loads(text) if text else []
-    except (ValueError, RecursionError) as error:
-        raise EvalsError(f"{place}: tests are not JSON ({error})") from None
-    if not isinstance(rows, list):
-        raise EvalsError(f"{place}: tests are {type(rows).__name__}; expected a list")
-    return [_test(row, place) for row in rows]
-
-
-def _test(row: Any, place: str) -> Case:
-    if not isinstance(row, dict):
-        raise EvalsError(f"{place}: a test is {type(row).__name__}; expected an object")
-    fields = row.get("input"), row.get("output"), row.get("testtype")
-    if not all(isinstance(field, str) for field in fields) or fields[2] not in (STDIN, FUNCTIONAL):
-        raise EvalsError(f"{place}: a test lacks the texts input, output or testtype")
-    return Case(*map(str, fields))
+def row_of_tests(problem: Problem) -> dict[str, Any]:
+    """Return the columns of all tests of a problem. Raises EvalsError when its file has changed."""
+    row = {"public_test_cases": problem.public, "private_test_cases": problem.private()}
+    return {**row, "metadata": {"func_name": problem.function}}
 
 
 def window(
