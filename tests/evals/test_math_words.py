@@ -21,6 +21,7 @@ GOLDS = sorted({(row["benchmark"], row["gold"], row.get("question", "")) for row
 BEFORE = ("negative ", "minus ", r"\text{negative }", "half of ", "square root of ")
 BEFORE += ("twice ", "the reciprocal of ", "not ", "at least ", "more than ")
 AFTER = ("x", " y", "/x", "x^2", " dozen", " squared", " cubed", " doubled", r"\text{ blargs}")
+AFTER += (" tenths", " score", " thirds")
 NOUGHT = re.compile(r"=\s*0\$?$|(?<![\d.])0(?:\.0)?(?=[,)$]|$)")
 """Marks the golds that a factor may leave as they are."""
 RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")
@@ -97,6 +98,7 @@ def test_what_follows_a_formula_is_read_with_it(after: str) -> None:
         ("x+1", "negative x+1"),
         ("B", "(B) or (C)"),
         ("B", "not B"),
+        (r"\text{Evelyn}", r"\text{Evelyn}\pi"),
         (r"\text{(B)}", r"\text{(B)}x"),
         (r"\text{(B)}", "(B) minus 1"),
         (r"\text{east}", "north or east"),
@@ -119,7 +121,7 @@ RIGHT = {
     "5": "5cm|5 cm|5~\\text{cm}|5 km/h|5 m/s^2|5 apples left|five (5)|x=5|There are five boys",
     r"\frac{3}{4}": "three quarters|three-quarters|three fourths of a cup",
     r"12.5\%": r"12.5|12.5\%|0.125|12.5 percent|12.5 per cent",
-    "B": r"(B)|\text{(B)}|\textbf{(B)}|\mathbf{B}|B.|Option B|\text{B}",
+    "B": r"(B)|\text{(B)}|\textbf{(B)}|\mathbf{B}|B.|Option B|\text{B}|\boldsymbol{B}",
     r"\textbf{(B)}": "B|(B)|(B) a circle",
     r"\emptyset": r"\varnothing|\{\}|\{ \}|\{\,\}|∅|\text{the empty set}",
     r"\{\}": r"\emptyset",

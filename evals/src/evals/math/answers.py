@@ -47,7 +47,7 @@ _RULES: tuple[tuple[str, str], ...] = (
 )
 """What is done to the text of a row, in this order."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
-_CHOICE = re.compile(r"(?:\\(?:text|math)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
+_CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 _TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
 _ASKS_PERCENT = re.compile(
     r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"

@@ -42,7 +42,7 @@ MAX_VALUES = 64
 
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
-    rf"\s*{_OPTION}(?:\\(?:text|math)\w*\s*\{{\s*)?{_OPTION}"
+    rf"\s*{_OPTION}(?:\\(?:text|math|bold)\w*\s*\{{\s*)?{_OPTION}"
     r"(?:\(([A-J])\)|([A-J])(?=[.:)}]|\s*$))[.:)]?\s*\}?[.:,]?(?:\\?[ ~]|\\quad)*(.*)",
     re.DOTALL,
 )

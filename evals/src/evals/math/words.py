@@ -107,7 +107,8 @@ def other_words(question: str) -> frozenset[str]:
 
 def is_plain(word: str) -> bool:
     """Whether a word says nothing about the value next to it: the, total; apples are counted."""
-    forms = (word, word[:-1], word[:-2], f"{word[:-3]}y") if word.endswith("s") else (word,)
+    ends = (("s", ""), ("es", ""), ("ies", "y"))
+    forms = {word, *(word.removesuffix(end) + put for end, put in ends if word.endswith(end))}
     return word in WORDS["plain"] or any(form in WORDS["nouns"] for form in forms)
 
 
@@ -146,7 +147,9 @@ def changes(text: str) -> bool:
 
 
 _PIECES = re.compile(r"[a-z0-9+\-/^]+")
-_NO_WORDS = re.compile(r"\\[a-z]+|\\|(?<=\d)(?:st|nd|rd|th)\b|'s\b|\(.*\)")
+_NO_WORDS = re.compile(
+    r"\\(?:text|math|bold)[a-z]*|\\(?:[^a-z]|q?quad\b)|(?<=\d)(?:st|nd|rd|th)\b|'s\b|\(.*\)"
+)
 
 
 def same_words(gold: str, answer: str) -> bool:
