@@ -86,7 +86,7 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
     [
         ("def f(x): 1 / 0", "exception", "ZeroDivisionError: division by zero"),
         ("def f(x): return open('/etc/passwd')", "exception", "PermissionError"),
-        ("import os\ndef f(x): os.listdir('.')", "exception", "PermissionError"),
+        ("import os\ndef f(x): os.listdir('/etc')", "exception", "PermissionError"),
         ("import os\ndef f(x): os.fork()", "exception", "PermissionError"),
         ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),
         ("import os\ndef f(x): return 1 // (os.system('true') == 0)", "exception", "ZeroDivision"),

@@ -114,15 +114,19 @@ class _Files:
         os.lseek(0, place, os.SEEK_SET)
         return _result(stat.S_IFREG | 0o444, size)
 
+    def holds(self, path: Any) -> bool:
+        """Whether a folder is one of the files', as the current one is, be it empty."""
+        return _absolute(path) in self.folders and bool(self.files or not _is_absolute(path))
+
     def listdir(self, path: Any = ".") -> list[Any]:
         """`os.listdir`."""
-        if not self.files or _absolute(path) not in self.folders:
+        if not self.holds(path):
             return _listdir(path)
         return sorted(self.folders[_absolute(path)])
 
     def scandir(self, path: Any = ".") -> Any:
         """`os.scandir`."""
-        if not self.files or _absolute(path) not in self.folders:
+        if not self.holds(path):
             return _scandir(path)
         return _Scan(_Entry(name, posixpath.join(path, name)) for name in self.listdir(path))
 

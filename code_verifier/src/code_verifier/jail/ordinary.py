@@ -15,7 +15,6 @@ they are compared with.
 
 from __future__ import annotations
 
-import builtins
 import gc
 import importlib
 import io
@@ -26,10 +25,10 @@ import os
 import resource
 import select
 import signal
+import site
 import sys
 import threading
 import time
-from _sitebuiltins import Quitter
 
 from code_verifier.errors import Status
 from code_verifier.jail import confine, files
@@ -125,7 +124,8 @@ class OrdinaryServer(ForkServer):
         sys.set_int_max_str_digits(_DIGITS)
         _preload(config["numpy"])
         self.idle_s: float = config["idle_s"]
-        builtins.exit, builtins.quit = Quitter("exit", ""), Quitter("quit", "")
+        for set_names in (site.setquit, site.setcopyright, site.sethelper):
+            set_names()  # which -S leaves out
         super().__init__(config, config["memory"], _HIDDEN, _INPUT_BYTES)
         self.progress = mmap.mmap(-1, _PAGE)
         self.freeze()

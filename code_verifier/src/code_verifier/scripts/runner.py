@@ -190,7 +190,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         """Output of the program as a script with this standard input; the rest as in `call`. files:
         what it may read and import, by name."""
         order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
-        order |= {"stdin": stdin.encode("utf-8", "surrogateescape"), "output_bytes": output_bytes}
+        order |= {"stdin": stdin.encode("utf-8", "surrogatepass"), "output_bytes": output_bytes}
         order["call_s"] = cpu_s
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})

@@ -123,9 +123,9 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
     asserts = text_list(row, "test_list") or text_list(row, "assert_case")
     if asserts:
-        _bound(setup)  # which raises, as does the next, when it is not Python
+        known = _bound(setup)  # which raises, as does the next, when it is not Python
         for text in asserts:
-            _assertion(text)
+            _split(_assertion(text), known)
         return Suite(asserts, setup=setup)
     if row.get("test") and row.get("entry_point"):
         return Suite((_patient(text_field(row, "test")),), entry=text_field(row, "entry_point"))
@@ -241,7 +241,14 @@ def _patient(test: str) -> str:
     body = _statements("test", test)
     if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
         raise CodeVerifierError(f"'test' is {test[:_SHOWN]!r}; expected def check(candidate)")
-    return ast.unparse(_Patient().visit(ast.Module(body, [])))
+    return _written(_Patient().visit(ast.Module(body, [])))
+
+
+def _written(tree: ast.AST) -> str:
+    try:
+        return ast.unparse(tree)
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
+        raise CodeVerifierError(f"a test cannot be written down: {error}") from None
 
 
 class _Patient(ast.NodeTransformer):
@@ -265,6 +272,8 @@ def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
         arguments = [_numbered(item) for item in arguments]
         values = [_numbered(output)]
         values += [_numbered(output[0])] if isinstance(output, list) and output else []
+        lists = [v for v in values if isinstance(v, list) and all(isinstance(i, list) for i in v)]
+        values += [list(map(tuple, rows)) for rows in lists]  # JSON has no tuples
     try:
         return marshal.dumps(tuple(arguments), 2), marshal.dumps(values, 2)
     except ValueError as error:
@@ -310,7 +319,7 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
     prelude = ScriptRunner.CONTEST_NAMES + tests.setup
     for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True)):
         # A program can find the room in its memory: it tells little about what is expected.
-        room = max(_LEAST_BYTES, 1 << (2 * len(expected.encode())).bit_length())
+        room = max(_LEAST_BYTES, 1 << (8 * len(expected)).bit_length())
         run = runner.run(
             program,
             stdin,
@@ -453,9 +462,9 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
     if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
-        return "_0_", [ast.unparse(condition)]
+        return "_0_", [_written(condition)]
     places = _Places(unknown)
-    judged = ast.unparse(places.visit(condition))
+    judged = _written(places.visit(condition))
     if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
         places.texts = [f"bool({text})" for text in places.texts]
     return judged, places.texts
@@ -483,7 +492,7 @@ class _Places(ast.NodeTransformer):
         match node:
             case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
                 if _uses(head, self.unknown):
-                    self.texts.append(ast.unparse(node))
+                    self.texts.append(_written(node))
                     return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
         return self.generic_visit(node)
 
