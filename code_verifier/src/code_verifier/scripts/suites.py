@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Any, NoReturn
 
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
@@ -33,6 +34,7 @@ _LEAST_BYTES = 1 << 24
 _MOST_BYTES = 1 << 30
 _RECURSION = 50_000
 _ROUNDS = 10
+_NUMPY = ("np", "numpy")
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 _ASK = """
 
@@ -358,7 +360,9 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
         return returned
     left = iter(returned)
     checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
-    checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, tests.setup)
+    numpy = any(name in _modules_in(_assertion(text)) for text in tests.inputs for name in _NUMPY)
+    setup = f"{tests.setup}\nimport numpy, numpy as np" if numpy else tests.setup
+    checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, setup)
     for number, value in enumerate(checked.values):
         if value.text != "True":
             return _failed(tests, number, f"not true: {_cut(tests.inputs[number])}")
@@ -454,11 +458,9 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     of the functions that are called are. A call that depends on a variable of the assertion itself
     takes the whole condition along.
     """
-    used = [node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)]
-    known = known | _modules_in(condition, used)
-    unknown = set(used)
-    unknown -= known | {node.id for node in _names(condition) if isinstance(node.ctx, ast.Store)}
-    unknown -= {node.arg for node in ast.walk(condition) if isinstance(node, ast.arg)}
+    used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    unknown = used - known - _stored(ast.walk(condition)) - _modules_in(condition)
+    unknown = unknown - _contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
     if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
@@ -470,15 +472,22 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     return judged, places.texts
 
 
-def _modules_in(condition: ast.expr, used: list[str]) -> set[str]:
+def _modules_in(condition: ast.expr) -> set[str]:
     """The usual modules that a condition uses as such: they are the real ones, and not what the
     program calls so."""
-    modules = [
-        node.value.id
-        for node in ast.walk(condition)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    ]
-    return {name for name in CONTEST_MODULES if used.count(name) == modules.count(name)}
+    bases = [node.value for node in ast.walk(condition) if isinstance(node, ast.Attribute)]
+    modules = [node.id for node in bases if isinstance(node, ast.Name)]
+    names = [node.id for node in _names(condition)]
+    usual = (*CONTEST_MODULES, *_NUMPY)
+    return {name for name in usual if names.count(name) == modules.count(name) > 0}
+
+
+@cache
+def _contest_names() -> frozenset[str]:
+    """What contest programs find defined. Around what a program is asked for it is the real one."""
+    names: dict[str, Any] = {}
+    exec(ScriptRunner.CONTEST_NAMES, names)
+    return frozenset(names)
 
 
 class _Places(ast.NodeTransformer):
