@@ -19,128 +19,262 @@ from typing import Any
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a program by their type."""
 
-_MODULES = str.split("""
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODULES = _words("""
     __future__ abc bisect cmath collections copy dataclasses decimal fractions functools heapq
     itertools json math numbers operator re statistics string textwrap typing unicodedata
 """)
-_CLOCKS = {"random", "secrets", "datetime", "time", "calendar", "uuid"}
-_MEMBERS = set(
-    str.split(
-        "KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *"
-    )
-)
+_CLOCKS = _words("random secrets datetime time calendar uuid")
+_MEMBERS = _words("""
+    KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *
+""")
 """What those modules have that is not quiet."""
-_NAMES = str.split("""
+_NAMES = _words("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
     enumerate filter float format int isinstance issubclass iter len list map max min next oct
     hex ord pow print property range repr reversed round slice sorted staticmethod str sum super
     tuple type zip Ellipsis NotImplemented __name__ getattr setattr hasattr delattr
 """)
-_BUILT_IN = {
+_EXCEPTIONS = {
     name
     for name, value in vars(builtins).items()
-    if not (isinstance(value, type) and issubclass(value, BaseException))
+    if isinstance(value, type) and issubclass(value, BaseException)
 }
-_LOUD = _BUILT_IN.difference(_NAMES)
-_EXCEPTIONS = set(vars(builtins)) - _BUILT_IN
 _OF_BUILT_IN = {
     name
     for kind in (str, bytes, list, tuple, dict, int, float, complex, range, slice, Exception)
     for name in dir(kind)
     if not name.startswith("_")
 }
-_METHODS = _OF_BUILT_IN - set(
-    str.split("""
-    real imag numerator denominator start stop step args
-""")
-)
-_SPECIAL = {"__name__", "__class__", "__doc__", "__init__", "__len__", "__qualname__"}
-_OF_MODULES = str.split("""
+_METHODS = _OF_BUILT_IN - _words("real imag numerator denominator start stop step args")
+_SPECIAL = _words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
+_ATTRIBUTES = (
+    _OF_BUILT_IN
+    | _SPECIAL
+    | _words("""
     appendleft popleft extendleft rotate maxlen most_common elements subtract total move_to_end
     group groups groupdict start end span match search findall sub subn split fullmatch finditer
     from_iterable quantize limit_denominator as_integer_ratio default_factory cache_clear wraps
 """)
-_ATTRIBUTES = _OF_BUILT_IN.union(_SPECIAL, _OF_MODULES)
-_LOOKUPS = {"getattr", "setattr", "hasattr", "delattr"}
-_TEXTS = {"ascii", "format", "repr", "str"}
-_TEXT_NAMES = set(
-    str.split("format format_map substitute safe_substitute dumps dump vformat args mod imod")
+)
+_LOOKUPS = _words("getattr setattr hasattr delattr")
+_TEXTS = _words("ascii format repr str")
+_TEXT_NAMES = _words(
+    "format format_map substitute safe_substitute dumps dump vformat args mod imod"
 )
 """Attributes, and members of modules, that give texts of objects."""
-_VIEWS = {"keys", "items"}
+_VIEWS = ("keys", "items")
 _ALGEBRA = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
-_ALGEBRA_NAMES = set(
-    str.split("""
-    and_ or_ xor sub iand ior ixor isub
-""")
-)
-_FIRST = str.split("""
+_ALGEBRA_NAMES = _words("and_ or_ xor sub iand ior ixor isub")
+_FIRST = _words("""
     all any bool dict enumerate iter len list map max min next reversed sorted sum tuple
 """)
 """Built-in functions that keep nothing of their first argument but its items."""
-_MAKERS = {"map", "filter", "zip", "enumerate", "iter", "reversed", "property"}
-_DATA_MODULES = str.split("""
+_MAKERS = _words("map filter zip enumerate iter reversed property")
+_DATA_MODULES = _words("""
     math cmath collections copy decimal fractions operator statistics bisect textwrap typing re
     heapq json string unicodedata
 """)
 """What their functions give has a text without an address."""
-_ITERATORS = _MAKERS | set(
-    str.split(
-        "finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder"
-    )
-)
-_DECORATORS = set(str.split("cache lru_cache wraps dataclass total_ordering abstractmethod"))
-_DEEP = {"groupby", "tee", "fields", "classmethod", "staticmethod", "property"}
+_DEEP = _words("groupby tee fields classmethod staticmethod property")
 """What they give holds objects whose texts show addresses."""
+_ITERATORS = (
+    _MAKERS
+    | _DEEP
+    | _words("""
+    finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder
+""")
+)
+_DECORATORS = _words("cache lru_cache wraps dataclass total_ordering abstractmethod")
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_Parents = Mapping[int, ast.AST]
 
 
 def has_chance(nodes: Nodes, imported: set[str], addresses: bool = False) -> bool:
     """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
     hashes and addresses of objects. addresses: only the latter count, and the order of sets, which
     hangs on them."""
-    bound = _bound(nodes)
-    modules = {
-        item.asname or item.name.partition(".")[0]: item.name
-        for node in nodes[ast.Import]
-        for item in node.names
-    }
-    members = {item.name for node in nodes[ast.ImportFrom] for item in node.names}
-    if not imported <= {*_MODULES, *(_CLOCKS if addresses else ())} or members & _MEMBERS:
+    if not imported <= (_MODULES | _CLOCKS if addresses else _MODULES):
         return True
-    if nodes[ast.Set] or nodes[ast.SetComp] or not _are_names_quiet(nodes, bound):
+    if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
         return True
-    if not _are_attributes_quiet(nodes, bound, modules):
+    program = _Program(nodes)
+    if program.members & _MEMBERS or not program.has_quiet_names():
         return True
-    every = [node for group in nodes.values() for node in group]
-    parents = {id(part): node for node in every for part in ast.iter_child_nodes(node)}
-    if _has_algebra(nodes, members) and _keeps_a_view(nodes, parents, bound):
+    if program.has_algebra() and program.keeps_a_view():
         return True
-    return _has_text(nodes) and _keeps_an_address(nodes, parents, bound, modules)
+    return program.makes_texts() and program.keeps_an_address()
 
 
-def _bound(nodes: Nodes) -> set[str]:
-    """The names that the program itself gives something."""
-    names = {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
-    names |= {node.arg for node in nodes[ast.arg]}
-    named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-    names |= {node.name for kind in named for node in nodes[kind]}
-    aliases = [
-        item for kind in (ast.Import, ast.ImportFrom) for node in nodes[kind] for item in node.names
-    ]
-    names |= {item.asname or item.name.partition(".")[0] for item in aliases}
-    return names - {None}
+class _Program:
+    """The nodes of a program, and what its names are bound to."""
 
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        every = [node for group in nodes.values() for node in group]
+        self.parents = {id(part): node for node in every for part in ast.iter_child_nodes(node)}
+        self.modules = {
+            item.asname or item.name.partition(".")[0]: item.name.partition(".")[0]
+            for node in nodes[ast.Import]
+            for item in node.names
+        }
+        imports = [(node, item) for node in nodes[ast.ImportFrom] for item in node.names]
+        self.members = {item.name for _, item in imports}
+        self.sources = {
+            item.asname or item.name: str(node.module).partition(".")[0] for node, item in imports
+        }
+        self.names = {node.id for node in nodes[ast.Name]}
+        self.attributes = {node.attr for node in nodes[ast.Attribute]}
+        self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
+        self.bound = {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
+        self.bound |= {node.arg for node in nodes[ast.arg]} | {*self.modules, *self.sources}
+        named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+        self.bound |= {node.name for kind in named for node in nodes[kind]} - {None}
 
-def _are_names_quiet(nodes: Nodes, bound: set[str]) -> bool:
-    names = {node.id for node in nodes[ast.Name]}
-    if names & _LOUD or not names <= bound | _BUILT_IN | _EXCEPTIONS:
+    def has_quiet_names(self) -> bool:
+        """Whether it reads only names and attributes that are known to be quiet, or its own."""
+        nodes = self.nodes
+        if not self.names - _NAMES - _EXCEPTIONS <= self.bound - vars(builtins).keys():
+            return False
+        if {node.name for node in nodes[ast.FunctionDef]} & {"__del__", "__hash__"}:
+            return False
+        looked = sum(map(_looks_up_quietly, nodes[ast.Call]))
+        if looked != sum(node.id in _LOOKUPS for node in nodes[ast.Name]):
+            return False
+        names = self.bound | {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
+        names |= {item.arg for item in nodes[ast.keyword] if item.arg}
+        for text in self.texts:  # fields of named tuples, and looked up
+            names.update(text.replace(",", " ").split()[:50])
+        for node in nodes[ast.Attribute]:
+            of_module = isinstance(node.value, ast.Name) and node.value.id in self.modules
+            if of_module and node.attr not in _MEMBERS and node.attr[:1] != "_":
+                continue
+            special = node.attr.startswith("__") and node.attr not in _SPECIAL
+            if special or (node.attr not in _ATTRIBUTES and node.attr not in names):
+                return False
+        return True
+
+    def has_algebra(self) -> bool:
+        operations = (*self.nodes[ast.BinOp], *self.nodes[ast.AugAssign])
+        return any(isinstance(node.op, _ALGEBRA) for node in operations) or bool(
+            _ALGEBRA_NAMES & (self.members | self.attributes | self.texts)
+        )
+
+    def keeps_a_view(self) -> bool:
+        """Whether a view of a dict may be anywhere but where it is consumed."""
+        for node in self.nodes[ast.Attribute]:
+            if node.attr in _VIEWS:
+                call = self.parents[id(node)]
+                called = isinstance(call, ast.Call) and call.func is node
+                if not called or not self.is_consumed(call):
+                    return True
         return False
-    if {node.name for node in nodes[ast.FunctionDef]} & {"__del__", "__hash__"}:
+
+    def is_consumed(self, node: ast.AST) -> bool:
+        """Whether nothing remains of the value where it stands but its items, or whether it has
+        any."""
+        match self.parents[id(node)]:
+            case ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.comprehension(iter=part):
+                return part is node
+            case ast.Compare() | ast.Starred() | ast.Expr() | ast.YieldFrom():
+                return True
+            case ast.UnaryOp(ast.Not()) | ast.Attribute():
+                return True
+            case ast.Subscript(slice=ast.Constant() | ast.Slice()):
+                return True
+            case ast.If(test=part) | ast.While(test=part) | ast.IfExp(test=part):
+                return part is node
+            case ast.Assign(targets):
+                return all(isinstance(target, ast.Tuple | ast.List) for target in targets)
+            case ast.Call(ast.Attribute(attr="join" | "extend"), [part]):
+                return part is node and not self.bound & {"join", "extend"}
+            case ast.Call(ast.Name("zip"), args) if node in args:
+                return "zip" not in self.bound
+            case ast.Call(ast.Name("map" | "filter" as name), [_, *args]) if node in args:
+                return name not in self.bound
+            case ast.Call(ast.Name(name), [first, *others]) if name not in self.bound:
+                one = name not in ("max", "min") or not others
+                return first is node and one and name in _FIRST - {"map"}
         return False
-    looked = [node.func for node in nodes[ast.Call] if _looks_up_quietly(node)]
-    return len(looked) == sum(node.id in _LOOKUPS for node in nodes[ast.Name])
+
+    def makes_texts(self) -> bool:
+        """Whether the text of anything but a constant may be made."""
+        nodes = self.nodes
+        return (
+            bool(nodes[ast.FormattedValue] or self.names & _TEXTS)
+            or bool(_TEXT_NAMES & (self.attributes | self.members))
+            or any(node.arg == "file" for node in nodes[ast.keyword])
+            or any(isinstance(n.op, ast.Mod) and not _is_number(n) for n in nodes[ast.BinOp])
+            or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
+        )
+
+    def keeps_an_address(self) -> bool:
+        """Whether a function, an iterator, a method or an object whose text shows its address may
+        be kept anywhere."""
+        nodes = self.nodes
+        decorators = [d for kind in _DEFINED for node in nodes[kind] for d in node.decorator_list]
+        if self.names & _DEEP or not set(map(_name_of, decorators)) <= _DECORATORS:
+            return True  # a decorator may keep what it is given
+        if nodes[ast.Yield] or nodes[ast.YieldFrom] or nodes[ast.AsyncFunctionDef]:
+            return True
+        if any(map(_shows_address, nodes[ast.ClassDef])):
+            return True
+        makers = [*filter(self.makes_iterator, nodes[ast.Call]), *nodes[ast.GeneratorExp]]
+        return not all(map(self.is_called, self.functions())) or not all(
+            map(self.is_consumed, makers)
+        )
+
+    def functions(self) -> list[ast.AST]:
+        """Where functions, methods and built-in functions that make iterators are read."""
+        names = {node.name for node in self.nodes[ast.FunctionDef]} | _MAKERS
+        names |= {name for name, source in self.sources.items() if source != "typing"}
+        read: list[ast.AST] = [*self.nodes[ast.Lambda]]
+        read += [n for n in self.nodes[ast.Name] if n.id in names and type(n.ctx) is ast.Load]
+        names |= _METHODS
+        read += [
+            n for n in self.nodes[ast.Attribute] if n.attr in names and type(n.ctx) is ast.Load
+        ]
+        return read
+
+    def makes_iterator(self, node: ast.Call) -> bool:
+        """Whether a call may give an iterator, or another object whose text shows its address."""
+        name = _name_of(node)
+        source = self.sources.get(name, "")
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            source = self.modules.get(node.func.value.id, "")
+        return name in _ITERATORS or (source != "" and source not in _DATA_MODULES)
+
+    def is_called(self, node: ast.AST) -> bool:
+        """Whether a function is called where it stands, or given to what only calls it."""
+        match parent := self.parents[id(node)]:
+            case ast.Call(func) if func is node:
+                return True
+            case ast.keyword(arg="key"):
+                match self.parents[id(parent)]:
+                    case ast.Call(ast.Name("sorted" | "max" | "min" as name)):
+                        return name not in self.bound
+                    case ast.Call(ast.Attribute(attr="sort")):
+                        return "sort" not in self.bound
+            case ast.Attribute() | ast.Compare() | ast.FunctionDef() | ast.arg():
+                return True  # also a decorator or an annotation
+            case ast.Call(ast.Name("map" | "filter" | "reduce" as name), [first, *_]):
+                real = name not in self.bound or self.sources.get(name) == "functools"
+                return first is node and real and self.gives_data(node)
+            case ast.Call(ast.Attribute(ast.Name("functools"), "reduce"), [first, *_]):
+                return first is node and self.gives_data(node)
+        return False
+
+    def gives_data(self, node: ast.AST) -> bool:
+        """Whether a function that is called by another gives no iterator by itself."""
+        match node:
+            case ast.Attribute(ast.Name(name)):
+                return name in _NAMES
+            case ast.Name(name):
+                return name not in _MAKERS and self.sources.get(name, "math") in _DATA_MODULES
+        return isinstance(node, ast.Lambda)
 
 
 def _looks_up_quietly(node: ast.Call) -> bool:
@@ -148,83 +282,6 @@ def _looks_up_quietly(node: ast.Call) -> bool:
         case ast.Call(ast.Name(name), [_, ast.Constant(str(attribute)), *_]) if name in _LOOKUPS:
             return attribute not in _VIEWS and attribute[:2] != "__"
     return False
-
-
-def _are_attributes_quiet(nodes: Nodes, bound: set[str], modules: Mapping[str, str]) -> bool:
-    names = bound | {node.attr for node in nodes[ast.Attribute] if type(node.ctx) is ast.Store}
-    names |= {item.arg for item in nodes[ast.keyword] if item.arg}
-    names |= {  # fields of named tuples, and looked up
-        name
-        for node in nodes[ast.Constant]
-        if type(node.value) is str
-        for name in node.value.replace(",", " ").split()[:50]
-    }
-    for node in nodes[ast.Attribute]:
-        of_module = isinstance(node.value, ast.Name) and node.value.id in modules
-        if of_module and node.attr not in _MEMBERS and node.attr[:1] != "_":
-            continue
-        special = node.attr.startswith("__") and node.attr not in _SPECIAL
-        if special or (node.attr not in _ATTRIBUTES and node.attr not in names):
-            return False
-    return not nodes[ast.MatchClass]
-
-
-def _has_algebra(nodes: Nodes, members: set[str]) -> bool:
-    operations = (*nodes[ast.BinOp], *nodes[ast.AugAssign])
-    looked = {node.attr for node in nodes[ast.Attribute]}
-    looked |= {node.value for node in nodes[ast.Constant] if type(node.value) is str}
-    return any(isinstance(node.op, _ALGEBRA) for node in operations) or bool(
-        _ALGEBRA_NAMES & (members | looked)
-    )
-
-
-def _keeps_a_view(nodes: Nodes, parents: _Parents, bound: set[str]) -> bool:
-    for node in nodes[ast.Attribute]:
-        if node.attr in _VIEWS:
-            call = parents[id(node)]
-            called = isinstance(call, ast.Call) and call.func is node
-            if not called or not _is_consumed(call, parents, bound):
-                return True
-    return False
-
-
-def _is_consumed(node: ast.AST, parents: _Parents, bound: set[str]) -> bool:
-    """Whether nothing of the value remains where it stands but its items, or whether it has any."""
-    match parents[id(node)]:
-        case ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.comprehension(iter=part):
-            return part is node
-        case ast.Compare() | ast.Starred() | ast.Expr() | ast.YieldFrom() | ast.UnaryOp(ast.Not()):
-            return True
-        case ast.Attribute() | ast.Subscript(slice=ast.Constant() | ast.Slice()):
-            return True
-        case ast.If(test=part) | ast.While(test=part) | ast.IfExp(test=part):
-            return part is node
-        case ast.Assign(targets):
-            return all(isinstance(target, ast.Tuple | ast.List) for target in targets)
-        case ast.Call(ast.Attribute(attr="join" | "extend"), [part]):
-            return part is node and not bound & {"join", "extend"}
-        case ast.Call(ast.Name(name), args) if name not in bound and node in args:
-            if name in ("zip", "map", "filter"):
-                return name == "zip" or args[0] is not node
-            return (
-                args[0] is node
-                and (name not in ("max", "min") or len(args) == 1)
-                and name in _FIRST
-            )
-    return False
-
-
-def _has_text(nodes: Nodes) -> bool:
-    """Whether the text of anything but a constant may be made."""
-    return (
-        bool(nodes[ast.FormattedValue])
-        or any(node.id in _TEXTS for node in nodes[ast.Name])
-        or any(node.attr in _TEXT_NAMES for node in nodes[ast.Attribute])
-        or any(item.name in _TEXT_NAMES for node in nodes[ast.ImportFrom] for item in node.names)
-        or any(node.arg == "file" for node in nodes[ast.keyword])
-        or any(isinstance(node.op, ast.Mod) and not _is_number(node) for node in nodes[ast.BinOp])
-        or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
-    )
 
 
 def _is_number(node: ast.BinOp) -> bool:
@@ -236,105 +293,15 @@ def _is_number(node: ast.BinOp) -> bool:
     )
 
 
-def _keeps_an_address(
-    nodes: Nodes, parents: _Parents, bound: set[str], modules: Mapping[str, str]
-) -> bool:
-    """Whether a function, an iterator, a method or an object whose text shows its address may be
-    kept anywhere."""
-    kinds = (ast.Yield, ast.YieldFrom, ast.AsyncFunctionDef)
-    decorators = [item for kind in _DEFINED for node in nodes[kind] for item in node.decorator_list]
-    if not {_name_of(item) for item in decorators} <= _DECORATORS:
-        return True  # they may keep what they are given
-    if any(map(nodes.__getitem__, kinds)) or any(map(_shows_address, nodes[ast.ClassDef])):
-        return True
-    if not all(_is_called(node, parents, bound, nodes) for node in _functions(nodes)):
-        return True
-    if any(node.id in _DEEP for node in nodes[ast.Name]):
-        return True
-    makers = [node for node in nodes[ast.Call] if _makes_iterator(node, nodes, modules)]
-    makers += nodes[ast.GeneratorExp]
-    return not all(_is_consumed(node, parents, bound) for node in makers)
-
-
-def _functions(nodes: Nodes) -> list[ast.AST]:
-    """Where functions, methods and built-in functions that make iterators are read."""
-    functions = {node.name for node in nodes[ast.FunctionDef]} | _MAKERS
-    for node in nodes[ast.ImportFrom]:
-        functions |= {item.asname or item.name for item in node.names if node.module != "typing"}
-    loose: list[ast.AST] = [
-        node for node in nodes[ast.Name] if node.id in functions and _is_read(node)
-    ]
-    loose += nodes[ast.Lambda]
-    loose += [
-        node
-        for node in nodes[ast.Attribute]
-        if node.attr in _METHODS | functions and _is_read(node)
-    ]
-    return loose
-
-
 def _name_of(node: ast.expr) -> str:
     node = node.func if isinstance(node, ast.Call) else node
     return str(getattr(node, "id", getattr(node, "attr", "")))
-
-
-def _makes_iterator(node: ast.Call, nodes: Nodes, modules: Mapping[str, str]) -> bool:
-    """Whether a call may give an iterator, or another object whose text shows its address."""
-    name = _name_of(node)
-    source = _module_of(name, nodes) or ""
-    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        source = modules.get(node.func.value.id, "").partition(".")[0]
-    return name in _ITERATORS | _DEEP or (source != "" and source not in _DATA_MODULES)
-
-
-def _is_read(node: Any) -> bool:
-    return type(node.ctx) is ast.Load
-
-
-def _module_of(name: str, nodes: Nodes) -> str | None:
-    """The top-level module that a name was imported from."""
-    for node in nodes[ast.ImportFrom]:
-        if any((item.asname or item.name) == name for item in node.names):
-            return str(node.module).partition(".")[0]
-    return None
-
-
-def _is_called(node: ast.AST, parents: _Parents, bound: set[str], nodes: Nodes) -> bool:
-    """Whether a function is called where it stands, or given to what only calls it."""
-    match parent := parents[id(node)]:
-        case ast.Call(func) if func is node:
-            return True
-        case ast.keyword(arg="key"):
-            match parents[id(parent)]:
-                case ast.Call(ast.Name("sorted" | "max" | "min" as name)):
-                    return name not in bound
-                case ast.Call(ast.Attribute(attr="sort")):
-                    return "sort" not in bound
-        case ast.Attribute() | ast.Compare() | ast.FunctionDef() | ast.arg():
-            return True  # also a decorator or an annotation
-        case ast.Call(ast.Name("map" | "filter" | "reduce" as name), [first, *_]) if first is node:
-            real = name not in bound or _module_of(name, nodes) == "functools"
-            return real and _gives_data(node, nodes)
-        case ast.Call(ast.Attribute(ast.Name("functools"), "reduce"), [first, *_]):
-            return first is node and _gives_data(node, nodes)
-    return False
-
-
-def _gives_data(node: ast.AST, nodes: Nodes) -> bool:
-    """Whether a function that is called by another gives no iterator by itself."""
-    match node:
-        case ast.Attribute(ast.Name(name)):
-            return name in _NAMES
-        case ast.Name(name):
-            return name not in _MAKERS and (_module_of(name, nodes) or "math") in _DATA_MODULES
-    return isinstance(node, ast.Lambda)
 
 
 def _shows_address(node: ast.ClassDef) -> bool:
     """Whether the text of an instance shows its address, as far as one can see."""
     methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
     parts = [part for item in (*node.decorator_list, *node.bases) for part in ast.walk(item)]
-    names = ("id", "attr", "arg")
-    used = {getattr(part, name, "") for part in parts for name in names}
+    used = {getattr(part, name, "") for part in parts for name in ("id", "attr", "arg")}
     shown = used & ({"dataclass", "NamedTuple"} | _EXCEPTIONS) and "repr" not in used
     return not shown and "__repr__" not in methods
