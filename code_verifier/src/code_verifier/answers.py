@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from code_verifier.errors import ProgramError
-from code_verifier.syntax import parse_program
+from code_verifier.syntax import bound_names, parse_program
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
@@ -154,29 +154,22 @@ def find_program(text: str, entry: str = "") -> str | None:
     Python: marked as such, or not marked and by its look. entry: a name that it defines, if one of
     them does. A block of a shell, of output or of another language never is.
     """
-    text, tagged = _answer_part(text)
-    blocks = [block for block in code_blocks(text) if block.closed or tagged]
-    python = _python(blocks)
+    text, tagged, blocks = _answer_part(text)
+    reader = _Reader("")
+    trees = [(block, reader.tree(block.text)) for block in blocks if block.language not in _OTHER]
+    python = [
+        (block, tree)
+        for block, tree in trees
+        if tree is not None and (block.is_python or _has_code(tree))
+    ]
     ranks = (
-        [block for block, tree in python if entry and _defines(tree, entry)],
+        [block for block, tree in python if entry and entry in bound_names(tree)],
         [block for block, _ in python],
         [block for block in blocks if block.is_python],
         [block for block in blocks if block.language not in _OTHER],
     )
     best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
     return best.strip() or None
-
-
-def _python(blocks: list[Block]) -> list[tuple[Block, ast.Module]]:
-    """The blocks that parse, if they are marked as Python or look like a program, with their
-    trees."""
-    reader = _Reader("")
-    trees = [reader.tree(block.text) if block.language not in _OTHER else None for block in blocks]
-    return [
-        (block, tree)
-        for block, tree in zip(blocks, trees, strict=True)
-        if tree is not None and (block.is_python or _has_code(tree))
-    ]
 
 
 def find_answer(text: str, value: bool = False) -> str | None:
@@ -188,41 +181,22 @@ def find_answer(text: str, value: bool = False) -> str | None:
     """
     if not value and (program := find_program(text)) is not None:
         return program
-    text, tagged = _answer_part(text)
-    blocks = [block for block in code_blocks(text) if block.closed or tagged]
+    text, tagged, blocks = _answer_part(text)
     texts = [block.text for block in blocks if block.language not in _SHELL]
     if not blocks and tagged:
         texts = [text]
     return (texts[-1].strip() or None) if texts else None
 
 
-def _answer_part(text: str) -> tuple[str, bool]:
-    """Where an answer stands, and whether that is an answer tag."""
+def _answer_part(text: str) -> tuple[str, bool, list[Block]]:
+    """Where an answer stands, whether that is an answer tag, and its blocks."""
     text = text.rpartition("</think>")[2]
     end = text.rfind(_CLOSE)
     start = text.rfind(_OPEN, 0, end) if end >= 0 else -1
-    return (text[start + len(_OPEN) : end], True) if start >= 0 else (text, False)
+    tagged = start >= 0
+    text = text[start + len(_OPEN) : end] if tagged else text
+    return text, tagged, [block for block in code_blocks(text) if block.closed or tagged]
 
 
 def _has_code(tree: ast.Module) -> bool:
     return any(isinstance(node, _PROGRAM) for node in ast.walk(tree))
-
-
-def _defines(tree: ast.Module, name: str) -> bool:
-    """Whether a module binds a name at its top level, also below `if` and `try`."""
-    stack: list[ast.AST] = list(tree.body)
-    while stack:
-        node = stack.pop()
-        match node:
-            case (
-                ast.Name(bound, ast.Store()) | ast.alias(asname=str(bound)) | ast.alias(bound, None)
-            ):
-                pass
-            case ast.FunctionDef(bound) | ast.AsyncFunctionDef(bound) | ast.ClassDef(bound):
-                pass
-            case _:
-                bound = ""
-                stack.extend(ast.iter_child_nodes(node))
-        if bound == name:
-            return True
-    return False

@@ -84,6 +84,7 @@ MAX_PROGRAM = 2**20
 Documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 """What can have a docstring."""
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -110,6 +111,24 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
         if error.msg.startswith(("RecursionError", "MemoryError")):
             raise ProgramError("the program is nested too deeply to be parsed") from None
         raise ProgramError(f"the program is not Python: {error.msg}") from None
+
+
+def bound_names(tree: ast.AST, everywhere: bool = False) -> set[str]:
+    """The names that a module binds at its top level, `if` and `try` included; or everywhere."""
+    names: set[str] = set()
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                names.add(name)
+            case ast.alias(name, alias):
+                names.add((alias or name).partition(".")[0])
+            case ast.arg(name) | ast.Name(name, ast.Store()) | ast.ExceptHandler(name=str(name)):
+                names.add(name)
+        if everywhere or not isinstance(node, _SCOPES):
+            stack.extend(ast.iter_child_nodes(node))
+    return names
 
 
 def docstring_of(node: Documented) -> ast.Expr | None:

@@ -13,10 +13,12 @@ import os
 import posixpath
 import stat
 import sys
+import tokenize
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 _open, _stat, _fstat, _listdir, _scandir = open, os.stat, os.fstat, os.listdir, os.scandir
@@ -139,6 +141,15 @@ class _Files:
             return importlib.util.spec_from_loader(name, self, is_package=True)  # type: ignore
         return None
 
+    def access(self, path: Any, mode: int, **others: Any) -> bool:
+        """`os.access`: what is there may be read."""
+        name = _absolute(path)
+        return (name in self.files or self.holds(path)) and not mode & os.W_OK
+
+    def get_data(self, path: str) -> bytes:
+        """What `pkgutil` asks a loader for."""
+        return self.files[_absolute(path)]
+
     def create_module(self, spec: Any) -> None:
         """Python's own."""
 
@@ -172,7 +183,7 @@ class _Entry:
         return os.stat(self.path)
 
 
-class _Scan:
+class _Scan(Iterator[_Entry], AbstractContextManager["_Scan"]):
     """An iterator that `with` takes."""
 
     def __init__(self, entries: Iterator[_Entry]) -> None:
@@ -181,24 +192,20 @@ class _Scan:
     def __next__(self) -> _Entry:
         return next(self.entries)
 
-    def __iter__(self) -> _Scan:
-        return self
-
-    __enter__ = __iter__
-
     def __exit__(self, *_: object) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        """Nothing has to be closed."""
 
 
 def install(files: dict[str, bytes]) -> None:
     """Have the functions that read files give these, by name."""
     place: Any = _Files(files)
     builtins.open = io.open = place.open
+    io.open_code = lambda path: place.open(path, "rb")
+    tokenize._builtin_open = place.open  # type: ignore[attr-defined]
+    if numpy := sys.modules.get("numpy.lib._datasource"):
+        numpy._file_openers._file_openers[None] = place.open
     os.stat, os.lstat, os.fstat = place.stat, place.stat, place.fstat
-    os.listdir, os.scandir = place.listdir, place.scandir
+    os.listdir, os.scandir, os.access = place.listdir, place.scandir, place.access
     os.getcwd = lambda: "/"
     sys.meta_path.insert(0, place)
 

@@ -25,7 +25,7 @@ from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, 
 from code_verifier.literals import parse_arguments
 from code_verifier.scripts.runner import CONTEST_MODULES, Calls, ScriptRunner, Value
 from code_verifier.scripts.values import read_value, shown
-from code_verifier.syntax import parse_program
+from code_verifier.syntax import bound_names, parse_program
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
 _SHOWN = 80
@@ -373,8 +373,9 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     """Run `check` without the program, which answers the calls that it makes, until it has all
     answers; a name that the tests do not define is the program's."""
     (module,) = tests.inputs
-    nodes = list(ast.walk(ast.parse(module)))
-    names = sorted(_loaded(nodes) - _stored(nodes) - set(dir(builtins)) - {"_new_"})
+    tree = ast.parse(module)
+    bound = bound_names(tree, everywhere=True) | {*dir(builtins), "_new_"}
+    names = sorted({node.id for node in _names(tree)} - bound)
     answers: dict[bytes, str] = {}
     for _ in range(_ROUNDS):
         replay = [(tests.entry, names, answers)]
@@ -459,7 +460,7 @@ def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
     takes the whole condition along.
     """
     used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
-    unknown = used - known - _stored(ast.walk(condition)) - _modules_in(condition)
+    unknown = used - known - bound_names(condition, everywhere=True) - _modules_in(condition)
     unknown = unknown - _contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
@@ -508,24 +509,6 @@ class _Places(ast.NodeTransformer):
 
 def _names(tree: ast.AST) -> list[ast.Name]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-
-
-def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
-def _stored(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names that code binds anywhere."""
-    names: set[str] = set()
-    for node in nodes:
-        match node:
-            case ast.Name(name, ast.Store()) | ast.arg(name) | ast.alias(asname=str(name)):
-                names.add(name)
-            case ast.alias(name):
-                names.add(name.partition(".")[0])
-            case ast.FunctionDef(name) | ast.ClassDef(name) | ast.ExceptHandler(name=str(name)):
-                names.add(name)
-    return names
 
 
 def _uses(tree: ast.AST, names: set[str]) -> bool:

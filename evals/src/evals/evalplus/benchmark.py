@@ -140,10 +140,9 @@ def fenced_blocks(text: str) -> list[str]:
 def parse(text: str) -> ast.Module | None:
     """Return the syntax tree; None for text that does not parse."""
     try:
-        tree = parse_program(text).tree
+        return parse_program(text).tree
     except ProgramError:
         return None
-    return tree if isinstance(tree, ast.Module) else None
 
 
 def defines(tree: ast.Module, name: str) -> bool:
@@ -188,7 +187,7 @@ def _stretch(text: str, entry_point: str) -> str | None:
                 if stop <= start:
                     break
                 continue
-            if isinstance(tree, ast.Module) and defines(tree, entry_point):
+            if defines(tree, entry_point):
                 return piece
             break
     return None
