@@ -146,10 +146,16 @@ class Opaque:
     ],
 )
 @pytest.mark.parametrize(
-    "test", ["assert f(3) == 4", "assert abs(f(3) - 4) < 1e-6", "assert set([f(3)]) == set([4])"]
+    "row",
+    [
+        {"test_list": ["assert f(3) == 4"]},
+        {"test_list": ["assert abs(f(3) - 4) < 1e-6"]},
+        {"test_list": ["assert set([f(3)]) == set([4])"]},
+        {"entry_point": "f", "test": "def check(f):\n    for x in [3]: assert f(x) == x + 1"},
+    ],
 )
-def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, test: str) -> None:
-    found = run_tests(runner, program, read_tests({"test_list": [test]}), 0.3)
+def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict[str, Any]) -> None:
+    found = run_tests(runner, program, read_tests(row), 0.3)
     assert (found.score, found.judged) == (0.0, True)
 
 
@@ -250,6 +256,23 @@ def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRun
         assert tracemalloc.get_traced_memory()[1] < 60 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("raise ValueError", "asks for nothing: ValueError"),
+        ("assert f(print)", "no data"),
+        ("assert f(f(0)) and f(print)", "no data"),
+        ("x = 0\n    for _ in range(99): x = f(x)", "again and again"),
+    ],
+)
+def test_a_check_that_cannot_be_answered_is_an_error(
+    runner: ScriptRunner, test: str, message: str
+) -> None:
+    tests = read_tests({"entry_point": "f", "test": f"def check(f):\n    {test}"})
+    with pytest.raises(CodeVerifierError, match=message):
+        run_tests(runner, "def f(x): return x + 1", tests, 2.0)
 
 
 def test_the_score_of_verl() -> None:

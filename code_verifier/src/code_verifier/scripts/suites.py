@@ -60,8 +60,8 @@ def _replay_(entry, names, answers):
     def ask(name, *args, **named):
         try:
             key = marshal.dumps((name, args, named), 2)
-        except ValueError:  # it depends on an answer that is not known yet
-            return unittest.mock.MagicMock()
+        except ValueError:  # it depends on an answer that is not known yet, or is no data
+            key = None
         if key in answers:
             return _value_(answers[key])
         _new_[key] = name, list(args), named
@@ -74,9 +74,11 @@ def _replay_(entry, names, answers):
     except Exception:
         if not _new_:
             raise
-    return list(_new_.items())
+    waits = _new_.pop(None, None) is not None
+    return None if waits and not _new_ else list(_new_.items())
 """
-"""The calls that `check` makes of the program beyond those whose answers are known."""
+"""The calls that `check` makes of the program beyond those whose answers are known; None where they
+cannot be told."""
 
 
 @dataclass(frozen=True)
@@ -385,9 +387,9 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
             raise CodeVerifierError(f"check(candidate) asks for nothing: {checked.reason}")
         if checked.status != Status.OK:
             return _failed(tests, None, checked.reason, checked.status)
-        if (text := checked.values[0].text) is None:
+        if (new := read_value(checked.values[0].text or "None")) is None:
             raise CodeVerifierError("the calls of check(candidate) are too large, or no data")
-        if not (new := read_value(text)):
+        if not new:
             return _passed(tests)
         keys, inputs = zip(*new, strict=True)
         returned = _texts(tests, _ask(runner, program + _ASK, "_ask_for_", inputs, cpu_s))
