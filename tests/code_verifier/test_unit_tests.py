@@ -141,6 +141,7 @@ class Opaque:
         "os._exit(0)",
         "import builtins\nbuiltins.abs = lambda x: 0\ndef f(x): return 0",
         "set = lambda x: 0\ndef f(x): return 0",
+        "import builtins\nbuiltins.all = lambda x: True\ndef f(x): return 0",
         "def f(x):\n    while True: pass",
         "def f(x",
     ],
@@ -151,6 +152,7 @@ class Opaque:
         {"test_list": ["assert f(3) == 4"]},
         {"test_list": ["assert abs(f(3) - 4) < 1e-6"]},
         {"test_list": ["assert set([f(3)]) == set([4])"]},
+        {"test_list": ["assert all(f(x) == x + 1 for x in (3, 4))"]},
         {"entry_point": "f", "test": "def check(f):\n    for x in [3]: assert f(x) == x + 1"},
     ],
 )

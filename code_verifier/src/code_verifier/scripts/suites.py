@@ -13,72 +13,36 @@ import io
 import json
 import marshal
 import pickle
-import symtable
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import cache
 from typing import Any, NoReturn
 
-from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
+from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.literals import parse_arguments
-from code_verifier.scripts.runner import CONTEST_MODULES, Calls, ScriptRunner, Value
+from code_verifier.scripts.assertions import (
+    ASK,
+    CHECK,
+    NUMPY,
+    REPLAY,
+    SHOWN,
+    assertion,
+    bound_in,
+    modules_in,
+    patient_check,
+    split_condition,
+    unknown_names,
+)
+from code_verifier.scripts.runner import Calls, ScriptRunner, Value
 from code_verifier.scripts.values import read_value, shown
-from code_verifier.syntax import bound_names, parse_program
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
-_SHOWN = 80
 _TEXT_CHARS, _MOST_CHARS = 1 << 20, 1 << 24
 _LEAST_BYTES = 1 << 24
 _MOST_BYTES = 1 << 30
 _RECURSION = 50_000
 _ROUNDS = 10
-_NUMPY = ("np", "numpy")
-_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
-_ASK = """
-
-def _ask_(expression):
-    return eval(expression, globals())
-
-def _ask_for_(name, args, named):
-    return globals()[name](*args, **named)
-"""
-_CHECK = """
-_known_ = {"nan": float("nan"), "inf": float("inf"), "nanj": complex(0, float("nan")),
-           "infj": complex(0, float("inf"))}
-def _value_(text):
-    return eval(text, dict(_known_))
-def _check_(expression, texts):
-    values = {f"_{place}_": _value_(text) for place, text in enumerate(texts)}
-    return bool(eval(expression, globals() | values))
-"""
-_REPLAY = """
-_new_ = {}
-def _replay_(entry, names, answers):
-    import functools, marshal, random, unittest.mock
-    def ask(name, *args, **named):
-        try:
-            key = marshal.dumps((name, args, named), 2)
-        except ValueError:  # it depends on an answer that is not known yet, or is no data
-            key = None
-        if key in answers:
-            return _value_(answers[key])
-        _new_[key] = name, list(args), named
-        return unittest.mock.MagicMock()
-    for name in names:
-        globals()[name] = functools.partial(ask, name)
-    random.seed(0)
-    try:
-        check(functools.partial(ask, entry))
-    except Exception:
-        if not _new_:
-            raise
-    waits = _new_.pop(None, None) is not None
-    return None if waits and not _new_ else list(_new_.items())
-"""
-"""The calls that `check` makes of the program beyond those whose answers are known; None where they
-cannot be told."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +65,7 @@ class Suite:
         """The name that a program has to define, as far as one can see; "" for a script."""
         if self.outputs or self.entry:
             return self.entry if self.entry != "Solution" else ""
-        for node in ast.walk(_assertion(self.inputs[0])):
+        for node in ast.walk(assertion(self.inputs[0])):
             match node:
                 case ast.Call(ast.Name(name)) if not hasattr(builtins, name):
                     return name
@@ -127,16 +91,20 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
     asserts = text_list(row, "test_list") or text_list(row, "assert_case")
     if asserts:
-        known = _bound(setup)  # which raises, as does the next, when it is not Python
-        for text in asserts:
-            _split(_assertion(text), known)
-        return Suite(asserts, setup=setup)
+        known = bound_in(setup)  # which raises, as does the next, when it is not Python
+        suite = Suite(asserts, setup=setup)
+        splits = [split_condition(assertion(text), known) for text in asserts]
+        if all(splits):
+            return suite
+        return Suite((patient_check(setup, asserts),), entry=suite.name or "check")
     if row.get("test") and row.get("entry_point"):
-        return Suite((_patient(text_field(row, "test")),), entry=text_field(row, "entry_point"))
+        return Suite(
+            (patient_check(text_field(row, "test")),), entry=text_field(row, "entry_point")
+        )
     row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
     if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or not inputs:
-        names = ", ".join(repr(name)[:_SHOWN] for name in row)
+        names = ", ".join(repr(name)[:SHOWN] for name in row)
         raise CodeVerifierError(
             f"no tests; found {names or 'nothing'}; expected 'test_list', or "
             "'inputs' and 'outputs' with or without 'entry_point'"
@@ -225,42 +193,6 @@ def _joined(name: str, items: Iterable[Any]) -> tuple[str, ...]:
     return text_list({name: texts}, name)
 
 
-def _assertion(text: str) -> ast.expr:
-    """The condition of one assert statement."""
-    match _statements("test", text.strip()):
-        case [ast.Assert(condition)]:
-            return condition
-    raise CodeVerifierError(f"a test is {text[:_SHOWN]!r}; expected one assert statement")
-
-
-def _statements(name: str, text: str) -> list[ast.stmt]:
-    try:
-        return parse_program(text).tree.body
-    except ProgramError as error:
-        raise CodeVerifierError(f"{name!r} is {text[:_SHOWN]!r}: {error}") from None
-
-
-def _patient(test: str) -> str:
-    """A module that defines `check`, whose assertions may fail while calls wait for answers."""
-    body = _statements("test", test)
-    if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
-        raise CodeVerifierError(f"'test' is {test[:_SHOWN]!r}; expected def check(candidate)")
-    return _written(_Patient().visit(ast.Module(body, [])))
-
-
-def _written(tree: ast.AST) -> str:
-    try:
-        return ast.unparse(tree)
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
-        raise CodeVerifierError(f"a test cannot be written down: {error}") from None
-
-
-class _Patient(ast.NodeTransformer):
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        handler = ast.parse("try: pass\nexcept Exception:\n    if not _new_: raise").body[0]
-        return ast.Try([node], handler.handlers, [], [])  # type: ignore[attr-defined]
-
-
 def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
     """The arguments of one call, and the values that it may return. boxed: the value may be the
     first item of a list, and the keys of an object that look like numbers are numbers."""
@@ -269,7 +201,7 @@ def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
         arguments, values = _arguments(arguments), [_value(output)]
     elif not isinstance(arguments, Sequence) or isinstance(arguments, str):
         raise CodeVerifierError(
-            f"an input is {str(arguments)[:_SHOWN]!r}, its output of type {type(output).__name__}; "
+            f"an input is {str(arguments)[:SHOWN]!r}, its output of type {type(output).__name__}; "
             "expected a list of arguments and a value, or two texts"
         )
     elif boxed:
@@ -298,7 +230,7 @@ def _arguments(text: str) -> Sequence[Any]:
     except (ValueError, RecursionError):
         positional, named = parse_arguments(text)
     if named:
-        raise CodeVerifierError(f"the input {text[:_SHOWN]!r} has names; expected positions")
+        raise CodeVerifierError(f"the input {text[:SHOWN]!r} has names; expected positions")
     return positional
 
 
@@ -353,18 +285,18 @@ def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
 
 def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     """Ask the program for the values of its calls, then judge the assertions without it."""
-    known = _bound(tests.setup) | set(dir(builtins))
-    splits = [_split(_assertion(text), known) for text in tests.inputs]
+    known = bound_in(tests.setup)
+    splits = [split_condition(assertion(text), known) or ("", []) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
-    calls = _ask(runner, program + _ASK, "_ask_", expressions, cpu_s, tests.setup)
+    calls = _ask(runner, program + ASK, "_ask_", expressions, cpu_s, tests.setup)
     returned = _texts(tests, calls)
     if isinstance(returned, Grade):
         return returned
     left = iter(returned)
     checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
-    numpy = any(name in _modules_in(_assertion(text)) for text in tests.inputs for name in _NUMPY)
+    numpy = any(name in modules_in(assertion(text)) for text in tests.inputs for name in NUMPY)
     setup = f"{tests.setup}\nimport numpy, numpy as np" if numpy else tests.setup
-    checked = _ask(runner, _CHECK, "_check_", checks, cpu_s, setup)
+    checked = _ask(runner, CHECK, "_check_", checks, cpu_s, setup)
     for number, value in enumerate(checked.values):
         if value.text != "True":
             return _failed(tests, number, f"not true: {_cut(tests.inputs[number])}")
@@ -375,13 +307,10 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
     """Run `check` without the program, which answers the calls that it makes, until it has all
     answers; a name that the tests do not define is the program's."""
     (module,) = tests.inputs
-    tree = ast.parse(module)
-    bound = bound_names(tree, everywhere=True) | {*dir(builtins), "_new_"}
-    names = sorted({node.id for node in _names(tree)} - bound)
     answers: dict[bytes, str] = {}
     for _ in range(_ROUNDS):
-        replay = [(tests.entry, names, answers)]
-        trusted = module + _CHECK + _REPLAY
+        replay = [(tests.entry, unknown_names(module), answers)]
+        trusted = module + CHECK + REPLAY
         checked = _ask(runner, trusted, "_replay_", replay, cpu_s, text_chars=_MOST_CHARS)
         if checked.status not in (Status.OK, Status.SANDBOX_ERROR) and not answers:
             raise CodeVerifierError(f"check(candidate) asks for nothing: {checked.reason}")
@@ -392,7 +321,7 @@ def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -
         if not new:
             return _passed(tests)
         keys, inputs = zip(*new, strict=True)
-        returned = _texts(tests, _ask(runner, program + _ASK, "_ask_for_", inputs, cpu_s))
+        returned = _texts(tests, _ask(runner, program + ASK, "_ask_for_", inputs, cpu_s))
         if isinstance(returned, Grade):
             return returned
         answers.update(zip(keys, returned, strict=True))
@@ -454,78 +383,6 @@ def _failed(tests: Suite, place: int | None, reason: str, status: str = Status.O
     return Grade(0.0, f"{where}{reason or status}", place, len(tests.inputs), status)
 
 
-def _split(condition: ast.expr, known: set[str]) -> tuple[str, list[str]]:
-    """A condition with `_0_`, `_1_` ... for what it asks of the program, and what that is.
-
-    Names that are neither built in nor of the setup are the program's; where there are none, those
-    of the functions that are called are. A call that depends on a variable of the assertion itself
-    takes the whole condition along.
-    """
-    used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
-    unknown = used - known - bound_names(condition, everywhere=True) - _modules_in(condition)
-    unknown = unknown - _contest_names() or unknown
-    called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
-    unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
-    if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
-        return "_0_", [_written(condition)]
-    places = _Places(unknown)
-    judged = _written(places.visit(condition))
-    if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
-        places.texts = [f"bool({text})" for text in places.texts]
-    return judged, places.texts
-
-
-def _modules_in(condition: ast.expr) -> set[str]:
-    """The usual modules that a condition uses as such: they are the real ones, and not what the
-    program calls so."""
-    bases = [node.value for node in ast.walk(condition) if isinstance(node, ast.Attribute)]
-    modules = [node.id for node in bases if isinstance(node, ast.Name)]
-    names = [node.id for node in _names(condition)]
-    usual = (*CONTEST_MODULES, *_NUMPY)
-    return {name for name in usual if names.count(name) == modules.count(name) > 0}
-
-
-@cache
-def _contest_names() -> frozenset[str]:
-    """What contest programs find defined. Around what a program is asked for it is the real one."""
-    names: dict[str, Any] = {}
-    exec(ScriptRunner.CONTEST_NAMES, names)
-    return frozenset(names)
-
-
-class _Places(ast.NodeTransformer):
-    """Puts a place for each part of an expression whose value only the program knows."""
-
-    def __init__(self, unknown: set[str]) -> None:
-        self.unknown = unknown
-        self.texts: list[str] = []
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        match node:
-            case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
-                if _uses(head, self.unknown):
-                    self.texts.append(_written(node))
-                    return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
-        return self.generic_visit(node)
-
-
-def _names(tree: ast.AST) -> list[ast.Name]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-
-
-def _uses(tree: ast.AST, names: set[str]) -> bool:
-    return any(node.id in names for node in _names(tree))
-
-
-def _bound(code: str) -> set[str]:
-    """The names that a trusted module binds."""
-    try:
-        symbols = symtable.symtable(code, "<setup>", "exec").get_symbols()
-    except SyntaxError as error:
-        raise CodeVerifierError(f"the set-up of a test is no Python: {error}") from None
-    return {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
-
-
 def equal_output(printed: str, expected: str) -> bool:
     """Compare the lines, without space around them: the same text, or the same numbers.
 
@@ -564,6 +421,4 @@ def _told(value: Value) -> str:
 
 def _cut(text: str) -> str:
     text = text.strip()
-    return repr(
-        text if len(text) <= _SHOWN else f"{text[: _SHOWN - 20]}... ({len(text)} characters)"
-    )
+    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)")

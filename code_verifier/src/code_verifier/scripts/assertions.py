@@ -1,0 +1,182 @@
+"""Assertions as tests have them, and `check(candidate)`: judged without the program, in a process
+that holds what is expected, by values that the program gave in its own.
+"""
+
+import ast
+import builtins
+import symtable
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from code_verifier.errors import CodeVerifierError, ProgramError
+from code_verifier.scripts.runner import CONTEST_MODULES, ScriptRunner
+from code_verifier.syntax import bound_names, parse_program
+
+SHOWN = 80
+NUMPY = ("np", "numpy")
+_SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+ASK = """
+
+def _ask_(expression):
+    return eval(expression, globals())
+
+def _ask_for_(name, args, named):
+    return globals()[name](*args, **named)
+"""
+CHECK = """
+_known_ = {"nan": float("nan"), "inf": float("inf"), "nanj": complex(0, float("nan")),
+           "infj": complex(0, float("inf"))}
+def _value_(text):
+    return eval(text, dict(_known_))
+def _check_(expression, texts):
+    values = {f"_{place}_": _value_(text) for place, text in enumerate(texts)}
+    return bool(eval(expression, globals() | values))
+"""
+REPLAY = """
+_new_ = {}
+def _replay_(entry, names, answers):
+    import functools, marshal, random, unittest.mock
+    def ask(name, *args, **named):
+        try:
+            key = marshal.dumps((name, args, named), 2)
+        except ValueError:  # it depends on an answer that is not known yet, or is no data
+            key = None
+        if key in answers:
+            return _value_(answers[key])
+        _new_[key] = name, list(args), named
+        return unittest.mock.MagicMock()
+    for name in names:
+        globals()[name] = functools.partial(ask, name)
+    random.seed(0)
+    try:
+        check(functools.partial(ask, entry))
+    except Exception:
+        if not _new_:
+            raise
+    waits = _new_.pop(None, None) is not None
+    return None if waits and not _new_ else list(_new_.items())
+"""
+"""The calls that `check` makes of the program beyond those whose answers are known; None where they
+cannot be told."""
+
+
+def assertion(text: str) -> ast.expr:
+    """The condition of one assert statement."""
+    match _statements("test", text.strip()):
+        case [ast.Assert(condition)]:
+            return condition
+    raise CodeVerifierError(f"a test is {text[:SHOWN]!r}; expected one assert statement")
+
+
+def _statements(name: str, text: str) -> list[ast.stmt]:
+    try:
+        return parse_program(text).tree.body
+    except ProgramError as error:
+        raise CodeVerifierError(f"{name!r} is {text[:SHOWN]!r}: {error}") from None
+
+
+def patient_check(test: str, asserts: Sequence[str] = ()) -> str:
+    """A module that defines `check`, whose assertions may fail while calls wait for answers.
+    asserts: those of its body, if it has none yet."""
+    body = _statements("test", f"{test}\ndef check(candidate): pass" if asserts else test)
+    checks = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"]
+    if not checks:
+        raise CodeVerifierError(f"'test' is {test[:SHOWN]!r}; expected def check(candidate)")
+    for text in asserts:
+        checks[-1].body += _statements("test", text.strip())
+    return _written(_Patient().visit(ast.Module(body, [])))
+
+
+def _written(tree: ast.AST) -> str:
+    try:
+        return ast.unparse(tree)
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
+        raise CodeVerifierError(f"a test cannot be written down: {error}") from None
+
+
+class _Patient(ast.NodeTransformer):
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        handler = ast.parse("try: pass\nexcept Exception:\n    if not _new_: raise").body[0]
+        return ast.Try([node], handler.handlers, [], [])  # type: ignore[attr-defined]
+
+
+def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str]] | None:
+    """A condition with `_0_`, `_1_` ... for what it asks of the program, and what that is; None
+    where a call may depend on a variable of the condition itself.
+
+    Names that are neither built in nor of the setup are the program's; where there are none, those
+    of the functions that are called are.
+    """
+    used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    unknown = used - known - bound_names(condition, everywhere=True) - modules_in(condition)
+    unknown = unknown - _contest_names() or unknown
+    called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
+    unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
+    if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
+        return None
+    places = _Places(unknown)
+    judged = _written(places.visit(condition))
+    if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
+        places.texts = [f"bool({text})" for text in places.texts]
+    return judged, places.texts
+
+
+def modules_in(condition: ast.expr) -> set[str]:
+    """The usual modules that a condition uses as such: they are the real ones, and not what the
+    program calls so."""
+    bases = [node.value for node in ast.walk(condition) if isinstance(node, ast.Attribute)]
+    modules = [node.id for node in bases if isinstance(node, ast.Name)]
+    names = [node.id for node in _names(condition)]
+    usual = (*CONTEST_MODULES, *NUMPY)
+    return {name for name in usual if names.count(name) == modules.count(name) > 0}
+
+
+@cache
+def _contest_names() -> frozenset[str]:
+    """What contest programs find defined. Around what a program is asked for it is the real one."""
+    names: dict[str, Any] = {}
+    exec(ScriptRunner.CONTEST_NAMES, names)
+    return frozenset(names)
+
+
+class _Places(ast.NodeTransformer):
+    """Puts a place for each part of an expression whose value only the program knows."""
+
+    def __init__(self, unknown: set[str]) -> None:
+        self.unknown = unknown
+        self.texts: list[str] = []
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
+                if _uses(head, self.unknown):
+                    self.texts.append(_written(node))
+                    return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
+        return self.generic_visit(node)
+
+
+def _names(tree: ast.AST) -> list[ast.Name]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def _uses(tree: ast.AST, names: set[str]) -> bool:
+    return any(node.id in names for node in _names(tree))
+
+
+def unknown_names(module: str) -> list[str]:
+    """The names that tests use without defining them, which are the program's."""
+    tree = ast.parse(module)
+    bound = bound_names(tree, everywhere=True) | {*dir(builtins), "_new_"}
+    unknown = {node.id for node in _names(tree)} - bound
+    return sorted(unknown - _contest_names() or unknown - set(CONTEST_MODULES))
+
+
+def bound_in(code: str) -> set[str]:
+    """The names that a trusted module binds, and those that are built in."""
+    try:
+        symbols = symtable.symtable(code, "<setup>", "exec").get_symbols()
+    except SyntaxError as error:
+        raise CodeVerifierError(f"the set-up of a test is no Python: {error}") from None
+    names = {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
+    return names.union(dir(builtins))
