@@ -89,7 +89,6 @@ _ITERATORS = (
     finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder
 """)
 )
-_DECORATORS = _words("cache lru_cache wraps dataclass total_ordering abstractmethod")
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -146,8 +145,6 @@ class _Program:
             return False
         names = self.bound | {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
         names |= {item.arg for item in nodes[ast.keyword] if item.arg}
-        for text in self.texts:  # fields of named tuples, and looked up
-            names.update(text.replace(",", " ").split()[:50])
         for node in nodes[ast.Attribute]:
             of_module = isinstance(node.value, ast.Name) and node.value.id in self.modules
             if of_module and node.attr not in _MEMBERS and node.attr[:1] != "_":
@@ -181,20 +178,10 @@ class _Program:
                 return part is node
             case ast.Compare() | ast.Starred() | ast.Expr() | ast.YieldFrom():
                 return True
-            case ast.UnaryOp(ast.Not()) | ast.Attribute():
-                return True
-            case ast.Subscript(slice=ast.Constant() | ast.Slice()):
-                return True
-            case ast.If(test=part) | ast.While(test=part) | ast.IfExp(test=part):
-                return part is node
-            case ast.Assign(targets):
-                return all(isinstance(target, ast.Tuple | ast.List) for target in targets)
             case ast.Call(ast.Attribute(attr="join" | "extend"), [part]):
                 return part is node and not self.bound & {"join", "extend"}
             case ast.Call(ast.Name("zip"), args) if node in args:
                 return "zip" not in self.bound
-            case ast.Call(ast.Name("map" | "filter" as name), [_, *args]) if node in args:
-                return name not in self.bound
             case ast.Call(ast.Name(name), [first, *others]) if name not in self.bound:
                 one = name not in ("max", "min") or not others
                 return first is node and one and name in _FIRST - {"map"}
@@ -215,12 +202,11 @@ class _Program:
         """Whether a function, an iterator, a method or an object whose text shows its address may
         be kept anywhere."""
         nodes = self.nodes
-        decorators = [d for kind in _DEFINED for node in nodes[kind] for d in node.decorator_list]
-        if self.names & _DEEP or not set(map(_name_of, decorators)) <= _DECORATORS:
+        if self.names & _DEEP or any(n.decorator_list for kind in _DEFINED for n in nodes[kind]):
             return True  # a decorator may keep what it is given
         if nodes[ast.Yield] or nodes[ast.YieldFrom] or nodes[ast.AsyncFunctionDef]:
             return True
-        if any(map(_shows_address, nodes[ast.ClassDef])):
+        if not all(map(_says_its_text, nodes[ast.ClassDef])):
             return True
         makers = [*filter(self.makes_iterator, nodes[ast.Call]), *nodes[ast.GeneratorExp]]
         return not all(map(self.is_called, self.functions())) or not all(
@@ -262,19 +248,8 @@ class _Program:
                 return True  # also a decorator or an annotation
             case ast.Call(ast.Name("map" | "filter" | "reduce" as name), [first, *_]):
                 real = name not in self.bound or self.sources.get(name) == "functools"
-                return first is node and real and self.gives_data(node)
-            case ast.Call(ast.Attribute(ast.Name("functools"), "reduce"), [first, *_]):
-                return first is node and self.gives_data(node)
+                return first is node and real and isinstance(node, ast.Lambda)
         return False
-
-    def gives_data(self, node: ast.AST) -> bool:
-        """Whether a function that is called by another gives no iterator by itself."""
-        match node:
-            case ast.Attribute(ast.Name(name)):
-                return name in _NAMES
-            case ast.Name(name):
-                return name not in _MAKERS and self.sources.get(name, "math") in _DATA_MODULES
-        return isinstance(node, ast.Lambda)
 
 
 def _looks_up_quietly(node: ast.Call) -> bool:
@@ -287,10 +262,7 @@ def _looks_up_quietly(node: ast.Call) -> bool:
 def _is_number(node: ast.BinOp) -> bool:
     """Whether `left % right` is no text, as far as one can see."""
     sides = (node.left, node.right)
-    numbers = (isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)
-    return any(numbers) or (
-        isinstance(node.left, ast.BinOp) and not isinstance(node.left.op, ast.Add)
-    )
+    return any(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)
 
 
 def _name_of(node: ast.expr) -> str:
@@ -298,10 +270,5 @@ def _name_of(node: ast.expr) -> str:
     return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
-def _shows_address(node: ast.ClassDef) -> bool:
-    """Whether the text of an instance shows its address, as far as one can see."""
-    methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-    parts = [part for item in (*node.decorator_list, *node.bases) for part in ast.walk(item)]
-    used = {getattr(part, name, "") for part in parts for name in ("id", "attr", "arg")}
-    shown = used & ({"dataclass", "NamedTuple"} | _EXCEPTIONS) and "repr" not in used
-    return not shown and "__repr__" not in methods
+def _says_its_text(node: ast.ClassDef) -> bool:
+    return any(isinstance(x, ast.FunctionDef) and x.name == "__repr__" for x in node.body)
