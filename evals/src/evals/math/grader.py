@@ -301,11 +301,10 @@ class _Comparison:
         yield last
         exact = relation.signs[-1] == "~=" and "." not in self.gold.text
         exact = exact and not relation.names[-2]
-        if not isinstance(before, Quantity) or not isinstance(last, Quantity):
-            if exact:
+        if isinstance(before, Quantity) and isinstance(last, Quantity):
+            exact = exact or units_differ(before.unit, last.unit)
+            if exact and self.agree(before, last):
                 yield before
-        elif (exact or units_differ(before.unit, last.unit)) and self.agree(before, last):
-            yield before
 
     def agree(self, one: Quantity, rounded: Quantity) -> bool:
         """Whether the second can be the first, rounded to the digits that it is written with."""
@@ -389,10 +388,6 @@ def _named_value(relation: Relation) -> Form | None:
     if len(relation.sides) == 2 and relation.names[1] and not relation.names[0]:
         return relation.sides[0]
     return relation.sides[-1]
-
-
-def _text(form: Form) -> str:
-    return form.text if isinstance(form, Words) else ""
 
 
 def _point(form: Several | Relation) -> Ordered | None:
