@@ -277,6 +277,13 @@ def test_a_check_that_cannot_be_answered_is_an_error(
         run_tests(runner, "def f(x): return x + 1", tests, 2.0)
 
 
+def test_large_values_are_compared_though_their_texts_do_not_fit(runner: ScriptRunner) -> None:
+    wanted = list(range(100_000))
+    tests = read_tests({"fn_name": "f", "inputs": [[100_000]] * 60, "outputs": [wanted] * 60})
+    assert run_tests(runner, "def f(n): return [*range(n)]", tests, 6.0).score == 1.0
+    assert run_tests(runner, "def f(n): return [*range(1, n)]", tests, 6.0).score == 0.0
+
+
 def test_the_score_of_verl() -> None:
     assert rewards.compute_score("taco", fence(ADDS), json.dumps(ECHO)) == 1.0
     assert rewards.compute_score("mbpp", fence(ADD), MBPP, {"index": 3}) == 0.0

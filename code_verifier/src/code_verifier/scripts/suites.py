@@ -38,7 +38,7 @@ from code_verifier.scripts.runner import Calls, ScriptRunner, Value
 from code_verifier.scripts.values import read_value, shown
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
 
-_TEXT_CHARS, _MOST_CHARS = 1 << 20, 1 << 24
+_FEW_CHARS, _TEXT_CHARS, _MOST_CHARS = 1 << 14, 1 << 20, 1 << 24
 _LEAST_BYTES = 1 << 24
 _MOST_BYTES = 1 << 30
 _RECURSION = 50_000
@@ -274,7 +274,7 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     inputs = [marshal.loads(data) for data in tests.inputs]
-    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, owner="Solution")
+    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution", _FEW_CHARS)
     for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
         accepted = marshal.loads(data)
         if not any(equal_value(value, item) for item in accepted):
