@@ -67,9 +67,11 @@ PRESET = click.option(
 
 WORKERS = click.option(
     "--workers",
-    type=click.IntRange(1),
-    help="Processes that share the work of the members; more than one needs Ray. Default: 1; for "
-    "nano one a core where Ray is installed.",
+    type=click.IntRange(0),
+    is_flag=False,
+    flag_value=0,
+    help="Processes that share the work, each with the base and all members; more than one needs "
+    "Ray. Without a number: one a GPU, without GPUs one a core. Default: this process alone.",
 )
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
@@ -141,10 +143,10 @@ def train(
     and `selfplay resume` continues it after any interruption.
     """
     from selfplay.base_defaults import configured
-    from selfplay.devices import worker_count
+    from selfplay.devices import require_ray
 
     config = configured(base, preset, assignments, quiet, **given)
-    workers = worker_count(config, workers, ray)
+    require_ray(workers, ray)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -171,18 +173,18 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     have gone without the interruption.
     """
     with one_line_errors(run):
-        from selfplay.devices import worker_count
+        from selfplay.devices import require_ray
         from selfplay.records.directory import open_config
         from selfplay.records.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
         config = open_config(run)
-        workers = worker_count(config, workers, ray)
-        if not config.batch_by_member and (ray is not None or (workers or 1) > 1):
+        require_ray(workers, ray)
+        if not config.pieces and (ray is not None or workers not in (None, 1)):
             click.echo(
-                "this run was started without --workers: several members share its batches, and "
-                "on workers its numbers differ in the last bits from those of one process",
+                "this run was started without --workers: from here on its work is cut into pieces, "
+                "and its numbers differ in the last bits from those of one process",
                 err=True,
             )
         run_resume(run, workers=workers, ray=ray, progress=Progress(quiet=quiet))

@@ -29,6 +29,9 @@ from selfplay.settings import (
     without_hash,
 )
 
+PIECES = 8
+"""Pieces of a role's rows with which eight workers all have work."""
+
 
 @dataclass(frozen=True)
 class RolloutConfig:
@@ -313,10 +316,10 @@ class Config:
     keep_dead: bool = True
     """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
     that `lora-evo verify` needs for the members that live."""
-    batch_by_member: bool = False
-    """Sample and learn in batches that hold the rows of one member only, as runs with --workers do:
-    no bit depends on the other members, and any number of workers gives the same bytes. Slower
-    where members have few rows."""
+    pieces: Count = 0
+    """Pieces that the rows of each role are cut into, in sampling and in learning, at least one for
+    each member: no bit then depends on company, and any number of workers gives the same bytes.
+    0: members share batches, which suits one process. --workers sets 8 where it is less."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
@@ -431,6 +434,6 @@ def without_hashes(config: Config) -> Config:
     )
 
 
-def cut_by_member(config: Config) -> Config:
+def for_workers(config: Config) -> Config:
     """Return the configuration with which any number of workers gives the same bytes."""
-    return replace(config, batch_by_member=True)
+    return replace(config, pieces=max(config.pieces, PIECES))

@@ -11,7 +11,6 @@ from pathlib import Path
 from lora_evo.model import choose_device
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, pip_install
-from selfplay.members import all_founders
 from selfplay.settings import one_of
 
 GIB = 2**30
@@ -107,23 +106,13 @@ def refuse_spread_base(config: Config) -> None:
         )
 
 
-def worker_count(config: Config, workers: int | None, ray: str | None) -> int | None:
-    """Return how many workers a run gets; SelfplayError where they need Ray, which is not there.
-
-    The built-in models are too small for two threads to help them: without --workers they use cores
-    by workers, where Ray is installed.
-    """
-    has_ray = find_spec("ray") is not None
-    if workers is None and ray is None and config.batch_by_member:
-        small = config.base == "nano" and config.engine == "hf"
-        cores = small and has_ray and choose_device(config.device).type == "cpu"
-        workers = min(len(os.sched_getaffinity(0)), len(all_founders(config))) if cores else 1
-    if not has_ray and (ray is not None or workers not in (None, 1)):
+def require_ray(workers: int | None, ray: str | None) -> None:
+    """Raise SelfplayError where a run on these workers needs Ray, which is not installed."""
+    if find_spec("ray") is None and (ray is not None or workers not in (None, 1)):
         raise SelfplayError(
             "several workers need Ray, which is not installed; type: "
             f"{pip_install('ray')}, or leave out --workers and --ray"
         )
-    return workers
 
 
 def memory_mb() -> float:

@@ -1,17 +1,18 @@
 """Members: their names and roles, and what every population of them can do."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
-
-from torch import Tensor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from lora_evo import Adapter
 from selfplay.config import Config
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import NamedState
 from selfplay.learning.statistics import UpdateStats
+from selfplay.pieces import deal, piece_count
 from selfplay.records.rows import WorkerRow
-from selfplay.rollout import Attempt, Prompts, Proposed
+from selfplay.rollout import Attempt, Prompts, Proposed, W
 
 Advance = Callable[[int, int], None]
 """Hears how many pieces of a phase's work are done, and how many there are."""
@@ -33,6 +34,43 @@ def all_founders(config: Config) -> list[str]:
     """Return the names of all first members in the order of their places."""
     teachers, students = founders(config)
     return list(dict.fromkeys(teachers + students))
+
+
+def cut(asked: Sequence[W], prompts: Prompts, config: Config) -> list[list[int]]:
+    """Return the pieces, by number, of what is to be sampled; one where the run is not cut.
+
+    Equal prompts, which are read once, stay together, and long ones are spread evenly.
+    """
+    if not config.pieces:
+        return [list(range(len(asked)))] if asked else []
+    texts = [prompts.text_of(a) for a in asked]
+    rows: dict[str | None, list[int]] = defaultdict(list)
+    for i in sorted(range(len(asked)), key=lambda i: (len(texts[i]), texts[i])):
+        a = asked[i]
+        rows[a.member if isinstance(a, Attempt) else a.teacher].append(i)
+    sizes = {"teacher": config.teachers, "student": config.students}
+    pieces = []
+    for member in sorted(rows, key=lambda name: (name is None, name or "")):
+        own = rows[member]
+        if member is None:
+            count = -(-len(own) // max(1, config.rollout.max_rows // 4))
+        else:
+            count = piece_count(len(own), config.pieces, sizes.get(role_of(member), 1))
+        pieces += [[own[k] for k in hand] for hand in deal([texts[i] for i in own], count)]
+    return pieces
+
+
+@dataclass(frozen=True)
+class SavedMember:
+    """A member as a checkpoint has it.
+
+    - scalars: of its optimiser.
+    - sha256: of its file of weights and moments.
+    """
+
+    name: str
+    scalars: Mapping[str, float]
+    sha256: str = ""
 
 
 class Members(Protocol):
@@ -74,11 +112,11 @@ class Members(Protocol):
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place, with a fresh optimiser state."""
 
-    def state_dict(self) -> NamedState:
-        """Return all that continues the members."""
+    def save(self, folder: Path, home: Path) -> list[SavedMember]:
+        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
+    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
+        """Continue from what `save` wrote to a folder; by place."""
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step; none without workers."""

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
-from lora_evo import Adapter, LoraEvoError, load_adapter
+from lora_evo import Adapter, LoraEvoError, load_adapter, save_adapter
 from lora_evo.model import (
     BaseModel,
     Engine,
@@ -30,23 +30,25 @@ from selfplay.config import Config
 from selfplay.devices import refuse_float32, set_allocator
 from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import Learner, NamedState
+from selfplay.learning.exchange import Exchange
+from selfplay.learning.learner import Learner, MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.learning.try_out import check_targets, try_out
 from selfplay.learning.weight_sync import WeightSync
-from selfplay.members import Advance, Members, all_founders, role_of
+from selfplay.members import Advance, Members, SavedMember, all_founders, cut, role_of
 from selfplay.prompts.template import Template
+from selfplay.records.directory import hash_file
 from selfplay.records.rows import WorkerRow
-from selfplay.rollout import Attempt, Prompts, Proposed
+from selfplay.rollout import Attempt, Prompts, Proposed, W
 
 
 class Population:
-    """All members, in this process. `workers.pool` spreads them over processes."""
+    """All members, in this process. In `workers.pool` several processes share their work."""
 
     def __init__(
         self, learner: Learner, engine: Engine, config: Config, template: Template
     ) -> None:
-        self.learner, self.engine = learner, engine
+        self.learner, self.engine, self._config = learner, engine, config
         self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
         self._weight_sync = WeightSync(learner, engine, config.dtype)
 
@@ -62,13 +64,24 @@ class Population:
 
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
         """Sample every draft; yield proposals in the order in which they are finished."""
-        for i, rollout in self.engine.stream(self.prompts.of_proposals(drafts)):
-            yield self.prompts.read_proposal(drafts[i], rollout)
+        return self.written(drafts, cut(drafts, self.prompts, self._config))
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         """Sample every attempt; yield them in the order in which they are finished."""
-        for i, rollout in self.engine.stream(self.prompts.of_attempts(attempts)):
-            yield self.prompts.read_attempt(attempts[i], rollout)
+        return self.written(attempts, cut(attempts, self.prompts, self._config))
+
+    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
+        """Sample what is asked, piece by piece, and read it.
+
+        An engine that makes up its own batches, in which company changes no sample, gets all pieces
+        at once.
+        """
+        if not self.engine.shares_parameters:
+            pieces = [[i for piece in pieces for i in piece]]
+        requests = self.prompts.requests(asked)
+        for piece in pieces:
+            for i, rollout in self.engine.stream([requests[k] for k in piece]):
+                yield self.prompts.read(asked[piece[i]], rollout)
 
     def update(
         self,
@@ -93,31 +106,52 @@ class Population:
         """Put an adapter in a member's place, with a fresh optimiser state."""
         self.learner.replace(member, adapter, new_name)
 
-    def state_dict(self) -> NamedState:
-        """Return all that continues the members."""
-        return self.learner.state_dict()
+    def save(self, folder: Path, home: Path) -> list[SavedMember]:
+        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
+        return [
+            save_member(self.learner.member_state(place), self.export(name), folder, home)
+            for place, name in enumerate(self.members)
+        ]
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        self.learner.load_state_dict(tensors, values)
+    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
+        """Continue from what `save` wrote to a folder; by place."""
+        for place, saved in enumerate(members):
+            self.learner.load_member(place, read_member(folder, saved))
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step; none here."""
         return {}
 
 
+def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) -> SavedMember:
+    """Write a member to a checkpoint's folder, and its adapter to `home/<name>`."""
+    path = folder / f"{state.name}.safetensors"
+    try:
+        save_file(dict(state.tensors), path)
+    except SafetensorError as error:
+        # The library wraps what the system said, a full disk for one, in an error of its own.
+        raise OSError(f"cannot write {path}: {error}") from error
+    save_adapter(adapter, home / state.name, overwrite=True)
+    return SavedMember(state.name, state.optimizer, hash_file(path))
+
+
+def read_member(folder: Path, saved: SavedMember) -> MemberState:
+    """Return what `save_member` wrote to a checkpoint's folder."""
+    return MemberState(saved.name, load_file(folder / f"{saved.name}.safetensors"), saved.scalars)
+
+
 @contextmanager
 def open_population(config: Config, template: Template) -> Iterator[Population]:
     """Open all members in this process."""
-    learner, engine = open_learner(config)
+    learner, engine = open_learner(config, Exchange())
     with closing(engine):
         yield Population(learner, engine, config, template)
 
 
-def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[Learner, Engine]:
+def open_learner(config: Config, exchange: Exchange) -> tuple[Learner, Engine]:
     """Load the base model, put fresh adapters on it, and open the engine.
 
-    members: some of the founders; None for all. A fresh adapter depends on its name alone.
+    exchange: with other learners of the run.
     """
     device = choose_device(config.device)
     if config.engine == "vllm":
@@ -130,7 +164,7 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
     shapes = linear_shapes(base.model)
     check_targets(base, config.learner.target_modules)
     tokenizer, rollout = base.tokenizer, config.rollout
-    members = all_founders(config) if members is None else members
+    members = all_founders(config)
     learner = Learner(
         base.model,
         tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
@@ -141,14 +175,10 @@ def open_learner(config: Config, members: Sequence[str] | None = None) -> tuple[
         roles=[role_of(member) for member in members],
         temperature=rollout.temperature,
         max_completion_length=rollout.max_completion_length,
-        by_member=config.batch_by_member,
+        pieces=config.pieces,
+        exchange=exchange,
     )
-    engine: Engine = HFEngine(
-        learner.adapters,
-        tokenizer,
-        max_rows=rollout.max_rows,
-        by_member=config.batch_by_member,
-    )
+    engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
     try_out(learner, tokenizer)
     if config.engine == "vllm":
         engine = open_vllm(config, base, shapes, len(members))

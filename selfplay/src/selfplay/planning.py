@@ -221,8 +221,8 @@ def sampler_parts(
 def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     """Return how many rows the engine decodes together; half of the members are in a role."""
     count = rows.count
-    if config.batch_by_member and config.engine == "hf":
-        count //= max(1, step.members // 2)
+    if config.pieces and config.engine == "hf":
+        count //= max(config.pieces, max(1, step.members // 2))
     return max(1, min(config.rollout.max_rows, count))
 
 

@@ -7,7 +7,7 @@ returns them with its own part filled in.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from code_verifier import (
     CodeVerifierError,
@@ -143,6 +143,9 @@ def share_solved(attempts: Sequence[Attempt]) -> float:
     return sum(a.score >= 1.0 for a in attempts) / len(attempts) if attempts else 0.0
 
 
+W = TypeVar("W", Proposed, Attempt)
+
+
 class Prompts:
     """Prompts of a run by token ids, what is read in completions, and the longest prompt.
 
@@ -167,39 +170,43 @@ class Prompts:
                 "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
             )
 
-    def of_proposals(self, drafts: Sequence[Proposed]) -> list[Request]:
-        """Return the requests for proposals."""
-        r, encoded = self._rollout, self._encoder()
-        prompts = [encoded(self.template.propose_prompt(d.kind, d.references)) for d in drafts]
-        length, stops = r.max_proposal_length, self.template.stops
+    def text_of(self, asked: Proposed | Attempt) -> str:
+        """Return the prompt of a draft or an attempt as text."""
+        if isinstance(asked, Attempt):
+            return self.template.solve_prompt(asked.task)
+        return self.template.propose_prompt(asked.kind, asked.references)
+
+    def requests(self, asked: Sequence[Proposed] | Sequence[Attempt]) -> list[Request]:
+        """Return the requests for proposals, or for answers."""
+        r, stops, encoded = self._rollout, self.template.stops, self._encoder()
         return [
-            Request(prompt, d.teacher, length, r.temperature, d.seed, stops)
-            for d, prompt in zip(drafts, prompts, strict=True)
+            Request(
+                encoded(self.text_of(a)),
+                *(
+                    (a.member, r.max_completion_length, a.temperature)
+                    if isinstance(a, Attempt)
+                    else (a.teacher, r.max_proposal_length, r.temperature)
+                ),
+                a.seed,
+                stops,
+            )
+            for a in asked
         ]
 
-    def of_attempts(self, attempts: Sequence[Attempt]) -> list[Request]:
-        """Return the requests for answers."""
-        length, encoded = self._rollout.max_completion_length, self._encoder()
-        prompts = [encoded(self.template.solve_prompt(a.task)) for a in attempts]
-        stops = self.template.stops
-        return [
-            Request(prompt, a.member, length, a.temperature, a.seed, stops)
-            for a, prompt in zip(attempts, prompts, strict=True)
-        ]
+    def read(self, asked: W, rollout: Rollout) -> W:
+        """Return a draft or an attempt with what was written.
 
-    def read_proposal(self, draft: Proposed, rollout: Rollout) -> Proposed:
-        """Return the draft with what was written; a text that was cut is no proposal."""
-        proposal, ended = None, self._ended(rollout)
-        if ended is not None:
-            proposal = self.template.parse_proposal(draft.kind, draft.references, ended)
-        bare = None if proposal is None else without_comments(proposal)
-        return replace(draft, rollout=rollout, proposal=bare)
-
-    def read_attempt(self, attempt: Attempt, rollout: Rollout) -> Attempt:
-        """Return the attempt with what was written; a text that was cut holds no answer."""
+        A text that was cut is no proposal, and holds no answer.
+        """
         ended = self._ended(rollout)
-        answer = None if ended is None else self.template.parse_answer(attempt.task, ended)
-        return replace(attempt, rollout=rollout, answer=answer)
+        if isinstance(asked, Attempt):
+            answer = None if ended is None else self.template.parse_answer(asked.task, ended)
+            return replace(asked, rollout=rollout, answer=answer)
+        proposal = None
+        if ended is not None:
+            proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
+        bare = None if proposal is None else without_comments(proposal)
+        return replace(asked, rollout=rollout, proposal=bare)
 
     def _ended(self, rollout: Rollout) -> str | None:
         """Return the text before the first stop; None where the limit cut it before any."""

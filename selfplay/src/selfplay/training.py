@@ -1,15 +1,21 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import click
 
 from league import League
+from lora_evo import EngineStopped, write_text
 from lora_evo.model import resolve
-from selfplay.config import Config, cut_by_member
+from selfplay.config import Config, config_text, for_workers
 from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
 from selfplay.extensions import open_extensions, with_names
@@ -20,11 +26,13 @@ from selfplay.prompts.template import Template, template_of, with_chat_date
 from selfplay.records.checkpoint import (
     kept_rewards,
     newest_checkpoint,
+    newest_step,
     restore,
     save_checkpoint,
     write_founders,
 )
 from selfplay.records.directory import (
+    CONFIG,
     EVALS,
     METRICS,
     SEEDS,
@@ -62,10 +70,13 @@ def train(
         >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
     progress = progress or Progress(quiet=True)
-    with new_run(
-        config, out, extensions=extensions, workers=workers, ray=ray, progress=progress
-    ) as run:
-        _train_until_done(run, progress)
+    how: dict[str, Any] = {
+        "extensions": extensions,
+        "workers": workers,
+        "ray": ray,
+        "progress": progress,
+    }
+    _to_the_end(partial(new_run, config, out, **how), out, how)
 
 
 def resume(
@@ -85,8 +96,39 @@ def resume(
         >>> resume("runs/mine")
     """
     progress = progress or Progress(quiet=True)
-    with open_run(out, extensions=extensions, workers=workers, ray=ray, progress=progress) as run:
-        _train_until_done(run, progress)
+    how: dict[str, Any] = {
+        "extensions": extensions,
+        "workers": workers,
+        "ray": ray,
+        "progress": progress,
+    }
+    _to_the_end(partial(open_run, out, **how), out, how)
+
+
+def _to_the_end(
+    start: Callable[[], AbstractContextManager[Run]], out: str | PathLike[str], how: dict[str, Any]
+) -> None:
+    """Carry a run through; where a worker or an engine dies, go back to the last checkpoint.
+
+    start: opens the run. how: it is opened again. Raises EngineStopped where another death comes
+    before another checkpoint.
+    """
+    opening = start
+    before: int | None = -1
+    while True:
+        try:
+            with opening() as run:
+                _train_until_done(run, how["progress"])
+            return
+        except EngineStopped as error:
+            reached = newest_step(Path(out))
+            if reached == before:
+                raise EngineStopped(f"{error}; twice since the last checkpoint") from error
+            where = "its start" if reached is None else f"its checkpoint of step {reached}"
+            click.echo(f"{error}; the run goes back to {where}", err=True)
+        opening = start if reached is None else partial(open_run, out, **how, fewer=True)
+        before = reached
+        gc.collect()  # frees what the run held before it is opened again
 
 
 def _train_until_done(run: Run, progress: Progress) -> None:
@@ -115,8 +157,8 @@ def new_run(
     Raises ConfigError for what cannot be used.
 
     extensions: rewards, operators, task kinds and callbacks of your own.
-    workers: processes over which members are spread, 0 for as many as possible; ray: address of a
-    Ray cluster to use; without both everything is in this process.
+    workers: processes that share the work, 0 for as many as possible; ray: address of a Ray
+    cluster to use; without both everything is in this process.
     progress: shows the run as long as it is open; nothing by default.
     """
     resolve(config.base)
@@ -124,7 +166,7 @@ def new_run(
     extensions = extensions or Extensions()
     config = with_names(with_chat_date(config), extensions)
     if workers is not None or ray is not None:
-        config = cut_by_member(config)
+        config = for_workers(config)
     extensions, first_states, config = open_extensions(config, extensions)
     require_trackers(config.report_to)
     require_seeds(config)
@@ -135,7 +177,7 @@ def new_run(
     with (
         closing(lock(directory)),
         progress.showing(config, directory),
-        _opened(config, template, directory, workers, ray) as run,
+        _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
     ):
         run.extensions, run.first_states = extensions, first_states
         run.advance = progress.advance
@@ -151,13 +193,16 @@ def open_run(
     workers: int | None = None,
     ray: str | None = None,
     progress: Progress | None = None,
+    fewer: bool = False,
 ) -> Iterator[Run]:
     """Open a run at its newest checkpoint; one that died before its first starts again.
 
     A reward, an operator or a task kind that no import finds again, such as a script's own
     function, is handed over again, as it was: `Extensions(teacher_reward=half_solved)`. Callbacks
-    are not recorded, and workers may be other ones. The parameters are those of `new_run`. Raises
-    ConfigError for what is missing, and for what is not what the run began with.
+    are not recorded, and workers may be other ones; on several, a run that is not cut into pieces
+    is so from here on. fewer: take less than `workers` where there is no room for all, as after a
+    machine was lost. The other parameters are those of `new_run`. Raises ConfigError for what is
+    missing, and for what is not what the run began with.
     """
     extensions = extensions or Extensions()
     directory, progress = Path(out), progress or Progress(quiet=True)
@@ -173,9 +218,13 @@ def open_run(
         extensions, first_states, _ = open_extensions(config, extensions, kept)
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
+        if not config.pieces and (ray is not None or workers not in (None, 1)):
+            config = for_workers(config)
+            write_text(directory / CONFIG, config_text(config))
+        members = partial(_members, workers, ray, progress, fewer=fewer)
         with (
             progress.showing(config, directory, done, rows),
-            _opened(config, template, directory, workers, ray) as run,
+            _opened(config, template, directory, members) as run,
         ):
             run.extensions, run.first_states = extensions, first_states
             run.advance = progress.advance
@@ -210,26 +259,40 @@ def _found(run: Run, progress: Progress) -> None:
 
 
 @contextmanager
+def _members(
+    workers: int | None,
+    ray: str | None,
+    progress: Progress,
+    config: Config,
+    template: Template,
+    *,
+    fewer: bool = False,
+) -> Iterator[Members]:
+    """Open the members, in this process or on workers."""
+    if ray is None and workers in (None, 1):
+        with open_population(config, template) as population:
+            yield population
+        return
+    from selfplay.workers.session import open_workers
+
+    refuse_spread_base(config)
+    with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:
+        progress.workers(remote.places)
+        yield remote
+
+
+@contextmanager
 def _opened(
     config: Config,
     template: Template,
     directory: Path,
-    workers: int | None,
-    ray: str | None,
+    members: Callable[[Config, Template], AbstractContextManager[Members]],
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
         stack.enter_context(removed_unless_checkpointed(directory))
         sandbox = stack.enter_context(open_sandbox(config))
-        population: Members
-        if ray is None and workers in (None, 1):
-            population = stack.enter_context(open_population(config, template))
-        else:
-            from selfplay.workers.session import open_workers
-
-            refuse_spread_base(config)
-            opened = open_workers(config, template, workers or 0, ray)
-            population = stack.enter_context(opened)
+        population = stack.enter_context(members(config, template))
         e = config.eval
         seeds = written_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)

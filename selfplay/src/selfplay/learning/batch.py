@@ -1,15 +1,17 @@
-"""The samples of an update, their weights, and how they are cut into micro-batches."""
+"""The samples of an update, their weights, and how they are cut into shards and micro-batches."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 from torch import Tensor
 
-from lora_evo.model import Rollout, StackedAdapters
+from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
+from selfplay.learning.statistics import StatsSum, UpdateStats
+from selfplay.pieces import piece_count
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -67,17 +69,113 @@ class Row:
         return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Rows whose gradient is computed alone: those of one member, or of all in a run without cut.
+
+    number: its place among the shards of its member.
+    """
+
+    rows: list[Row]
+    number: int = 0
+
+    @property
+    def members(self) -> list[int]:
+        """Places of the members that learn from it."""
+        return sorted({row.member for row in self.rows})
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and completions."""
+        return sum(row.length for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step of the optimiser did to a member.
+
+    sums: of the samples that it learned from; norm: of its gradient; fault: which number was not
+    finite.
+    """
+
+    sums: StatsSum
+    norm: float | None
+    stepped: bool
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of an update.
+
+    rows: all of them. faults: by place, what keeps a member from learning. shards: the rows that
+    move a member.
+    """
+
+    rows: list[Row]
+    faults: dict[int, str]
+    shards: list[Shard]
+
+    def stats(
+        self, members: Sequence[str], outcomes: Mapping[int, Outcome]
+    ) -> dict[str, UpdateStats]:
+        """Return the statistics of each member with samples. outcomes: of those that learned."""
+        sums = {place: StatsSum() for place in sorted({row.member for row in self.rows})}
+        for row in self.rows:
+            sums[row.member].add_row(row.sample.rollout.logprobs)
+        stats = {}
+        for place, of_all in sums.items():
+            fault = self.faults.get(place, "")
+            done = outcomes.get(place, Outcome(StatsSum(), None, False, fault))
+            of_all.add(done.sums)
+            stats[members[place]] = of_all.stats(done.norm, done.stepped, done.fault)
+        return stats
+
+
+def make_batch(
+    samples: Sequence[TrainingSample],
+    members: Sequence[str],
+    roles: Sequence[str],
+    config: LearnerConfig,
+    *,
+    max_completion_length: int,
+    pieces: int,
+) -> Batch:
+    """Return the rows of these samples, and the shards that their gradients are made of.
+
+    members, roles: by place. pieces: those that the rows of a role are cut into, at least one for
+    each member; 0: all rows are one shard.
+    """
+    rows = batch_rows(samples, members, config, max_completion_length)
+    faults = {row.member: row.fault for row in reversed(rows) if row.fault}
+    learned = [row for row in rows if row.member not in faults and _moves(row, config)]
+    if not pieces:
+        return Batch(rows, faults, [Shard(learned)] if learned else [])
+    rows_of: dict[int, list[Row]] = defaultdict(list)
+    for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
+        rows_of[row.member].append(row)
+    shards = []
+    for place, own in rows_of.items():
+        count = piece_count(len(own), pieces, roles.count(roles[place]))
+        shards += [Shard(own[number::count], number) for number in range(count)]
+    return Batch(rows, faults, shards)
+
+
+def _moves(row: Row, config: LearnerConfig) -> bool:
+    return row.has_signal or (config.has_kl_or_entropy and row.weight > 0.0)
+
+
 def batch_rows(
     samples: Sequence[TrainingSample],
-    adapters: StackedAdapters,
+    names: Sequence[str],
     config: LearnerConfig,
     max_completion_length: int = 256,
 ) -> list[Row]:
     """Check the samples and weigh them; those without completion are left out.
 
-    max_completion_length: tokens, the divisor of the loss dr_grpo.
+    names: the members by place. max_completion_length: tokens, the divisor of the loss dr_grpo.
     """
-    members = [adapters.index(s.member) for s in samples]
+    places = {name: place for place, name in enumerate(names)}
     rollouts = [s.rollout for s in samples]
     for s, rollout in zip(samples, rollouts, strict=True):
         if not rollout.prompt_ids or len(rollout.logprobs) != len(rollout.completion_ids):
@@ -86,8 +184,12 @@ def batch_rows(
                 f"{len(rollout.completion_ids)} completion tokens and {len(rollout.logprobs)} "
                 "log-probabilities; expected a prompt, and one log-probability per token"
             )
-    if None in {s.member for s in samples}:
-        raise SelfplayError("a sample has no member: the base model is frozen")
+        if s.member not in places:
+            raise SelfplayError(
+                f"a sample is of {s.member!r}, which does not learn; expected one of "
+                f"{', '.join(names)}"
+            )
+    members = [places[s.member] for s in samples]
     weights = token_weights(
         members,
         [len(rollout.completion_ids) for rollout in rollouts],
@@ -132,19 +234,13 @@ def token_weights(
     return weights
 
 
-def micro_batches(rows: Sequence[Row], tokens: int, by_member: bool = False) -> Iterator[list[Row]]:
-    """Cut rows so that rows times longest stays within the token budget; a longer one is alone.
-
-    by_member: a batch has rows of one member only.
-    """
-    members = sorted({row.member for row in rows})
-    for share in [{member} for member in members] if by_member else [set(members)]:
-        batch: list[Row] = []
-        chosen = (row for row in rows if row.member in share)
-        for row in sorted(chosen, key=lambda r: (-r.length, r.member)):
-            if batch and (len(batch) + 1) * batch[0].length > tokens:
-                yield sorted(batch, key=lambda r: r.member)
-                batch = []
-            batch.append(row)
-        if batch:
+def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
+    """Cut rows so that rows times longest stays within the token budget; a longer one is alone."""
+    batch: list[Row] = []
+    for row in sorted(rows, key=lambda r: (-r.length, r.member)):
+        if batch and (len(batch) + 1) * batch[0].length > tokens:
             yield sorted(batch, key=lambda r: r.member)
+            batch = []
+        batch.append(row)
+    if batch:
+        yield sorted(batch, key=lambda r: r.member)

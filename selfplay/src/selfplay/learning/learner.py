@@ -1,16 +1,19 @@
 """The joint learner: one forward and one backward pass for all members, one AdamW for each.
 
-Rows of similar length from all members share micro-batches of a bounded number of tokens. The loss
-of every member is normalised over that member's own batch, so neither the cut into micro-batches
-nor the other members change its gradient. When a GPU's memory does not suffice, the passes are done
-again in smaller micro-batches; rows that do not fit alone are checkpointed from then on.
+Rows of similar length from all members share micro-batches of a bounded number of tokens; where a
+run is cut into pieces, those of one shard of one member do. The loss of every member is normalised
+over that member's own batch, so neither the cut into micro-batches nor the other members change its
+gradient. When a GPU's memory does not suffice, the passes are done again in smaller micro-batches;
+rows that do not fit alone are checkpointed from then on.
+
+Several learners with the same members share the shards of an update through an `Exchange`.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +23,15 @@ from lora_evo import Adapter
 from lora_evo.model import StackedAdapters, export_adapter, import_adapter, stack_adapters
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
-from selfplay.learning.batch import Row, TrainingSample, batch_rows, micro_batches
+from selfplay.learning.batch import (
+    Outcome,
+    Row,
+    Shard,
+    TrainingSample,
+    make_batch,
+    micro_batches,
+)
+from selfplay.learning.exchange import Exchange, Homes, PartialSum
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
 from selfplay.learning.statistics import StatsSum, UpdateStats
@@ -88,14 +99,16 @@ class Learner:
         roles: Sequence[str] | None = None,
         temperature: float = 1.0,
         max_completion_length: int = 256,
-        by_member: bool = False,
+        pieces: int = 0,
+        exchange: Exchange | None = None,
     ):
         """Put fresh adapters for `members` on the model, in place.
 
         tokenizer_pad_id fills rows on the right (any valid id: no loss ever sees it); base_model is
         the name written into exported adapters; roles[m] chooses the learning rate of place m;
         temperature is that of the samples; max_completion_length, in tokens, divides dr_grpo;
-        by_member: a micro-batch has rows of one member only.
+        pieces: shards that the rows of each role make, at least one for each member; 0: members
+        share micro-batches. exchange: with other learners, which have the same members.
         """
         self.model = model
         self.config = config
@@ -108,14 +121,17 @@ class Learner:
             target_modules=config.target_modules,
             seed=seed,
         )
+        self.exchange = exchange or Exchange()
+        self.roles = roles or [""] * len(members)
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
             config,
-            [config.learning_rate_of(role) for role in roles or [""] * len(members)],
+            [config.learning_rate_of(role) for role in self.roles],
+            self.exchange.owned(len(members)),
         )
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id, temperature)
         self.max_completion_length = max_completion_length
-        self.by_member = by_member
+        self.pieces = pieces
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved where memory does not suffice."""
         self.loss_scale = _FLOAT16_SCALE if model.dtype == torch.float16 else 1.0
@@ -148,32 +164,71 @@ class Learner:
         single row does not fit into a GPU's memory; the members that had stepped before keep their
         step.
         """
-        rows = batch_rows(samples, self.adapters, self.config, self.max_completion_length)
-        faults = {row.member: row.fault for row in reversed(rows) if row.fault}
-        learned = [row for row in rows if row.member not in faults and self._moves(row)]
-        sums = {m: StatsSum() for m in sorted({row.member for row in rows})}
-        for row in rows:
-            sums[row.member].add_row(row.sample.rollout.logprobs)
-        norms: dict[int, tuple[float | None, bool]] = dict.fromkeys(sums, (None, False))
-        self._rows, self._advance = (0, self.config.num_iterations * len(learned)), advance
-        for iteration in range(self.config.num_iterations):
-            now = {m: StatsSum() for m in sums} if iteration else sums
-            self.optimizer.zero_grad()
-            self._backward_that_fits(learned, now)
-            for member in sorted({row.member for row in learned}):
-                norm, stepped = self.optimizer.step(member, lr_factor, self.loss_scale)
-                norms[member] = norms[member] if iteration else (norm, stepped)
-                if not stepped:
-                    loss = now[member].loss
-                    name = "the norm of its gradient" if math.isfinite(loss) else "its loss"
-                    faults[member] = f"{name} is {norm if math.isfinite(loss) else loss}"
-            for member in sums:
-                sums[member].clipped = now[member].clipped
-        self.optimizer.zero_grad()
-        return {self.members[m]: s.stats(*norms[m], faults.get(m, "")) for m, s in sums.items()}
+        batch = make_batch(
+            samples,
+            self.members,
+            self.roles,
+            self.config,
+            max_completion_length=self.max_completion_length,
+            pieces=self.pieces,
+        )
+        homes = {m: [0] * (s.number + 1) for s in batch.shards for m in s.members}
+        return batch.stats(self.members, self.learn(batch.shards, homes, lr_factor, advance))
 
-    def _moves(self, row: Row) -> bool:
-        return row.has_signal or (self.config.has_kl_or_entropy and row.weight > 0.0)
+    def learn(
+        self,
+        shards: Sequence[Shard],
+        homes: Homes,
+        lr_factor: float = 1.0,
+        advance: Callable[[int, int], None] | None = None,
+    ) -> dict[int, Outcome]:
+        """Take the steps of `update` by these shards, those of this learner in their order.
+
+        homes: who has which shard. Returns what came of each member that is owned here, by place.
+        Raises PeerLost where another learner is gone.
+        """
+        rows = self.config.num_iterations * sum(len(shard.rows) for shard in shards)
+        self._rows, self._advance = (0, rows), advance
+        outcomes: dict[int, Outcome] = {}
+        for iteration in range(self.config.num_iterations):
+            partials = self._gradients(shards)
+            like = {place: self._parameters(place) for place in homes}
+            gathered = self.exchange.gather(partials, homes, like)
+            for place, (gradient, sums) in gathered.items():
+                for p, grad in zip(like[place], gradient, strict=True):
+                    p.grad = grad
+                norm, stepped = self.optimizer.step(place, lr_factor, self.loss_scale)
+                fault = ""
+                if not stepped:
+                    finite = math.isfinite(sums.loss)
+                    name = "the norm of its gradient" if finite else "its loss"
+                    fault = f"{name} is {norm if finite else sums.loss}"
+                if iteration:
+                    first = outcomes[place]
+                    first.sums.clipped = sums.clipped
+                    outcomes[place] = replace(first, fault=first.fault or fault)
+                else:
+                    outcomes[place] = Outcome(sums, norm, stepped, fault)
+            self.optimizer.zero_grad()
+            for place in sorted(homes):
+                self.exchange.share(place, like[place])
+        return outcomes
+
+    def _gradients(self, shards: Sequence[Shard]) -> dict[int, PartialSum]:
+        """Return the gradient of these shards by member's place, summed as far as it goes."""
+        partials: dict[int, PartialSum] = {}
+        for shard in shards:
+            self.optimizer.zero_grad()
+            sums = {place: StatsSum() for place in shard.members}
+            self._backward_that_fits(shard.rows, sums)
+            for place, of_member in sums.items():
+                gradient = [p.grad for p in self._parameters(place)]
+                partials.setdefault(place, PartialSum()).add(shard.number, gradient, of_member)
+        self.optimizer.zero_grad()
+        return partials
+
+    def _parameters(self, place: int) -> list[Tensor]:
+        return list(self.adapters.parameters_of(place).values())
 
     def _backward_that_fits(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
@@ -208,11 +263,13 @@ class Learner:
         else:
             forward.checkpoint_from_tokens = tokens - 1  # a row is read but for its last token
             remedy = f"rows of {tokens} tokens and more checkpointed"
+        if self.pieces:
+            remedy += "; where this happens is no longer the same on any number of workers"
         warnings.warn(f"out of memory in an update: done again with {remedy}", stacklevel=2)
 
     def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
-        for batch in micro_batches(rows, self.micro_batch_tokens, self.by_member):
+        for batch in micro_batches(rows, self.micro_batch_tokens):
             self._batch = batch
             loss = self.loss_scale * self.forward_pass.loss(batch, sums)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -231,14 +288,17 @@ class Learner:
         place = self.adapters.index(member)
         import_adapter(self.adapters, place, adapter)
         self.adapters.members[place] = new_name
-        self.optimizer.reset(place)
+        if place in self.optimizer.states:
+            self.optimizer.reset(place)
 
-    def member_state(self, member: str) -> MemberState:
-        """Return a copy of all that continues this member elsewhere, in main memory."""
-        place = self.adapters.index(member)
+    def member_state(self, place: int) -> MemberState:
+        """Return a copy of all that continues an owned member elsewhere, in main memory."""
         return MemberState(
-            member,
-            {k: t.detach().to("cpu", copy=True) for k, t in self._tensors(place).items()},
+            self.members[place],
+            {
+                k: t.detach().contiguous().to("cpu", copy=True)
+                for k, t in self._tensors(place).items()
+            },
             self.optimizer.scalars(place),
         )
 
@@ -247,13 +307,12 @@ class Learner:
 
         Tensors: `<place>/weights/<module>.lora_A`, `<place>/exp_avg/...`, `<place>/exp_avg_sq/...`.
         """
-        return join_states([self.member_state(member) for member in self.members])
+        return join_states([self.member_state(place) for place in range(len(self.members))])
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
         self.load_members(split_state(tensors, values))
 
-    @torch.no_grad()
     def load_members(self, states: Sequence[MemberState]) -> None:
         """Put a state into every place; on a misfit raise SelfplayError and change nothing."""
         if len(states) != len(self.members):
@@ -261,19 +320,33 @@ class Learner:
                 f"the state has {len(states)} members, expected {len(self.members)}"
             )
         for place, state in enumerate(states):
-            for key, like in self._tensors(place).items():
-                shape = tuple(state.tensors[key].shape) if key in state.tensors else None
-                if shape != tuple(like.shape):
-                    raise SelfplayError(
-                        f"learner state of {state.name} {key!r}: found {shape}, expected "
-                        f"{tuple(like.shape)}"
-                    )
+            self._check(place, state)
         for place, state in enumerate(states):
-            for name, p in self.adapters.parameters_of(place).items():
-                p.copy_(state.tensors[f"weights/{name}"])
+            self.load_member(place, state)
+
+    def _check(self, place: int, state: MemberState) -> None:
+        for key, like in self._tensors(place).items():
+            shape = tuple(state.tensors[key].shape) if key in state.tensors else None
+            if shape != tuple(like.shape):
+                raise SelfplayError(
+                    f"learner state of {state.name} {key!r}: found {shape}, expected "
+                    f"{tuple(like.shape)}"
+                )
+
+    @torch.no_grad()
+    def load_member(self, place: int, state: MemberState) -> None:
+        """Put a state into a place: its weights, and where the place is owned here its moments.
+
+        Raises SelfplayError, and changes nothing, on a misfit.
+        """
+        self._check(place, state)
+        for name, p in self.adapters.parameters_of(place).items():
+            p.copy_(state.tensors[f"weights/{name}"])
+        if place in self.optimizer.states:
             self.optimizer.load(place, state.tensors, state.optimizer)
-        self.adapters.members[:] = [state.name for state in states]
+        self.adapters.members[place] = state.name
 
     def _tensors(self, place: int) -> dict[str, Tensor]:
-        weights = self.adapters.parameters_of(place)
-        return self.optimizer.tensors(place) | {f"weights/{k}": p for k, p in weights.items()}
+        weights = {f"weights/{k}": p for k, p in self.adapters.parameters_of(place).items()}
+        owned = place in self.optimizer.states
+        return (self.optimizer.tensors(place) if owned else {}) | weights

@@ -33,10 +33,12 @@ class MemberAdamW:
         parameters: Sequence[Mapping[str, nn.Parameter]],
         config: LearnerConfig,
         learning_rates: Sequence[float] | None = None,
+        owned: Sequence[int] | None = None,
     ):
         """parameters[m] are the member's matrices by name, the same names for all members.
 
         learning_rates[m] is the member's step size; without them it is that of the config.
+        owned: members that have a state and make steps here; all without it.
         With optimizer_offload moments are in main memory, and on the parameters' device during a
         step only.
         """
@@ -45,7 +47,8 @@ class MemberAdamW:
         self._rates = learning_rates or [config.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
-        self.states = [self._fresh(m) for m in range(len(parameters))]
+        owned = range(len(parameters)) if owned is None else owned
+        self.states = {member: self._fresh(member) for member in owned}
 
     def _fresh(self, member: int) -> AdamState:
         home = "cpu" if self._offload else None

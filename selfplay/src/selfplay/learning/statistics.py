@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, isnan, nan
 
 from torch import Tensor
+
+_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,30 @@ class StatsSum:
         """Count a sample by the sampler's log-probabilities of its tokens."""
         self.tokens += len(logprobs)
         self.entropy -= sum(logprobs)
+
+    def add(self, other: "StatsSum") -> None:
+        """Add the sums of other samples of the member."""
+        largest = max(self.logp_difference_max, other.logp_difference_max)
+        for name in ("tokens", "learned", *_SUMS):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.logp_difference_max = largest
+        if other.kl is not None:
+            self.kl = (self.kl or 0.0) + other.kl
+
+    def numbers(self) -> list[float]:
+        """Return all sums but those of `add_row`, for `of_numbers`; NaN for none."""
+        sums = [getattr(self, name) for name in _SUMS]
+        return [self.learned, *sums, self.logp_difference_max, nan if self.kl is None else self.kl]
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
+        """Return the sums that `numbers` returned; a divergence that is no number is none."""
+        learned, *sums, largest, kl = numbers
+        found = cls(learned=int(learned), logp_difference_max=largest)
+        for name, value in zip(_SUMS, sums, strict=True):
+            setattr(found, name, value)
+        found.kl = None if isnan(kl) else kl
+        return found
 
     def add_tokens(
         self,

@@ -185,7 +185,7 @@ class _Trial:
             )
             for member in dict.fromkeys((learner.members[0], learner.members[-1]))
         ]
-        rows = batch_rows(samples, learner.adapters, learner.config, len(ids))
+        rows = batch_rows(samples, learner.members, learner.config, len(ids))
         try:
             learner.backward(rows, {row.member: StatsSum() for row in rows})
             for row in rows:

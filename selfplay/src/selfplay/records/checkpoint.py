@@ -1,37 +1,34 @@
 """Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
 
-`checkpoints/step-N` holds the learner (weights and optimiser moments of every member), the league's
-files, the members' counters, the states of rewards that keep one, the lengths that the run's row
-files had, and in `hashes.json` the SHA-256 of each of its files. It is written under a temporary
-name and renamed; a resume takes the newest that is whole.
+`checkpoints/step-N` holds weights and optimiser moments of every member in a file of `learner`, the
+league's files, the members' counters, the states of rewards that keep one, the lengths that the
+run's row files had, and in `hashes.json` the SHA-256 of each of its files. It is written under a
+temporary name and renamed; a resume takes the newest that is whole.
 """
 
-import hashlib
 import json
 import re
 import shutil
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 import msgspec
 from msgspec import Struct
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import KeptRewards, changed_marks, load_state, state_of
 from selfplay.identity import called
-from selfplay.members import role_of
+from selfplay.members import SavedMember, role_of
 from selfplay.records import directory as files
 from selfplay.records.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
 from selfplay.run import Run
 from selfplay.source_hash import mark_of
 
-_LEARNER, _STATE, _HASHES = "learner.safetensors", "state.json", "hashes.json"
+_LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _FIRST, _NOW = "_reward.first.pt", "_reward.pt"
 """States of a role's reward before the first step, and when the checkpoint was made."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
@@ -47,20 +44,19 @@ def save_checkpoint(run: Run) -> None:
     """
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
-    tensors, values = run.population.state_dict()
     _look_at_rewards(run)
     state = {
-        "format": 3,
+        "format": 4,
         "step": run.step,
         "born": run.born,
-        "learner": values,
         "changed_rewards": run.changed_rewards,
         "needed": _needed(run),
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
     with appearing(target) as draft:
-        draft.mkdir()
-        _write_tensors({k: t.contiguous().cpu() for k, t in tensors.items()}, draft / _LEARNER)
+        (draft / _LEARNER).mkdir(parents=True)
+        saved = run.population.save(draft / _LEARNER, run.directory / "members")
+        state["learner"] = [{"name": m.name, "scalars": dict(m.scalars)} for m in saved]
         (draft / _STATE).write_text(json.dumps(state, indent=1))
         for role, reward in run.extensions.own_rewards():
             if (kept := state_of(reward, f"{role}_reward")) is not None:
@@ -68,9 +64,9 @@ def save_checkpoint(run: Run) -> None:
                 (draft / f"{role}{_NOW}").write_bytes(kept)
         if run.league is not None:
             run.league.copy_to(draft / "league")
-        for member in run.population.members:
-            write_member(run, member)
-        hashes = {p.relative_to(draft).as_posix(): _hash(p) for p in _files(draft)}
+        hashes = {f"{_LEARNER}/{m.name}.safetensors": m.sha256 for m in saved}
+        for path in sorted(p for p in draft.rglob("*") if p.is_file()):
+            hashes.setdefault(path.relative_to(draft).as_posix(), files.hash_file(path))
         (draft / _HASHES).write_text(json.dumps(hashes, indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
@@ -116,6 +112,11 @@ def newest_checkpoint(directory: Path) -> Path | None:
     return None
 
 
+def newest_step(directory: Path) -> int | None:
+    """Return the step of a run's newest checkpoint; None where there is none."""
+    return max(map(_step, _checkpoints(directory)), default=None)
+
+
 def damage_of(checkpoint: Path) -> str | None:
     """Return in what a checkpoint is not as it was written; None where it is whole."""
     path = checkpoint / _HASHES
@@ -123,22 +124,13 @@ def damage_of(checkpoint: Path) -> str | None:
         hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
         for name, expected in hashes.items():
             path = checkpoint / name
-            if _hash(path) != expected:
+            if files.hash_file(path) != expected:
                 return f"{path} is damaged: it was changed after it was written"
     except FileNotFoundError:
         return f"{path} is missing"
     except (OSError, ValueError) as error:
         return f"{path} cannot be read ({first_line(error)})"
     return None
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def kept_rewards(checkpoint: Path) -> KeptRewards:
@@ -160,8 +152,7 @@ def restore(run: Run, checkpoint: Path) -> None:
     """
     state = _read_state(checkpoint)
     try:
-        tensors = load_file(checkpoint / _LEARNER)
-        run.population.load_state_dict(tensors, state.learner)
+        run.population.load(checkpoint / _LEARNER, state.learner)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise RunDirectoryError(
             f"{checkpoint / _LEARNER} is of another run ({error}); {files.COPY}"
@@ -220,12 +211,12 @@ def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
 class _State(Struct):
     """What state.json holds."""
 
-    format: Literal[3]
+    format: Literal[4]
     step: int
     born: dict[str, int]
     """Members ever born of each role."""
-    learner: dict[str, Any]
-    """The plain part of the population's state."""
+    learner: list[SavedMember]
+    """The members by place."""
     lengths: dict[str, int]
     """Bytes of the row files."""
     needed: list[str]
@@ -240,14 +231,6 @@ def _read_state(checkpoint: Path) -> _State:
         return msgspec.json.decode(path.read_bytes(), type=_State)
     except (OSError, msgspec.DecodeError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); {files.COPY}") from error
-
-
-def _write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    try:
-        save_file(tensors, path)
-    except SafetensorError as error:
-        # The library wraps what the system said, a full disk for one, in an error of its own.
-        raise OSError(f"cannot write {path}: {error}") from error
 
 
 def write_member(run: Run, member: str) -> None:

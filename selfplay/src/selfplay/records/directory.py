@@ -1,6 +1,7 @@
 """The files of a run: where they are, and how they are written."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -98,6 +99,12 @@ def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
 def size(path: Path) -> int:
     """Return the length of a file in bytes; 0 where there is none."""
     return path.stat().st_size if path.exists() else 0
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def truncate(path: Path, length: int) -> None:

@@ -83,6 +83,10 @@ class Progress:
                 self._live.stop()
                 self._live = None
 
+    def workers(self, places: str) -> None:
+        """Say which processes share the work."""
+        self._print(f"  on {places}")
+
     def phase(self, phase: str) -> None:
         """Say which phase of the next step begins; the first one brings the bar.
 

@@ -1,369 +1,234 @@
-"""The workers of a run, and its members on them as one population; no gradient leaves a worker.
+"""The workers of a run, each with the base and all members, and one population over them.
 
-Every question is a function of the members' states and of what is sent. States as of the last
-answer stay in Ray's store: where the worker is, and, where that is not the driver's machine, on one
-more. The driver knows where they are. So a worker that dies in the middle is started again with
-them, where there is room, and only what it had not answered is asked once more, with the same
-result.
+A phase's work is cut into pieces that do not depend on the workers; each worker is asked once, for
+neighbouring pieces. Nothing is mended here: the first failure of a worker ends them all, and the
+run goes back to its last checkpoint (`selfplay.training`).
 """
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import click
-from torch import Tensor
+from pathlib import Path
+from typing import Any
 
 from lora_evo import Adapter, EngineStopped
-from lora_evo.model import Request
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
-from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import MemberState, NamedState, join_states, split_state
+from selfplay.learning.batch import Outcome, TrainingSample, make_batch
+from selfplay.learning.exchange import PeerLost
 from selfplay.learning.statistics import UpdateStats
-from selfplay.members import Advance
+from selfplay.members import Advance, SavedMember, all_founders, cut, role_of
+from selfplay.opening import read_member, save_member
+from selfplay.pieces import blocks
 from selfplay.prompts.template import Template
 from selfplay.records.rows import WorkerRow
-from selfplay.rollout import Attempt, Prompts, Proposed
-from selfplay.workers.worker import Reply, Worker, WorkerInfo, pack_state, read_state, versions
+from selfplay.rollout import Attempt, Prompts, Proposed, W
+from selfplay.workers.worker import Place, Reply, Worker, WorkerInfo, versions
 
-W = TypeVar("W", Proposed, Attempt)
-_DEATHS_IN_A_ROW = 5
-_CHANGES = ("states", "update", "replace")
-"""Questions after which members may be others."""
-_ROOM_S = 10.0
-"""How long to wait for room that a dead worker may leave."""
-_PATIENCE_S = 30.0
-"""After how many seconds a line says what is waited for."""
-
-
-@dataclass(frozen=True)
-class MemberRef:
-    """A member as it was after its last change."""
-
-    name: str
-    state: Any
-    """The reference of its `MemberState` in Ray's store."""
+_PLACES_S = 300.0
+"""How long workers may wait for the room that was free a moment before."""
+_CAUSE_S = 10.0
+"""How long the worker that failed first may take to be known as such, after others missed it."""
 
 
 @dataclass
 class WorkerHandle:
-    """A worker and the places of its members."""
+    """A worker; busy: seconds that it has worked since they were last counted."""
 
     name: str
     actor: Any
-    places: tuple[int, ...]
-    host: str = ""
-    node: str = ""
-    process: int = 0
+    place: Place | None = None
     busy: float = 0.0
-    """Seconds that it has worked since they were last counted."""
     memory_mb: float = 0.0
-    states: Sequence[Any] = ()
-    """References of what its members became by the last question that changes them."""
 
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """Send the worker a question; return the reference of the answer."""
-        if method not in _CHANGES:
-            return self.actor.do.remote(method, *arguments)
-        several = self.actor.change.options(num_returns=1 + len(self.places))
-        answer, *self.states = several.remote(method, *arguments)
-        return answer
-
-
-Ask = Callable[[WorkerHandle, list[int]], Any]
-"""Sends a worker a question about some pieces of work; returns the reference of the answer."""
+    def __str__(self) -> str:
+        where = f" (process {self.place.process} on {self.place.host})" if self.place else ""
+        return f"{self.name}{where}"
 
 
 class WorkerPool:
-    """Asks workers and keeps the members' states.
+    """Asks workers, and ends them.
 
-    ray: the module, connected. founders: the first members by place. gpus: of each worker, 0 or 1.
-    count: workers; there are fewer once one has died and left no room for another.
+    ray: the module, connected. gpus: of each worker, 0 or 1. alone: all are on this machine.
     """
 
     def __init__(
-        self,
-        ray: Any,
-        config: Config,
-        template: Template,
-        founders: Sequence[str],
-        gpus: int,
-        count: int,
+        self, ray: Any, config: Config, template: Template, gpus: int, count: int, alone: bool
     ) -> None:
-        self._ray, self._founders = ray, founders
-        self._settings = (config, template)
+        self._ray, self.gpus = ray, gpus
         needs = {"num_cpus": 1, "num_gpus": gpus}
-        self._class = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
-        self._resource = "GPU" if gpus else "CPU"
-        self._count = 0
-        errors = ray.exceptions
-        self._deaths: tuple[type[Exception], ...] = (
-            errors.RayActorError,
-            errors.ObjectLostError,
-            errors.NodeDiedError,
-            errors.WorkerCrashedError,
-            errors.OutOfMemoryError,
-        )
-        self.step = 0
-        """As of which step members are published."""
-        self._home = ray.get_runtime_context().get_node_id()
-        self._kept: dict[int, MemberRef] = {}
-        """All members by place."""
-        self.shares = self._start(spread(len(founders), count))
-        for share, ref in [(share, share.ask("states")) for share in self.shares]:
-            self._answer(ref, share)
+        actor = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
+        self.workers = [WorkerHandle(f"worker-{n}", actor.remote()) for n in range(count)]
+        try:
+            self.places: list[Place] = self.ask("meet", [(alone,)] * count, _PLACES_S)
+            for worker, place in zip(self.workers, self.places, strict=True):
+                worker.place = place
+            asked = [(config, template, rank, self.places) for rank in range(count)]
+            infos: list[WorkerInfo] = self.ask("open", asked)
+            check_equal(self.workers, infos)
+        except BaseException:
+            self.close()
+            raise
+        self.about = infos[0]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The members by place."""
-        return tuple(self._kept[place].name for place in range(len(self._kept)))
+    def ask(
+        self, method: str, arguments: Sequence[tuple[Any, ...]] = (), patience: float | None = None
+    ) -> list[Any]:
+        """Ask every worker, with arguments of its own; return the answers in order."""
+        answers = dict(self.stream(method, arguments, patience))
+        return [answers[rank] for rank in range(len(self.workers))]
 
-    def places(self, members: Iterable[str | None]) -> list[int | None]:
-        """The places of these members; the base has none."""
-        known = {name: place for place, name in enumerate(self.names)}
-        return [None if member is None else known[member] for member in members]
+    def ask_one(self, rank: int, method: str, *arguments: Any) -> Any:
+        """Ask one worker, and return its answer."""
+        asked = {self.workers[rank].actor.do.remote(method, *arguments): rank}
+        ((_, answer),) = self._answers(asked)
+        return answer
 
-    def scatter(self, owners: Sequence[int | None], ask: Ask) -> Iterator[tuple[list[int], Any]]:
-        """Ask every worker for its pieces of work; yield pieces and answer as they come.
+    def put(self, value: Any) -> Any:
+        """Put what all workers are to be given into Ray's store; return what stands for it."""
+        return self._ray.put(value)
 
-        owners: the place that each piece belongs to; None where any worker may do it, which is
-        asked of whoever has nothing else to do, one by one.
+    def here(self) -> list[bool]:
+        """Say of each worker whether it is on the driver's machine."""
+        node = self._ray.get_runtime_context().get_node_id()
+        return [place.node == node for place in self.places]
+
+    def stream(
+        self, method: str, arguments: Sequence[tuple[Any, ...]] = (), patience: float | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Ask every worker; yield rank and answer as they come.
+
+        Raises what a worker raised for the user, and EngineStopped where one has died.
         """
-        left = list(range(len(owners)))
-        for _ in range(_DEATHS_IN_A_ROW):
-            free: Iterator[list[int]] = iter([[p] for p in left if owners[p] is None])
-            pieces_of = {s.name: [p for p in left if owners[p] in s.places] for s in self.shares}
-            asked: dict[Any, tuple[WorkerHandle, list[int]]] = {}
-            dead: dict[str, str] = {}
-            left = []
-            for share in self.shares:
-                if pieces := pieces_of[share.name] or next(free, []):
-                    asked[ask(share, pieces)] = (share, pieces)
-            while asked:
-                (ref,), _ = self._ray.wait(list(asked), num_returns=1)
-                share, pieces = asked.pop(ref)
-                try:
-                    answer = self._answer(ref, share)
-                except self._deaths as error:
-                    dead[share.name] = first_line(error)
-                    left += pieces
-                else:
-                    if more := next(free, []):
-                        asked[ask(share, more)] = (share, more)
-                    yield pieces, answer
-            left += [piece for (piece,) in free]
-            if not dead:
-                return
-            self._recover(dead)
-        raise EngineStopped(f"workers died {_DEATHS_IN_A_ROW} times over the same work")
+        asked = {
+            worker.actor.do.remote(method, *(arguments[rank] if arguments else ())): rank
+            for rank, worker in enumerate(self.workers)
+        }
+        return self._answers(asked, patience)
 
-    def everywhere(self, ask: Callable[[WorkerHandle], Any]) -> None:
-        """Ask every worker, those that replace the dead too."""
-        for _ in self.scatter(range(len(self._kept)), lambda share, _: ask(share)):
-            pass
+    def _answers(
+        self, asked: dict[Any, int], patience: float | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        while asked:
+            ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=patience)
+            if not ready:
+                raise SelfplayError(
+                    f"{len(asked)} of {len(self.workers)} workers wait for room in Ray, which "
+                    "others have taken; look at `ray status`, and give fewer --workers"
+                )
+            rank = asked[ready[0]]
+            try:
+                reply: Reply = self._ray.get(ready[0])
+            except Exception as error:
+                raise self._cause({rank: error}, asked) from None
+            del asked[ready[0]]
+            self.workers[rank].busy += reply.seconds
+            self.workers[rank].memory_mb = reply.memory_mb
+            yield rank, reply.result
 
-    def load(self, states: Sequence[MemberState]) -> None:
-        """Let all members continue from these states."""
-        store = self._ray.put
-        self._kept = {p: MemberRef(s.name, store(pack_state(s))) for p, s in enumerate(states)}
-        self.everywhere(self._load)
-
-    def states(self) -> list[MemberState]:
-        """Fetch the states of all members, by place."""
-        references = [self._kept[place].state for place in range(len(self._kept))]
-        return [read_state(state) for state in self._ray.get(references)]
-
-    def end_step(self) -> dict[str, WorkerRow]:
-        """Return what each worker did in the step."""
-        rows = {}
-        for share in self.shares:
-            members = tuple(self.names[place] for place in share.places)
-            busy, share.busy = round(share.busy, 4), 0.0
-            rows[share.name] = WorkerRow(share.host, members, busy, share.memory_mb)
-        return rows
+    def _cause(self, failed: dict[int, Exception], asked: dict[Any, int]) -> Exception:
+        """Return what is to be raised: the failure of the worker that others then missed."""
+        end = time.monotonic() + _CAUSE_S
+        left = [ref for ref, rank in asked.items() if rank not in failed]
+        while all(_is_lost_peer(error) for error in failed.values()) and left:
+            ready, left = self._ray.wait(left, timeout=max(0.0, end - time.monotonic()))
+            if not ready:
+                break
+            try:
+                self._ray.get(ready[0])
+            except Exception as error:
+                failed[asked[ready[0]]] = error
+        rank, first = min(failed.items(), key=lambda pair: _is_lost_peer(pair[1]))
+        worker, cause = self.workers[rank], getattr(first, "cause", None)
+        if isinstance(cause, PeerLost):
+            return EngineStopped(f"{worker} lost the others ({first_line(cause)})")
+        if isinstance(cause, ValueError | OSError):
+            return cause
+        task_error = isinstance(first, self._ray.exceptions.RayTaskError)
+        if task_error or not isinstance(first, self._ray.exceptions.RayError):
+            return first
+        return EngineStopped(f"{worker} died: {_reason(first)}")
 
     def close(self) -> None:
         """End all workers."""
-        self._end(self.shares)
-        self.shares = []
-
-    def has_room(self, count: int) -> bool:
-        """Whether there is, within seconds, room for so many more workers."""
-        end = time.monotonic() + _ROOM_S
-        while self._ray.available_resources().get(self._resource, 0.0) < count:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
-        return True
-
-    def _start(self, parts: Sequence[tuple[int, ...]]) -> list[WorkerHandle]:
-        """Start a worker for each tuple of places, with the members as they are now.
-
-        Raises SelfplayError when workers have other versions or another base than each other.
-        """
-        shares = []
-        for places in parts:
-            shares.append(WorkerHandle(f"worker-{self._count}", self._class.remote(), places))
-            self._count += 1
-        try:
-            asked = [
-                s.ask("open", *self._settings, [self._founders[p] for p in s.places])
-                for s in shares
-            ]
-            if self._ray.wait(asked, num_returns=len(asked), timeout=_PATIENCE_S)[1]:
-                line = f"{len(asked)} workers load the base model, or wait for room in Ray ..."
-                click.echo(line, err=True)
-            infos: list[WorkerInfo] = [
-                self._answer(*pair) for pair in zip(asked, shares, strict=True)
-            ]
-            for share, about in zip(shares, infos, strict=True):
-                share.host, share.node, share.process = about.host, about.node, about.process
-            check_equal(shares, infos)
-            self.about = infos[0]
-            for share, ref in [(s, self._load(s)) for s in shares] if self._kept else ():
-                self._answer(ref, share)
-        except self._deaths as error:
-            self._end(shares)
-            raise EngineStopped(f"a worker died while it started: {first_line(error)}") from error
-        except BaseException:
-            self._end(shares)
-            raise
-        return shares
-
-    def _answer(self, ref: Any, share: WorkerHandle) -> Any:
-        """Wait for an answer; what a worker raised for the user is raised here."""
-        try:
-            done: Reply = self._ray.get(ref)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ValueError | OSError):
-                raise error.cause from None
-            raise
-        share.busy += done.seconds
-        share.memory_mb = done.memory_mb
-        if done.changed:
-            self._keep(share, done.changed)
-        return done.result
-
-    def _keep(self, share: WorkerHandle, names: Sequence[str | None]) -> None:
-        """Record which worker has the newest state of each changed member.
-
-        A state on another machine than this one is first copied to one more. Raises what the death
-        of a worker raises where that fails: the members then count as unchanged.
-        """
-        triples = zip(share.places, names, share.states, strict=True)
-        refs = {place: MemberRef(name, state) for place, name, state in triples if name is not None}
-        away = [other for other in self.shares if other.node != share.node != self._home]
-        first = share.places[0] % max(1, len(away))
-        for other in away[first:] + away[:first]:
-            try:
-                states = [kept.state for kept in refs.values()]
-                self._ray.get(other.ask("hold", list(refs), *states))
-                break
-            except self._deaths as error:
-                failed = error  # who died is found by the next question
-        else:
-            if away:
-                raise failed
-        self._kept |= refs
-
-    def _recover(self, dead: dict[str, str]) -> None:
-        """Replace dead workers where there is room; else spread their members over the living."""
-        lost = [share for share in self.shares if share.name in dead]
-        for share in lost:
-            line = f"{share.name} on {share.host} died ({dead[share.name]}); its members continue"
-            click.echo(line, err=True)
-        self._end(lost)
-        self.shares = [share for share in self.shares if share.name not in dead]
-        if self.has_room(len(lost)):
-            self.shares += self._start([share.places for share in lost])
-        elif self.shares:
-            parts = spread(len(self._kept), len(self.shares))
-            self.close()
-            self.shares = self._start(parts)
-        else:
-            raise EngineStopped("all workers died, and there is no room for others")
-
-    def _load(self, share: WorkerHandle) -> Any:
-        return share.ask("load", self.step, *(self._kept[place].state for place in share.places))
-
-    def _end(self, shares: Sequence[WorkerHandle]) -> None:
-        for share in shares:
-            self._ray.kill(share.actor)
+        for worker in self.workers:
+            self._ray.kill(worker.actor)
+        self.workers = []
 
 
-def spread(places: int, workers: int) -> list[tuple[int, ...]]:
-    """Give places to workers in turn, so that each gets as many of every role."""
-    return [tuple(range(first, places, workers)) for first in range(workers)]
+def _is_lost_peer(error: Exception) -> bool:
+    return isinstance(getattr(error, "cause", None), PeerLost)
 
 
-def check_equal(shares: Sequence[WorkerHandle], infos: Sequence[WorkerInfo]) -> None:
+def _reason(error: Exception) -> str:
+    """Say what is known of a worker's death; Ray's own text is a kilobyte of possible causes."""
+    kind = type(error).__name__
+    if kind == "OutOfMemoryError":
+        return "Ray ended it, as memory ran out on its machine"
+    if kind in ("NodeDiedError", "ActorUnavailableError") or "node" in first_line(error).lower():
+        return "its machine is gone"
+    return "it was killed, as the system does where memory runs out"
+
+
+def check_equal(workers: Sequence[WorkerHandle], infos: Sequence[WorkerInfo]) -> None:
     """Raise SelfplayError where a worker has other versions, or another base than the first."""
     expected = versions()
-    for share, about in zip(shares, infos, strict=True):
+    for worker, about in zip(workers, infos, strict=True):
         odd = [
             f"{k} {v} (here {expected[k]})" for k, v in about.versions.items() if v != expected[k]
         ]
         if odd:
             raise SelfplayError(
-                f"{share.name} on {share.host} has other versions: {', '.join(odd)}; install the "
-                "same on all machines"
+                f"{worker} has other versions: {', '.join(odd)}; install the same on all machines"
             )
         if about.base != infos[0].base:
             raise SelfplayError(
-                f"{share.name} on {share.host} has another base model than {shares[0].name} on "
-                f"{shares[0].host} under the same name; put the same files on all machines"
+                f"{worker} has another base model than {workers[0]} under the same name; put the "
+                "same files on all machines"
             )
 
 
 class RemotePopulation:
-    """What `Population` is, over workers: a member works where it is, the base where there is room.
-
-    Every method of `Population` is asked of the workers, which hold a population each.
-    """
+    """What `Population` is, over workers, which hold a population each."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
-        self._pool, about = pool, pool.about
-        self.prompts = Prompts(config, template, about.tokenizer, about.context)
+        self._pool, self._config = pool, config
+        self.prompts = Prompts(config, template, pool.about.tokenizer, pool.about.context)
+        self._names = all_founders(config)
 
     @property
     def members(self) -> tuple[str, ...]:
-        return self._pool.names
+        return tuple(self._names)
+
+    @property
+    def places(self) -> str:
+        """How many workers there are, of what kind, and on which machines."""
+        hosts = Counter(place.host for place in self._pool.places)
+        count, kind = len(self._pool.workers), "GPU" if self._pool.gpus else "core"
+        where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
+        return f"{count} worker{'s' * (count > 1)}, one a {kind}: {where}"
 
     @property
     def shares_parameters(self) -> bool:
         return self._pool.about.shares_parameters
 
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
-        members = [draft.teacher for draft in drafts]
-        return self._written("propose", drafts, members, self.prompts.of_proposals)
+        return self._written(drafts)
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
-        members = [attempt.member for attempt in attempts]
-        return self._written("solve", attempts, members, self.prompts.of_attempts)
+        return self._written(attempts)
 
-    def _written(
-        self,
-        method: str,
-        asked: Sequence[W],
-        members: Sequence[str | None],
-        requests: Callable[[Sequence[W]], list[Request]],
-    ) -> Iterator[W]:
-        """Yield the workers' answers; the base's requests are batched as in one process."""
-        pieces = [[i] for i, member in enumerate(members) if member is not None]
-        base = [i for i, member in enumerate(members) if member is None]
-        batches = base_batches(requests([asked[i] for i in base]), self._pool.about.base_rows)
-        pieces += [[base[k] for k in batch] for batch in batches]
-
-        def of(chosen: Sequence[int]) -> bytes:
-            return pickle.dumps([asked[i] for i in sorted(i for p in chosen for i in pieces[p])])
-
-        owners = self._pool.places(members[first] for first, *_ in pieces)
-        answers = self._pool.scatter(owners, lambda share, mine: share.ask(method, of(mine)))
-        for _, packed in answers:
-            yield from pickle.loads(packed)
+    def _written(self, asked: Sequence[W]) -> Iterator[W]:
+        pieces, packed = cut(asked, self.prompts, self._config), []
+        for block in blocks([len(piece) for piece in pieces], len(self._pool.workers)):
+            numbers = [i for p in block for i in pieces[p]]
+            places = {i: place for place, i in enumerate(numbers)}
+            local = [[places[i] for i in pieces[p]] for p in block]
+            packed.append((pickle.dumps([asked[i] for i in numbers]), local))
+        for _, written in self._pool.stream("written", packed):
+            yield from pickle.loads(written)
 
     def update(
         self,
@@ -371,51 +236,72 @@ class RemotePopulation:
         lr_factor: float = 1.0,
         advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
-        def of(chosen: Sequence[int]) -> bytes:
-            return pickle.dumps([samples[i] for i in chosen])
-
-        found: dict[str, UpdateStats] = {}
-        owners = self._pool.places(sample.member for sample in samples)
-        answers = self._pool.scatter(
-            owners, lambda share, mine: share.ask("update", of(mine), lr_factor)
+        batch = make_batch(
+            samples,
+            self._names,
+            [role_of(name) for name in self._names],
+            self._config.learner,
+            max_completion_length=self._config.rollout.max_completion_length,
+            pieces=self._config.pieces,
         )
-        done = 0
-        for chosen, stats in answers:
-            found |= stats
-            done += len(chosen)
+        homes: dict[int, list[int]] = defaultdict(list)
+        asked = []
+        shares = blocks([shard.tokens for shard in batch.shards], len(self._pool.workers))
+        for rank, block in enumerate(shares):
+            for shard in (batch.shards[number] for number in block):
+                homes[shard.members[0]].append(rank)
+        for block in shares:
+            shards = [batch.shards[number] for number in block]
+            asked.append((pickle.dumps(shards), dict(homes), lr_factor))
+        outcomes: dict[int, Outcome] = {}
+        done, total = 0, sum(len(shard.rows) for shard in batch.shards)
+        for rank, answer in self._pool.stream("learn", asked):
+            outcomes |= answer
+            done += sum(len(batch.shards[number].rows) for number in shares[rank])
             if advance is not None:
-                advance(done, len(samples))
-        return {member: found[member] for member in self.members if member in found}
+                advance(done, total)
+        return batch.stats(self._names, outcomes)
 
     def sync(self, step: int) -> None:
-        self._pool.step = step
         if not self.shares_parameters:
-            self._pool.everywhere(lambda share: share.ask("sync", step))
+            self._everywhere("sync", step)
 
     def export(self, member: str) -> Adapter:
-        adapter: Adapter = self._ask(member, "export", member)
+        adapter: Adapter = self._pool.ask_one(self._owner(member), "export", member)
         return adapter
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        self._ask(member, "replace", member, adapter, new_name)
+        self._everywhere("replace", member, self._pool.put(adapter), new_name)
+        self._names[self._names.index(member)] = new_name
 
-    def state_dict(self) -> NamedState:
-        return join_states(self._pool.states())
+    def save(self, folder: Path, home: Path) -> list[SavedMember]:
+        found: dict[int, SavedMember] = {}
+        for of_worker in self._pool.ask("save", [(folder, home)] * len(self._pool.workers)):
+            for place, saved in of_worker.items():
+                if not isinstance(saved, SavedMember):  # on a machine without this folder
+                    saved = save_member(saved[0], saved[1], folder, home)
+                found[place] = saved
+        return [found[place] for place in range(len(self._names))]
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        self._pool.load(split_state(tensors, values))
+    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
+        here = self._pool.here()
+        for place, saved in enumerate(members):
+            state = None if all(here) else self._pool.put(read_member(folder, saved))
+            asked = [(place, folder, saved, None if near else state) for near in here]
+            self._pool.ask("load", asked)
+        self._names = [saved.name for saved in members]
 
     def end_step(self) -> dict[str, WorkerRow]:
-        return self._pool.end_step()
+        rows = {}
+        for rank, worker in enumerate(self._pool.workers):
+            owned = tuple(self._names[rank :: len(self._pool.workers)])
+            busy, worker.busy = round(worker.busy, 4), 0.0
+            host = worker.place.host if worker.place else ""
+            rows[worker.name] = WorkerRow(host, owned, busy, worker.memory_mb)
+        return rows
 
-    def _ask(self, member: str, method: str, *arguments: Any) -> Any:
-        owners = self._pool.places([member])
-        ((_, answer),) = self._pool.scatter(owners, lambda share, _: share.ask(method, *arguments))
-        return answer
+    def _owner(self, member: str) -> int:
+        return self._names.index(member) % len(self._pool.workers)
 
-
-def base_batches(requests: Sequence[Request], size: int) -> list[list[int]]:
-    """Cut the base's requests, by index, as an engine in a single process would."""
-    prompts = [request.prompt_ids for request in requests]
-    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), prompts[i]))
-    return [order[start : start + size] for start in range(0, len(order), size)]
+    def _everywhere(self, method: str, *arguments: Any) -> None:
+        self._pool.ask(method, [arguments] * len(self._pool.workers))

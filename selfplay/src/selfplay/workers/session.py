@@ -3,65 +3,73 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from lora_evo import EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, pip_install
-from selfplay.members import all_founders
 from selfplay.prompts.template import Template
 from selfplay.workers.pool import RemotePopulation, WorkerPool
 
-_ANSWER_S = 5.0
+_ANSWER_S, _ROOM_S = 5.0, 10.0
 
 
 @contextmanager
 def open_workers(
-    config: Config, template: Template, count: int, address: str | None
+    config: Config, template: Template, count: int, address: str | None, *, fewer: bool = False
 ) -> Iterator[RemotePopulation]:
-    """Open a run's members on workers.
+    """Open a run on workers.
 
-    count: workers; 0 for as many as there are GPUs, without GPUs as processors, and at most one a
-    member. address: a cluster of Ray as HOST:PORT or `auto`; None is this machine. Raises
-    SelfplayError for workers that cannot be had.
+    count: workers; 0 for as many as there are free GPUs, without GPUs as processors. address: a
+    cluster of Ray as HOST:PORT or `auto`; None is this machine. fewer: take what is free where that
+    is less, as after a machine was lost. Raises SelfplayError for workers that cannot be had.
     """
-    names = all_founders(config)
-    if count > len(names):
+    cores = len(os.sched_getaffinity(0))
+    if address is None and count > cores:
         raise SelfplayError(
-            f"--workers is {count}, the run has {len(names)} members; give at most one worker a "
-            "member"
+            f"--workers is {count}, this machine has {cores} cores; give at most one worker a core"
         )
     with ExitStack() as stack:
-        ray = stack.enter_context(ray_session(address, count, config.engine == "vllm"))
-        total = ray.cluster_resources()
-        gpus = int(config.device != "cpu" and total.get("GPU", 0) >= 1)
-        if not count:
-            count = max(1, min(len(names), int(total.get("GPU" if gpus else "CPU", 1))))
-        check_room(total, gpus, count)
-        pool = stack.enter_context(closing(WorkerPool(ray, config, template, names, gpus, count)))
-        yield RemotePopulation(pool, config, template)
-
-
-def check_room(total: Mapping[str, float], gpus: int, count: int) -> None:
-    """Raise SelfplayError where Ray has too few processors or GPUs for so many workers."""
-    for resource in ("GPU", "CPU") if gpus else ("CPU",):
-        there = int(total.get(resource, 0))
-        if count > there:
+        ray = stack.enter_context(ray_session(address, count or cores))
+        gpus = int(config.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
+        free = free_workers(ray, gpus, count)
+        if count > free and not (fewer and free):
+            resource = "GPU" if gpus else "CPU"
+            there = int(ray.cluster_resources().get(resource, 0))
             raise SelfplayError(
-                f"{count} workers need {count} {resource}s, Ray has {there}; give at most "
-                f"--workers {max(1, there)}, or add machines with `ray start`"
+                f"{count} workers need {count} {resource}s with a CPU each; Ray has {there}, of "
+                f"which {free} are free: give at most --workers {max(1, free)}, or see `ray status`"
             )
+        count = min(count or free, free)
+        pool = WorkerPool(ray, config, template, gpus, count, alone=address is None)
+        yield RemotePopulation(stack.enter_context(closing(pool)), config, template)
+
+
+def free_workers(ray: Any, gpus: int, count: int) -> int:
+    """Return for how many workers, of at most one GPU each, there is room.
+
+    Waits for some seconds where that is less than `count`, or none: workers that have just ended
+    leave theirs a moment later.
+    """
+    end = time.monotonic() + _ROOM_S
+    while True:
+        resources = ray.available_resources()
+        free = int(min(resources.get(name, 0) for name in ("CPU", "GPU")[: 1 + gpus]))
+        if free >= max(1, count) or time.monotonic() > end:
+            return free
+        time.sleep(0.1)
 
 
 @contextmanager
-def ray_session(address: str | None, cpus: int, show: bool) -> Iterator[Any]:
+def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     """Yield the module `ray`, connected; it is left at the end.
 
     address: HOST:PORT of a cluster's head, or `auto` for the one this machine belongs to; None
-    starts Ray on this machine, reachable from it alone, for so many processes (0: all). show: print
-    what workers print, as vLLM's processes do when they fail. Raises SelfplayError.
+    starts Ray on this machine, reachable from it alone, for so many processes. What workers write
+    is shown, and what Ray itself writes of them is not. Raises SelfplayError.
     """
     if address is None:
         # What Ray sets on other systems, where it then binds to the loopback address alone.
@@ -74,11 +82,10 @@ def ray_session(address: str | None, cpus: int, show: bool) -> Iterator[Any]:
         raise SelfplayError(f"several workers need Ray; type: {pip_install('ray')}") from error
     if address is not None:
         _check_answers(address)
-    options = (
-        {"address": address} if address else {"num_cpus": cpus or None, "include_dashboard": False}
-    )
+    options = {"address": address} if address else {"num_cpus": cpus, "include_dashboard": False}
     try:
-        ray.init(**{"address": "local"} | options, logging_level=logging.ERROR, log_to_driver=show)
+        _show_workers_alone()
+        ray.init(**{"address": "local"} | options, logging_level=logging.CRITICAL)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
@@ -90,6 +97,20 @@ def ray_session(address: str | None, cpus: int, show: bool) -> Iterator[Any]:
             yield ray
     finally:
         ray.shutdown()
+
+
+def _show_workers_alone() -> None:
+    """Keep what Ray's own processes write of a worker's death, a kilobyte, off the terminal."""
+    from ray._private import worker
+
+    shown = worker.print_worker_logs
+    if shown.__name__ == "print_worker_logs":
+
+        def without_raylet(data: dict[str, Any], *how: Any, **more: Any) -> None:
+            if data.get("pid") not in ("raylet", "autoscaler"):
+                shown(data, *how, **more)
+
+        worker.print_worker_logs = without_raylet
 
 
 @contextmanager

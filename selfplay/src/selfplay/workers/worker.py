@@ -1,4 +1,4 @@
-"""One process of a distributed run: the frozen base, some of the members, and their engine."""
+"""One process of a distributed run: the frozen base, all members, and an engine of its own."""
 
 import hashlib
 import os
@@ -6,9 +6,10 @@ import pickle
 import platform
 import socket
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +21,11 @@ from selfplay import __version__
 from selfplay.config import Config
 from selfplay.devices import memory_mb
 from selfplay.errors import silence_transformers
-from selfplay.learning.batch import TrainingSample
+from selfplay.learning.batch import Outcome, Shard
+from selfplay.learning.exchange import Exchange, Homes, open_group
 from selfplay.learning.learner import MemberState
-from selfplay.learning.statistics import UpdateStats
-from selfplay.opening import Population, open_learner
+from selfplay.members import SavedMember
+from selfplay.opening import Population, open_learner, read_member, save_member
 from selfplay.prompts.template import Template
 
 _PROBE = 64
@@ -37,30 +39,36 @@ class Reply:
     result: Any
     seconds: float
     memory_mb: float
-    changed: tuple[str | None, ...] = ()
-    """By place, the name of the member where it has become another."""
 
 
 @dataclass(frozen=True)
-class WorkerInfo:
-    """Who a worker is, and what its engine samples with."""
+class Place:
+    """Where a worker is; store: the port at which the first one's group meets."""
 
     host: str
     node: str
     """Ray's name of the machine."""
+    address: str
+    """That other workers reach."""
     process: int
+    store: int
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a worker has loaded, and what its engine samples with."""
+
     versions: Mapping[str, str]
     base: str
     """Hash of the base's shapes and of some of its weights."""
     tokenizer: Any
     context: int | None
     """Tokens that the engine reads."""
-    base_rows: int
     shares_parameters: bool
 
 
 class Worker:
-    """An actor of Ray, asked one thing at a time: a population of some of the members.
+    """An actor of Ray, asked one thing at a time.
 
     Lists of proposals, attempts and samples come and go pickled: Ray itself pickles each of their
     thousands by way of Python.
@@ -75,65 +83,71 @@ class Worker:
             result = pickle.dumps(list(result))
         return Reply(result, time.perf_counter() - start, memory_mb())
 
-    def change(self, method: str, *arguments: Any) -> tuple[Reply | MemberState | None, ...]:
-        """Call a method of this worker that changes members; return also each place's new state.
+    def meet(self, alone: bool) -> Place:
+        """Return where this worker is, ready for others to meet here.
 
-        The states stay in Ray's store on this machine until somebody asks for them; that of a
-        member that is as it was is None.
+        alone: whether all workers are on this machine, which nobody else then reaches.
         """
-        start, done = time.perf_counter(), self.do(method, *arguments)
-        result, names = done.result
-        changed = tuple(n if n in names else None for n in self._population.members)
-        state_of = self._population.learner.member_state
-        states = [None if name is None else pack_state(state_of(name)) for name in changed]
-        seconds = time.perf_counter() - start
-        return replace(done, result=result, seconds=seconds, changed=changed), *states
-
-    def open(self, config: Config, template: Template, members: Sequence[str]) -> WorkerInfo:
-        """Load the base with these members, as they are born; return what the driver needs."""
-        import ray
-
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        silence_transformers()
-        self._population = Population(*open_learner(config, members), config, template)
-        self._held: dict[int, MemberState] = {}
-        engine = self._population.engine
-        return WorkerInfo(
+        ray: Any = import_module("ray")
+        address = "127.0.0.1" if alone else ray.util.get_node_ip_address()
+        self._listener = socket.create_server((address, 0))
+        return Place(
             socket.gethostname(),
             ray.get_runtime_context().get_node_id(),
+            address,
             os.getpid(),
+            self._listener.getsockname()[1],
+        )
+
+    def open(
+        self, config: Config, template: Template, rank: int, places: Sequence[Place]
+    ) -> WorkerInfo:
+        """Load the base with all members, as they are born, and meet the other workers."""
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        silence_transformers()
+        first = places[0]
+        group = open_group(
+            places[rank].address,
+            (first.address, first.store),
+            rank,
+            len(places),
+            None if rank else self._listener,
+        )
+        exchange = Exchange(rank, len(places), group)
+        self._population = Population(*open_learner(config, exchange), config, template)
+        engine = self._population.engine
+        return WorkerInfo(
             versions(),
             fingerprint(self._population.learner.model),
             engine.tokenizer,
             engine.context,
-            engine.base_rows,
             engine.shares_parameters,
         )
 
-    def states(self) -> tuple[None, tuple[str, ...]]:
-        """Return the names of all members, which all count as changed."""
-        return None, self._population.members
+    def learn(self, shards: Sequence[Shard], homes: Homes, lr_factor: float) -> dict[int, Outcome]:
+        """Learn from these shards; return what came of the members that this worker owns."""
+        self._population.engine.release()
+        return self._population.learner.learn(shards, homes, lr_factor)
 
-    def load(self, step: int, *states: MemberState) -> None:
-        """Continue from these states, one for each place, as of this step."""
-        self._population.learner.load_members([read_state(state) for state in states])
-        self._population.sync(step)
+    def save(
+        self, folder: Path, home: Path
+    ) -> dict[int, SavedMember | tuple[MemberState, Adapter]]:
+        """Write the members that this worker owns, as `Population.save`.
 
-    def hold(self, places: Sequence[int], *states: MemberState) -> None:
-        """Keep other workers' states in this machine's store until there are newer ones."""
-        self._held |= dict(zip(places, states, strict=True))
+        Returns them by place, whole where the folder is on another machine's disk alone.
+        """
+        learner, saved = self._population.learner, {}
+        for place in learner.exchange.owned(len(learner.members)):
+            state = learner.member_state(place)
+            adapter = learner.export(state.name)
+            here = folder.is_dir()
+            saved[place] = save_member(state, adapter, folder, home) if here else (state, adapter)
+        return saved
 
-    def update(
-        self, samples: Sequence[TrainingSample], lr_factor: float
-    ) -> tuple[dict[str, UpdateStats], tuple[str, ...]]:
-        """Learn; return the statistics, and the members that had samples."""
-        stats = self._population.update(samples, lr_factor)
-        return stats, tuple(stats)
-
-    def replace(self, member: str, adapter: Adapter, new_name: str) -> tuple[None, tuple[str, ...]]:
-        """Put an adapter in a member's place; return the new name."""
-        self._population.replace(member, adapter, new_name)
-        return None, (new_name,)
+    def load(self, place: int, folder: Path, saved: SavedMember, state: MemberState | None) -> None:
+        """Continue one member from a state, or without it from what is in a folder here."""
+        state = state or read_member(folder, saved)
+        self._population.learner.load_member(place, state)
 
 
 def versions() -> dict[str, str]:
@@ -155,17 +169,3 @@ def fingerprint(model: nn.Module) -> str:
             digest.update(f"{name} {tuple(weight.shape)}".encode())
             digest.update(weight.flatten()[:_PROBE].float().cpu().numpy().tobytes())
     return digest.hexdigest()
-
-
-def pack_state(state: MemberState) -> MemberState:
-    """Return the state with numpy arrays for tensors."""
-    arrays: dict[str, Any] = {key: tensor.numpy() for key, tensor in state.tensors.items()}
-    return replace(state, tensors=arrays)
-
-
-def read_state(state: MemberState) -> MemberState:
-    """Return the state with tensors again; they are for reading only, and keep the store's copy."""
-    arrays: dict[str, Any] = dict(state.tensors)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return replace(state, tensors={key: torch.from_numpy(a) for key, a in arrays.items()})

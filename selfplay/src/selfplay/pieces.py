@@ -1,0 +1,36 @@
+"""How the work of a phase is cut into pieces, which do not depend on who does them.
+
+A piece holds rows of one member, sampled or learned from without company: no bit of it depends on
+other pieces, so any number of workers gives the same bytes.
+"""
+
+from collections.abc import Hashable, Sequence
+
+FEWEST_ROWS = 12
+"""Rows of a piece, unless its member has fewer: batches of fewer cost more than they help."""
+
+
+def piece_count(rows: int, pieces: int, members: int) -> int:
+    """Return how many pieces a member's rows make; pieces: of its role, which has `members`."""
+    return max(1, min(-(-pieces // members), rows // FEWEST_ROWS))
+
+
+def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:
+    """Deal numbers to so many hands in turn; those with equal keys go to the same hand."""
+    hands: list[list[int]] = [[] for _ in range(count)]
+    turns: dict[Hashable, int] = {}
+    for number, key in enumerate(keys):
+        hands[turns.setdefault(key, len(turns)) % count].append(number)
+    return [hand for hand in hands if hand]
+
+
+def blocks(weights: Sequence[int], workers: int) -> list[range]:
+    """Give neighbouring pieces to each worker, so that the sums of weights are about equal."""
+    total, before, ends = sum(weights) or 1, 0, [0] * workers
+    for number, weight in enumerate(weights):
+        middle = 2 * before + weight
+        ends[min(workers - 1, middle * workers // (2 * total))] = number + 1
+        before += weight
+    for worker in range(1, workers):
+        ends[worker] = max(ends[worker - 1], ends[worker])
+    return [range(start, end) for start, end in zip((0, *ends), ends, strict=False)]
