@@ -1,9 +1,10 @@
 """Open what a run works with in this process: the base, the learner, the engine, the members."""
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,7 +35,7 @@ from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Learner, MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.learning.try_out import check_targets, try_out
-from selfplay.learning.weight_sync import WeightSync
+from selfplay.learning.weight_sync import WeightSync, folder_of
 from selfplay.members import Advance, Members, SavedMember, all_founders, cut, role_of
 from selfplay.prompts.template import Template
 from selfplay.records.directory import hash_file
@@ -181,17 +182,23 @@ def open_learner(config: Config, exchange: Exchange) -> tuple[Learner, Engine]:
     engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
     try_out(learner, tokenizer)
     if config.engine == "vllm":
-        engine = open_vllm(config, base, shapes, len(members))
+        share = partial(folder_of, learner)
+        engine = open_vllm(config, base, shapes, len(members), share)
     gc.collect()
     return learner, engine
 
 
 def open_vllm(
-    config: Config, base: BaseModel, shapes: Mapping[str, tuple[int, int]], members: int
+    config: Config,
+    base: BaseModel,
+    shapes: Mapping[str, tuple[int, int]],
+    members: int,
+    share: Callable[[str, Callable[[], Path]], Path] | None = None,
 ) -> VLLMEngine:
     """Open an engine with room for as many members as the run has.
 
-    shapes: of the base's linear layers, as they were before members were put on them.
+    shapes: of the base's linear layers, as they were before members were put on them. share: as
+    `VLLMEngine` takes it.
     """
     serving = Serving(
         model=resolve(config.base),
@@ -203,7 +210,7 @@ def open_vllm(
     )
     options = VLLMOptions(**asdict(config.vllm), max_rows=config.rollout.max_rows)
     options = replace(options, max_model_len=options.max_model_len or config.longest_sample)
-    return VLLMEngine(base, serving, options, shapes, threads=config.threads)
+    return VLLMEngine(base, serving, options, shapes, threads=config.threads, share=share)
 
 
 def warm_start(population: Members, config: Config) -> None:

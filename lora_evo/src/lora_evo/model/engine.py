@@ -129,11 +129,6 @@ class Engine(ABC):
     """Content hashes of its saved adapters by name."""
 
     @property
-    def base_rows(self) -> int:
-        """Rows of the base that are one piece of work where members' rows are kept apart."""
-        return self.max_rows
-
-    @property
     @abstractmethod
     def versions(self) -> Mapping[str, int]:
         """Names of the adapters that requests may name, and the version that is in force."""

@@ -28,7 +28,7 @@ from lora_evo.model.engine import (
     stop_width,
     stream,
 )
-from lora_evo.model.stacked_lora import BASE, StackedAdapters, import_adapter
+from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 
 Cache: TypeAlias = KVCache | GeneralCache
 _FIRST_ROOM = 64
@@ -234,8 +234,7 @@ def keep_likely(logits: Tensor, temperatures: Tensor, top_p: Tensor, top_k: Tens
 class HFEngine(Engine):
     """Samples on a model with stacked adapters, which belongs to the caller.
 
-    tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together;
-    by_member: rows of different adapters never share a batch, so other rows change no bit.
+    tokenizer: a transformers tokenizer with an end token; max_rows: rows decoded together.
     """
 
     shares_parameters = True
@@ -246,12 +245,10 @@ class HFEngine(Engine):
         tokenizer: Any,
         *,
         max_rows: int = 128,
-        by_member: bool = False,
     ):
         self.adapters = adapters
         self.tokenizer = tokenizer
         self.max_rows = max_rows
-        self.by_member = by_member
         model: Any = adapters.model
         self._decoder: Any = decoder_of(model)
         self._refills = isinstance(self._decoder, Decoder)
@@ -263,11 +260,6 @@ class HFEngine(Engine):
     def versions(self) -> dict[str, int]:
         """Names of the members, and the version of each that was last put."""
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
-
-    @property
-    def base_rows(self) -> int:
-        """So few that workers can share them out evenly."""
-        return max(1, self.max_rows // 4)
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
         """Copy an adapter over the member; the stack has the same members for ever."""
@@ -282,25 +274,13 @@ class HFEngine(Engine):
         """Yield (number of the request, its sample) as rows finish."""
         for request in requests:
             check_request(request)
-        for part in self._parts(requests):
-            yield from self._sample(requests, part)
-
-    def _parts(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Return the numbers of the requests that may share batches, in the order of reading."""
         members = [self._member(request) for request in requests]
         ordered = sorted(
             range(len(requests)),
             key=lambda i: (len(requests[i].prompt_ids), members[i], requests[i].prompt_ids),
         )
-        if not self.by_member:
-            return [ordered] if ordered else []
-        parts: list[list[int]] = []
-        for member in sorted(set(members)):
-            rows = [i for i in ordered if members[i] == member]
-            # Rows of the base are in the pieces that workers share out.
-            size = self.base_rows if member == BASE else len(rows)
-            parts += [rows[i : i + size] for i in range(0, len(rows), size)]
-        return parts
+        if ordered:
+            yield from self._sample(requests, ordered)
 
     @torch.inference_mode()
     def _sample(

@@ -12,15 +12,13 @@ another batch, which turns a draw now and then.
 import fcntl
 import os
 import shutil
-import sys
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 
@@ -39,6 +37,7 @@ from lora_evo.model.engine import (
 from lora_evo.model.vllm_server import EngineFailed, ServedModel, Serving, VLLMOptions, import_vllm
 
 T = TypeVar("T")
+Share: TypeAlias = Callable[[str, Callable[[], Path]], Path]
 _SEEDS = 2**63
 """Seeds below this fit the generator of vLLM."""
 _BASE = "base@zero"
@@ -64,8 +63,10 @@ class VLLMEngine(Engine):
 
     base: only its settings and tokenizer are read. serving, options: what is served, and how.
     shapes: the base's linear layers by path, for checking adapters. threads: torch's, on a CPU; 0
-    leaves them. On a GPU the engine gets a process of its own: one that dies in this process would
-    take its memory along.
+    leaves them. share: for several engines on one machine that put the same adapters; called with
+    an adapter's label and what writes it here, it returns the folder where it is. On a GPU the
+    engine gets a process of its own: one that dies in this process would take its memory along.
+    Every call raises EngineStopped when vLLM fails; the engine is then at its end.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class VLLMEngine(Engine):
         shapes: Shapes,
         *,
         threads: int = 0,
+        share: Share | None = None,
     ) -> None:
         self.tokenizer = base.tokenizer
         self.end_tokens = end_tokens(base.model, base.tokenizer)
@@ -83,16 +85,16 @@ class VLLMEngine(Engine):
         self.max_rows = options.max_rows
         self._serving, self._shapes = serving, shapes
         self._vllm = import_vllm(serving.device.type != "cpu")
-        self._start = partial(ServedModel, self._vllm.LLM, serving, options, threads)
+        self._share = share or (lambda label, write: write())
         self._held: dict[str, _Held] = {}
         self._labels: set[str] = set()
         self._arrived: set[int] = set()
-        """Numbers of the versions that vLLM has read since it started or woke up."""
+        """Numbers of the versions that vLLM has read since it woke up."""
         self._count = 0
         self._asked = 0
         values = (serving.max_adapters + 1) * serving.max_rank * sum(map(sum, shapes.values()))
         self._folder = AdapterFolder(4 * values)
-        self._served = self._start()
+        self._served = ServedModel(self._vllm.LLM, serving, options, threads)
         self._zero: _Held | None = None
         if serving.max_adapters:
             try:
@@ -126,12 +128,7 @@ class VLLMEngine(Engine):
         self._remove(self._held.pop(name))
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
-        """Yield (number of the request, its sample) as they end.
-
-        A vLLM that fails is started again once, here as in every other call, and asked for what is
-        left: seeds belong to requests, so the samples are the same. Raises EngineStopped when it
-        fails again.
-        """
+        """Yield (number of the request, its sample) as they end."""
         for request in requests:
             self._check(request)
         if requests:
@@ -146,11 +143,11 @@ class VLLMEngine(Engine):
 
     def release(self) -> None:
         """Give the cache's memory back; weights and adapters stay."""
-        self._living("sleep", lambda: self._served.sleep())
+        self._done("sleep", self._served.sleep)
 
     def restore(self) -> None:
         """Wake up; sleep may lose adapters without a word, so what is asked for is read again."""
-        if self._living("wake up", lambda: self._served.wake_up()):
+        if self._done("wake up", self._served.wake_up):
             self._arrived.clear()
 
     def close(self) -> None:
@@ -158,25 +155,15 @@ class VLLMEngine(Engine):
         self._served.close()
         self._folder.close()
 
-    def _living(self, task: str, action: Callable[[], T]) -> T:
-        """Return what action returns, if need be from an engine that was started again."""
+    def _done(self, task: str, action: Callable[[], T]) -> T:
+        """Return what action returns. Raises EngineStopped where vLLM fails."""
         try:
-            return action()
-        except EngineFailed as error:
-            again = f"vLLM failed to {task} ({error}); it is started again"
-            print(again, file=sys.stderr, flush=True)
-        try:
-            self._served.close()
-            self._arrived.clear()
-            self._served = self._start()
             return action()
         except EngineFailed as error:
             raise EngineStopped(
-                f"vLLM failed to {task} again after a new start: {error}; try fewer rows "
-                "(max_rows), a shorter max_model_len, another gpu_memory_utilization or --engine hf"
+                f"vLLM failed to {task} ({error}); if it comes back, try fewer rows (max_rows), a "
+                "shorter max_model_len, another gpu_memory_utilization or --engine hf"
             ) from error
-        except LoraEvoError as error:
-            raise EngineStopped(str(error)) from error
 
     def _check(self, request: Request) -> None:
         """Refuse what would kill the engine while it samples."""
@@ -188,25 +175,17 @@ class VLLMEngine(Engine):
         self, left: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
         """Yield samples as they end; each is taken out of what is left."""
-        served: ServedModel | None = None
-        numbers: dict[str, int] = {}
-
-        def step() -> list[Any]:
-            nonlocal served, numbers
-            if served is not self._served:
-                numbers = self._ask(left, watch_text)
-                served = self._served
-            return self._served.call(next_outputs)
-
+        numbers = self._done("sample", lambda: self._ask(left, watch_text)) if left else {}
         try:
             while left:
-                for output in self._living("sample", step):
+                outputs = self._done("sample", lambda: self._served.call(next_outputs))
+                for output in outputs:
                     i = numbers.get(output.request_id)
                     if i is not None:  # else of a stream that was left
                         sampled = output.outputs[0]
                         yield i, rollout_of(left.pop(i), sampled, self.end_tokens, self.decode)
         except GeneratorExit:
-            with suppress(EngineFailed):  # whose next call starts it again
+            with suppress(EngineFailed):  # as the next call will
                 self._served.call(lambda llm: llm.llm_engine.abort_request(list(numbers)))
             raise
 
@@ -246,9 +225,10 @@ class VLLMEngine(Engine):
         if label in self._labels:
             label = f"{label}.{self._count}"
         self._labels.add(label)
-        held = _Held(label, self._count, self._folder.write(label, adapter), version)
+        folder = self._share(label, lambda: self._folder.write(label, adapter))
+        held = _Held(label, self._count, folder, version)
         try:
-            self._living(f"add {label}", lambda: self._register(held))
+            self._done(f"add {label}", lambda: self._register(held))
         except BaseException:
             self._folder.remove(held.folder)
             raise
@@ -263,7 +243,7 @@ class VLLMEngine(Engine):
 
     def _remove(self, version: _Held) -> None:
         """Take a version out; its folder goes last, for an engine that cannot find one dies."""
-        self._living(
+        self._done(
             f"remove {version.label}",
             lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(version.number)),
         )

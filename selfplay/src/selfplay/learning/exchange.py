@@ -28,6 +28,8 @@ Homes: TypeAlias = Mapping[int, Sequence[int]]
 _MEETING, _PATIENCE = timedelta(minutes=2), timedelta(hours=2)
 """How long learners may take to find each other, and one to hear of another: a death is noticed at
 once, and whoever runs them ends the others."""
+_LETTERS = 4096
+"""Longest text, in bytes, that learners tell each other: a path."""
 _MOST_NODES = 128
 """Above what two learners send each other of a member; the numbers of its messages end there."""
 
@@ -87,12 +89,13 @@ def total(nodes: dict[Node, Gradient], shards: int) -> Gradient:
 class Exchange:
     """What a learner sends to the others and hears of them; alone it does neither.
 
-    rank: its number among `count`. A member's owner is the learner whose number is the rest of its
-    place divided by `count`.
+    rank: its number. machines: the name of each learner's. A member's owner is the learner whose
+    number is the rest of its place divided by how many there are.
     """
 
-    def __init__(self, rank: int = 0, count: int = 1, group: Any = None) -> None:
-        self.rank, self.count, self.group = rank, count, group
+    def __init__(self, rank: int = 0, machines: Sequence[str] = ("",), group: Any = None) -> None:
+        self.rank, self.machines, self.group = rank, machines, group
+        self.count = len(machines)
 
     def owner(self, place: int) -> int:
         """Return the rank of the learner that has a member's optimiser state."""
@@ -157,10 +160,21 @@ class Exchange:
         if self.owner(place) != self.rank:
             torch._foreach_copy_(tensors, _unpacked(flat, tensors))
 
-    def barrier(self) -> None:
-        """Wait until all learners are here. Raises PeerLost."""
-        if self.count > 1:
-            _wait(self._begun(self.group.barrier))
+    def writer(self, place: int) -> int:
+        """Return who writes a member's files for this machine: its owner, or one that is here."""
+        here = [rank for rank, name in enumerate(self.machines) if name == self.machines[self.rank]]
+        owner = self.owner(place)
+        return owner if owner in here else here[place % len(here)]
+
+    def tell(self, text: str) -> list[str]:
+        """Tell all learners a text; return those of all, when all have told theirs."""
+        if self.count == 1:
+            return [text]
+        letters = torch.zeros(self.count, _LETTERS, dtype=torch.uint8)
+        own = text.encode()
+        letters[self.rank, : len(own)] = torch.tensor(list(own), dtype=torch.uint8)
+        _wait(self._begun(lambda: self.group.allreduce([letters])))
+        return [bytes(row.tolist()).rstrip(b"\0").decode() for row in letters]
 
     def _send(self, message: Tensor, rank: int, place: int, number: int) -> Any:
         return self._begun(lambda: self.group.send([message], rank, place * _MOST_NODES + number))

@@ -1,6 +1,8 @@
 """Keep the adapters that an engine samples with equal to those that the learner trains."""
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -57,6 +59,16 @@ class WeightSync:
                     f"{self._tolerance}; continue with `selfplay resume`, and with --engine hf if "
                     "it comes back"
                 )
+
+
+def folder_of(learner: Learner, label: str, write: Callable[[], Path]) -> Path:
+    """Return where this machine has an adapter `member@version`; one of its learners writes it.
+
+    For learners that put the same adapters in the same order.
+    """
+    name, exchange = label.partition("@")[0], learner.exchange
+    writer = exchange.writer(learner.members.index(name) if name in learner.members else 0)
+    return Path(exchange.tell(str(write()) if writer == exchange.rank else "")[writer])
 
 
 @torch.no_grad()

@@ -113,7 +113,7 @@ class Worker:
             len(places),
             None if rank else self._listener,
         )
-        exchange = Exchange(rank, len(places), group)
+        exchange = Exchange(rank, [place.node for place in places], group)
         self._population = Population(*open_learner(config, exchange), config, template)
         engine = self._population.engine
         return WorkerInfo(
