@@ -39,7 +39,7 @@ def seconds(config: Config, workers: int | None) -> tuple[float, float]:
     used: list[dict[int, float]] = []
 
     def watch(run, row):
-        pool = getattr(run.population, "_pool", None)
+        pool = getattr(run.population, "pool", None)
         processes = [] if pool is None else [place.process for place in pool.places]
         used.append({p: processor_seconds(p) for p in (os.getpid(), *processes)})
 

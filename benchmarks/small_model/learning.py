@@ -52,6 +52,7 @@ from selfplay import (
     training_samples,
     verify,
 )
+from selfplay.learning.learner import MemberState
 from selfplay.opening import open_population
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt, Proposed, graded, open_sandbox
@@ -262,7 +263,8 @@ def learn(
     if kept.exists():
         state = torch.load(kept, weights_only=True)
         found |= state["found"]
-        learner.load_state_dict(state["tensors"], state["values"])
+        for place, parts in enumerate(state["members"]):
+            learner.load_member(place, MemberState(*parts))
         for row in found["tasks"]:
             run.buffer.add(Task.from_row(row, complete=True))
     clock = time.monotonic() - 60 * found["minutes"]
@@ -300,9 +302,10 @@ def learn(
             found["measured"].append(measure(run, STUDENT, update))
         found["minutes"] = (time.monotonic() - clock) / 60
         found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
-        tensors, values = learner.state_dict()
+        states = [learner.member_state(place) for place in range(len(learner.members))]
+        members = [(s.name, dict(s.tensors), dict(s.optimizer)) for s in states]
         with appearing(kept) as draft:
-            torch.save({"found": found, "tensors": tensors, "values": values}, draft)
+            torch.save({"found": found, "members": members}, draft)
         write(home, found)
         say(run, json.dumps(row))
 

@@ -19,17 +19,17 @@ CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
     "checkpointing": {"gradient_checkpointing": True},
-    "by member": {"by_member": True},
+    "pieces": {"pieces": 1},
     "offload": {"optimizer_offload": True},
     "all": {"logits_chunk_tokens": 5, "gradient_checkpointing": True, "optimizer_offload": True}
-    | {"by_member": True, "micro_batch_tokens": 60},
+    | {"pieces": 1, "micro_batch_tokens": 60},
 }
 REGULARISED = {"beta": 0.3, "entropy_coef": 0.2}
 
 
-def learner(tiny, model=None, by_member=False, **changes):
+def learner(tiny, model=None, pieces=0, **changes):
     config = dataclasses.replace(CONFIG, **changes)
-    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3, by_member=by_member)
+    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3, pieces=pieces)
     tiny.shake(found.adapters)
     return found
 
@@ -125,7 +125,7 @@ def test_checkpointing_undoes_itself(tiny):
 
 
 def _rows(one, tiny):
-    return batch_rows(samples(tiny), one.adapters, CONFIG)
+    return batch_rows(samples(tiny), one.members, CONFIG)
 
 
 def test_beta_pulls_towards_the_base_and_counts_samples_without_advantage(tiny):
@@ -184,7 +184,7 @@ def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):
     assert {p.dtype for p in one.model.model.embed_tokens.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in weights(one).values()} == {torch.float32}
     assert {g.dtype for own in found.values() for g in own.values()} == {torch.float32}
-    moments = [m for s in one.optimizer.states for m in s.exp_avg + s.exp_avg_sq]
+    moments = [m for s in one.optimizer.states.values() for m in s.exp_avg + s.exp_avg_sq]
     assert {m.dtype for m in moments} == {torch.float32}
     exact, _ = gradients(learner(tiny, beta=0.1), samples(tiny))
     for member in tiny.members:
@@ -263,7 +263,7 @@ def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny
     ):
         one.update(samples(tiny))
     close(before, weights(one), rtol=0, atol=0)
-    assert [s.step for s in one.optimizer.states] == [0, 0, 0]
+    assert [s.step for s in one.optimizer.states.values()] == [0, 0, 0]
     assert all(p.grad is None for p in one.adapters.parameters_of(0).values())
 
 
@@ -287,12 +287,11 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     assert one.micro_batch_tokens == 1
 
 
-def test_batches_are_cut_by_tokens_and_members(tiny):
+def test_batches_are_cut_by_tokens(tiny):
     rows = _rows(learner(tiny), tiny)
-    for tokens, members in ((60, 0), (60, 1), (200, 2), (1, 0)):
-        batches = list(micro_batches(rows, tokens, members))
+    for tokens in (60, 200, 1):
+        batches = list(micro_batches(rows, tokens))
         assert sorted(map(id, rows)) == sorted(id(row) for batch in batches for row in batch)
         for batch in batches:
             assert len(batch) == 1 or len(batch) * max(r.length for r in batch) <= tokens
-            assert not members or len({r.member for r in batch}) <= members
     assert list(micro_batches([], 60)) == []

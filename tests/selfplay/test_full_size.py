@@ -120,7 +120,7 @@ def update(request, tmp_path_factory):
         for m in range(len(names)):  # as after a micro-batch of every member
             for p in learner.adapters.parameters_of(m).values():
                 p.grad = torch.empty_like(p)
-        rows = batch_rows(samples, learner.adapters, config.learner)
+        rows = batch_rows(samples, learner.members, config.learner)
         sums = {m: StatsSum() for m in range(len(names))}
         with learner.adapters.unchanged():
             learner.backward(rows, sums)
@@ -171,7 +171,7 @@ def test_unequal_shares_of_a_batch_take_about_as_many_operations_as_equal_ones()
     for who in ((0, 1, 2, 3, 4, 5), (0, 0, 1, 4, 4, 7)):
         samples = [sample(names[m], 424, 600) for m in who]
         with learning(config, shape, names) as (learner, meter):
-            rows = batch_rows(samples, learner.adapters, config.learner)
+            rows = batch_rows(samples, learner.members, config.learner)
             sums = {m: StatsSum() for m in range(len(names))}
             with learner.adapters.unchanged():
                 learner.backward(rows, sums)

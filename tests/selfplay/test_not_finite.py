@@ -37,7 +37,9 @@ def samples(tiny, tokens=6):
 
 
 def weights(learner, member):
-    return {k: v.clone() for k, v in learner.member_state(member).tensors.items()}
+    return {
+        k: v.clone() for k, v in learner.member_state(learner.members.index(member)).tensors.items()
+    }
 
 
 def spoil(sample, name):
@@ -103,14 +105,14 @@ def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
 ):
     from selfplay.rollout import Prompts
 
-    read = Prompts.read_attempt
+    read = Prompts.read
 
     def spoilt(self, attempt, rollout):
-        if attempt.member == "s1" and rollout.logprobs:
+        if attempt.writer == "s1" and rollout.logprobs:
             rollout = replace(rollout, logprobs=(math.nan, *rollout.logprobs[1:]))
         return read(self, attempt, rollout)
 
-    monkeypatch.setattr(Prompts, "read_attempt", spoilt)
+    monkeypatch.setattr(Prompts, "read", spoilt)
     train_until(2, runs.config(*TINY), tmp_path / "run")
     resume(tmp_path / "run")
     assert "s1 learns nothing: a log-probability of its text for" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.errors import ConfigError
+from selfplay.learning.exchange import Exchange
 from selfplay.opening import open_learner
 from selfplay.planning import (
     make_plan,
@@ -67,7 +68,7 @@ def test_a_config_alone_gives_what_the_model_has(tmp_path, name):
 
 def test_parts_of_a_learner_are_what_it_holds():
     config = load_preset("nano")
-    learner, _ = open_learner(config)
+    learner, _ = open_learner(config, Exchange())
     plan = planned("nano", gpu("H100"))
     weights = sum(p.numel() for m in range(4) for p in learner.adapters.parameters_of(m).values())
     assert plan.memory["adapters (float32)"] == 4 * weights
@@ -75,8 +76,8 @@ def test_parts_of_a_learner_are_what_it_holds():
     assert plan.memory["optimiser"] == 4 * moments
     frozen = [p for n, p in learner.model.named_parameters() if ".lora_" not in n]
     assert plan.memory["base (float32)"] == 4 * sum(p.numel() for p in frozen)
-    tensors, _ = learner.state_dict()
-    assert plan.checkpoint == 4 * sum(t.numel() for t in tensors.values())
+    states = [learner.member_state(place) for place in range(4)]
+    assert plan.checkpoint == 4 * sum(t.numel() for s in states for t in s.tensors.values())
 
 
 def test_a_step_has_the_rows_of_the_configuration():
@@ -110,8 +111,8 @@ def test_moments_in_main_memory_are_counted_there():
 def test_checkpoints_are_what_a_run_keeps(runs, whole):
     config = runs.config()
     plan = make_plan(config, read_architecture("nano"), gpu("H100"))
-    tensors = load_file(whole / "checkpoints" / "step-4" / "learner.safetensors").values()
-    assert plan.checkpoint == sum(t.nbytes for t in tensors)
+    files = (whole / "checkpoints" / "step-4" / "learner").glob("*.safetensors")
+    assert plan.checkpoint == sum(t.nbytes for path in files for t in load_file(path).values())
     assert plan.checkpoints == plan.checkpoint * (config.keep_checkpoints + 1)
 
 

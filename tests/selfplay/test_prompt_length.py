@@ -51,14 +51,14 @@ def test_every_prompt_with_accepted_tasks_is_within_the_bound(
         for kind, shown in (("code_o", references), ("code_i", references), ("code_f", 1))
     ]
     attempts = [attempt(task) for task in accepted]
-    requests = [*prompts.of_proposals(drafts), *prompts.of_attempts(attempts)]
+    requests = [*prompts.requests(drafts), *prompts.requests(attempts)]
     longest = max(len(request.prompt_ids) for request in requests)
     assert limit * 0.8 < longest <= limit
     assert longest + config.longest_completion <= config.longest_sample
     # The next longer one would not have fitted.
     one_more = tasks[len(accepted)]
-    (request,) = prompts.of_proposals([draft("code_o", [one_more] * references)])
-    (solving,) = prompts.of_attempts([attempt(one_more)])
+    (request,) = prompts.requests([draft("code_o", [one_more] * references)])
+    (solving,) = prompts.requests([attempt(one_more)])
     assert max(len(request.prompt_ids), len(solving.prompt_ids)) > limit
 
 
@@ -128,9 +128,9 @@ def test_an_answer_counts_once_it_is_closed_whatever_follows(
 ):
     prompts = Prompts(runs.config(), template_named(template, "nano"), tokenizer, None)
     task = Task("code_o", "def f(a):\n    return a + 1", "3", "4")
-    (asked,) = prompts.of_attempts([attempt(task)])
+    (asked,) = prompts.requests([attempt(task)])
     assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
-    read = prompts.read_attempt(attempt(task), replace(NOT_SAMPLED, finish_reason=why, text=text))
+    read = prompts.read(attempt(task), replace(NOT_SAMPLED, finish_reason=why, text=text))
     assert (read.answer, read.text) == (answer, text)
 
 
@@ -145,9 +145,9 @@ def test_an_answer_counts_once_it_is_closed_whatever_follows(
 def test_a_proposal_counts_once_its_answer_is_closed(runs, tokenizer, why, after, kept):
     prompts = Prompts(runs.config(), template_named("azr", "nano"), tokenizer, None)
     asked = draft("code_o")
-    (request,) = prompts.of_proposals([asked])
+    (request,) = prompts.requests([asked])
     assert request.stop == ("</answer>", "\nUser:")
     text = f"mine</think>\n<answer>```python\n{ECHO}\n```\n\n```input\n[1]\n```"
     completion = replace(NOT_SAMPLED, finish_reason=why, text=f"{text}{after}")
-    read = prompts.read_proposal(asked, completion)
+    read = prompts.read(asked, completion)
     assert (read.proposal is not None) == kept

@@ -68,7 +68,7 @@ CALL = Task("code_o", "def f(x):\n    return x", "1", "1", id="a")
 def test_a_prompt_begins_as_the_tokenizer_begins_a_text_once(template, frame, starts):
     prompts = Prompts(read_config({}), replace(template, frame=frame), Tokenizer(), None)
     drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
-    (request,) = prompts.of_proposals(drafts)
+    (request,) = prompts.requests(drafts)
     assert request.prompt[:2].count(1) == request.prompt.count(1) == starts
 
 

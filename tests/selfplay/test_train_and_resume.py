@@ -193,13 +193,13 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
 
     # While the learner's tensors are written: a real limit on the size of files.
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = (home / "checkpoints" / "step-1" / "learner.safetensors").stat().st_size
+    size = (home / "checkpoints" / "step-1" / "learner" / "s1.safetensors").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1000, hard))
     try:
         result = command(*resume(home))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused(result, "learner.safetensors", "File too large", GO_ON, code=1)
+    refused(result, ".safetensors", "File too large", GO_ON, code=1)
 
     assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(whole)
@@ -215,7 +215,7 @@ def test_resuming_a_finished_run_changes_nothing(runs, whole, copy):
     assert runs.outcome(copy) == runs.outcome(whole)
 
 
-OWN_FILES = ("state.json", "learner.safetensors", "hashes.json", "league/*.json*")
+OWN_FILES = ("state.json", "learner/*", "hashes.json", "league/*.json*")
 
 
 @pytest.mark.parametrize("name", OWN_FILES)
@@ -233,7 +233,7 @@ def test_resume_goes_back_to_the_newest_whole_checkpoint_and_says_so(runs, whole
 
 def test_a_shortened_or_missing_file_of_a_checkpoint_is_damage_too(runs, whole, copy):
     tensors, state = (
-        copy / "checkpoints" / "step-4" / name for name in ("learner.safetensors", "state.json")
+        copy / "checkpoints" / "step-4" / name for name in ("learner/s2.safetensors", "state.json")
     )
     os.truncate(tensors, tensors.stat().st_size // 2)
     assert f"{tensors} is damaged" in command(*resume(copy)).stderr
@@ -244,7 +244,7 @@ def test_a_shortened_or_missing_file_of_a_checkpoint_is_damage_too(runs, whole, 
 
 def test_with_no_whole_checkpoint_resume_says_what_to_do_and_changes_nothing(copy):
     for name in ("step-3", "step-4"):
-        with_another_digit(copy / "checkpoints" / name / "learner.safetensors")
+        with_another_digit(copy / "checkpoints" / name / "learner" / "s2.safetensors")
     before = content(copy)
     words = ("step-4", "step-3", "restore one from a copy, or start another run")
     refused(command(*resume(copy)), *words)

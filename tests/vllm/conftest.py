@@ -53,15 +53,16 @@ def open_both(settings):
 @pytest.fixture(scope="session")
 def opened():
     both = open_both(config())
-    yield both, both.learner.state_dict()
+    yield both, [both.learner.member_state(place) for place in range(len(MEMBERS))]
     both.served.close()
 
 
 @pytest.fixture
 def both(opened):
     """One engine for all tests; every test begins with the same members, equal to the base."""
-    both, (tensors, values) = opened
-    both.learner.load_state_dict(tensors, values)
+    both, states = opened
+    for place, state in enumerate(states):
+        both.learner.load_member(place, state)
     return both
 
 

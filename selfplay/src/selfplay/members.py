@@ -1,17 +1,17 @@
 """Members: their names and roles, and what every population of them can do."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from lora_evo import Adapter
 from selfplay.config import Config
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.pieces import deal, piece_count
-from selfplay.records.rows import WorkerRow
+from selfplay.pieces import batches, deal, even
+from selfplay.records.rows import BASE, WorkerRow
 from selfplay.rollout import Attempt, Prompts, Proposed, W
 
 Advance = Callable[[int, int], None]
@@ -36,30 +36,6 @@ def all_founders(config: Config) -> list[str]:
     return list(dict.fromkeys(teachers + students))
 
 
-def cut(asked: Sequence[W], prompts: Prompts, config: Config) -> list[list[int]]:
-    """Return the pieces, by number, of what is to be sampled; one where the run is not cut.
-
-    Equal prompts, which are read once, stay together, and long ones are spread evenly.
-    """
-    if not config.pieces:
-        return [list(range(len(asked)))] if asked else []
-    texts = [prompts.text_of(a) for a in asked]
-    rows: dict[str | None, list[int]] = defaultdict(list)
-    for i in sorted(range(len(asked)), key=lambda i: (len(texts[i]), texts[i])):
-        a = asked[i]
-        rows[a.member if isinstance(a, Attempt) else a.teacher].append(i)
-    sizes = {"teacher": config.teachers, "student": config.students}
-    pieces = []
-    for member in sorted(rows, key=lambda name: (name is None, name or "")):
-        own = rows[member]
-        if member is None:
-            count = -(-len(own) // max(1, config.rollout.max_rows // 4))
-        else:
-            count = piece_count(len(own), config.pieces, sizes.get(role_of(member), 1))
-        pieces += [[own[k] for k in hand] for hand in deal([texts[i] for i in own], count)]
-    return pieces
-
-
 @dataclass(frozen=True)
 class SavedMember:
     """A member as a checkpoint has it.
@@ -73,28 +49,34 @@ class SavedMember:
     sha256: str = ""
 
 
-class Members(Protocol):
+class Members(ABC):
     """All members of a run, in this process or on workers.
 
-    - members: names in the order of their places.
     - prompts: what makes requests of drafts and attempts.
+    - shares_parameters: whether what a member learns is what it samples with, without `sync`.
     """
 
-    prompts: Prompts
+    def __init__(self, config: Config, prompts: Prompts, shares_parameters: bool) -> None:
+        self.config, self.prompts, self.shares_parameters = config, prompts, shares_parameters
 
     @property
-    def members(self) -> tuple[str, ...]: ...
-
-    @property
-    def shares_parameters(self) -> bool:
-        """Whether what a member learns is what it samples with, without being synchronised."""
+    @abstractmethod
+    def members(self) -> tuple[str, ...]:
+        """Names in the order of their places."""
 
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
         """Sample every draft; yield proposals in the order in which they are finished."""
+        return self.written(drafts, self._cut(drafts))
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         """Sample every attempt; yield them in the order in which they are finished."""
+        return self.written(attempts, self._cut(attempts))
 
+    @abstractmethod
+    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
+        """Sample what is asked, piece by piece, and read it; pieces: numbers of it."""
+
+    @abstractmethod
     def update(
         self,
         samples: Sequence[TrainingSample],
@@ -103,20 +85,49 @@ class Members(Protocol):
     ) -> dict[str, UpdateStats]:
         """Let every member learn from its own samples; return statistics by member."""
 
+    @abstractmethod
     def sync(self, step: int) -> None:
         """Let members sample as they are after this step."""
 
+    @abstractmethod
     def export(self, member: str) -> Adapter:
         """Return a copy of a member's adapter."""
 
+    @abstractmethod
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place, with a fresh optimiser state."""
 
+    @abstractmethod
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
         """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
 
+    @abstractmethod
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
         """Continue from what `save` wrote to a folder; by place."""
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step; none without workers."""
+        return {}
+
+    def _cut(self, asked: Sequence[W]) -> list[list[int]]:
+        """Return the pieces of what is to be sampled; one where the run is not cut.
+
+        Equal prompts, which are read once, stay together, and long ones are spread evenly.
+        """
+        config = self.config
+        if not config.pieces:
+            return [list(range(len(asked)))] if asked else []
+        texts = [self.prompts.text_of(a) for a in asked]
+        # An engine of its own makes up its batches, best of few members. Here company is cheap.
+        apart = config.pieces == 1 or not self.shares_parameters
+        rows: dict[str, list[int]] = defaultdict(list)
+        for i in sorted(range(len(asked)), key=lambda i: (len(texts[i]), texts[i])):
+            rows[(asked[i].writer or BASE) if apart else ""].append(i)
+        sizes = {"teacher": config.teachers, "student": config.students}
+        pieces = []
+        for member, own in sorted(rows.items()):
+            size = sizes.get(role_of(member), 1) if apart else 1
+            fitting = batches(len(own)) if self.shares_parameters else len(own)
+            hands = deal([texts[i] for i in own], even(fitting, -(-config.pieces // size)))
+            pieces += [[own[k] for k in hand] for hand in hands]
+        return pieces

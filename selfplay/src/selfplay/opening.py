@@ -36,48 +36,30 @@ from selfplay.learning.learner import Learner, MemberState
 from selfplay.learning.statistics import UpdateStats
 from selfplay.learning.try_out import check_targets, try_out
 from selfplay.learning.weight_sync import WeightSync, folder_of
-from selfplay.members import Advance, Members, SavedMember, all_founders, cut, role_of
+from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
 from selfplay.prompts.template import Template
 from selfplay.records.directory import hash_file
-from selfplay.records.rows import WorkerRow
-from selfplay.rollout import Attempt, Prompts, Proposed, W
+from selfplay.rollout import Prompts, W
 
 
-class Population:
+class Population(Members):
     """All members, in this process. In `workers.pool` several processes share their work."""
 
     def __init__(
         self, learner: Learner, engine: Engine, config: Config, template: Template
     ) -> None:
-        self.learner, self.engine, self._config = learner, engine, config
-        self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
+        prompts = Prompts(config, template, engine.tokenizer, engine.context)
+        super().__init__(config, prompts, engine.shares_parameters)
+        self.learner, self.engine = learner, engine
         self._weight_sync = WeightSync(learner, engine, config.dtype)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Names in the order of their places."""
         return self.learner.members
 
-    @property
-    def shares_parameters(self) -> bool:
-        """Whether what a member learns is what it samples with, without being synchronised."""
-        return self.engine.shares_parameters
-
-    def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
-        """Sample every draft; yield proposals in the order in which they are finished."""
-        return self.written(drafts, cut(drafts, self.prompts, self._config))
-
-    def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
-        """Sample every attempt; yield them in the order in which they are finished."""
-        return self.written(attempts, cut(attempts, self.prompts, self._config))
-
     def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
-        """Sample what is asked, piece by piece, and read it.
-
-        An engine that makes up its own batches, in which company changes no sample, gets all pieces
-        at once.
-        """
-        if not self.engine.shares_parameters:
+        # An engine of its own makes up its batches, in which company changes no sample.
+        if not self.shares_parameters:
             pieces = [[i for piece in pieces for i in piece]]
         requests = self.prompts.requests(asked)
         for piece in pieces:
@@ -90,38 +72,28 @@ class Population:
         lr_factor: float = 1.0,
         advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
-        """Let every member learn from its own samples; return statistics by member."""
         self.engine.release()
         return self.learner.update(samples, lr_factor, advance)
 
     def sync(self, step: int) -> None:
-        """Let members sample as they are after this step."""
         self.engine.restore()
         self._weight_sync(step)
 
     def export(self, member: str) -> Adapter:
-        """Return a copy of a member's adapter."""
         return self.learner.export(member)
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        """Put an adapter in a member's place, with a fresh optimiser state."""
         self.learner.replace(member, adapter, new_name)
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
         return [
             save_member(self.learner.member_state(place), self.export(name), folder, home)
             for place, name in enumerate(self.members)
         ]
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        """Continue from what `save` wrote to a folder; by place."""
         for place, saved in enumerate(members):
             self.learner.load_member(place, read_member(folder, saved))
-
-    def end_step(self) -> dict[str, WorkerRow]:
-        """Return what each worker did in the step; none here."""
-        return {}
 
 
 def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) -> SavedMember:
@@ -173,6 +145,7 @@ def open_learner(config: Config, exchange: Exchange) -> tuple[Learner, Engine]:
         config.learner,
         seed=derive_seed(config.seed, "adapters"),
         base_model=config.base,
+        base_hash=base.fingerprint,
         roles=[role_of(member) for member in members],
         temperature=rollout.temperature,
         max_completion_length=rollout.max_completion_length,

@@ -6,13 +6,19 @@ other pieces, so any number of workers gives the same bytes.
 
 from collections.abc import Hashable, Sequence
 
-FEWEST_ROWS = 12
-"""Rows of a piece, unless its member has fewer: batches of fewer cost more than they help."""
+SMALL_ROWS, GOOD_ROWS = 12, 48
+"""Rows of each of two pieces, and of each of more, at least: what a batch costs whatever is in it
+is that of 40 rows on the built-in model."""
 
 
-def piece_count(rows: int, pieces: int, members: int) -> int:
-    """Return how many pieces a member's rows make; pieces: of its role, which has `members`."""
-    return max(1, min(-(-pieces // members), rows // FEWEST_ROWS))
+def even(count: int, most: int) -> int:
+    """Return the largest power of two, for halves of workers, that is neither above; 1 or more."""
+    return 1 << (max(1, min(count, most)).bit_length() - 1)
+
+
+def batches(rows: int) -> int:
+    """Return in how many batches so many rows may well be sampled."""
+    return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS)
 
 
 def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:

@@ -58,6 +58,11 @@ class Attempt:
     infra_error: bool = False
 
     @property
+    def writer(self) -> str | None:
+        """Who is asked."""
+        return self.member
+
+    @property
     def text(self) -> str:
         """What was written; a stop text that ended it is its end."""
         return self.rollout.text
@@ -96,6 +101,11 @@ class Proposed:
     base_attempts: tuple[Attempt, ...] = ()
     rival_attempts: tuple[Attempt, ...] = ()
     seen: int = 0
+
+    @property
+    def writer(self) -> str | None:
+        """Who is asked."""
+        return self.teacher
 
     @property
     def text(self) -> str:
@@ -182,11 +192,9 @@ class Prompts:
         return [
             Request(
                 encoded(self.text_of(a)),
-                *(
-                    (a.member, r.max_completion_length, a.temperature)
-                    if isinstance(a, Attempt)
-                    else (a.teacher, r.max_proposal_length, r.temperature)
-                ),
+                a.writer,
+                r.max_completion_length if isinstance(a, Attempt) else r.max_proposal_length,
+                a.temperature if isinstance(a, Attempt) else r.temperature,
                 a.seed,
                 stops,
             )

@@ -277,7 +277,7 @@ def _members(
 
     refuse_spread_base(config)
     with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:
-        progress.workers(remote.places)
+        progress.workers(remote.pool.text)
         yield remote
 
 

@@ -29,8 +29,8 @@ class SeparateEngine(HFEngine):
         return {n: v for n, v in super().versions.items() if n in self._versions and n != "free"}
 
 
-def open_separate(config):
-    learner, shared = open_shared(config)
+def open_separate(config, exchange):
+    learner, shared = open_shared(config, exchange)
     base = load_base_model(config.base, torch.device("cpu"), config.dtype)
     stack = stack_adapters(
         base.model,
@@ -40,9 +40,4 @@ def open_separate(config):
         target_modules=config.learner.target_modules,
         seed=5,
     )
-    return learner, SeparateEngine(
-        stack,
-        shared.tokenizer,
-        max_rows=shared.max_rows,
-        by_member=shared.by_member,
-    )
+    return learner, SeparateEngine(stack, shared.tokenizer, max_rows=shared.max_rows)

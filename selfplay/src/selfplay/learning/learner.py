@@ -36,10 +36,6 @@ from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
 from selfplay.learning.statistics import StatsSum, UpdateStats
 
-NamedState = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors (for safetensors) and plain values (for JSON)."""
-
-
 _FLOAT16_SCALE = 2.0**12
 """A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly
 be below 6e-8, its least number. A power of two changes no other bit."""
@@ -56,34 +52,6 @@ class MemberState:
     """Step count and learning rate."""
 
 
-def join_states(states: Sequence[MemberState]) -> NamedState:
-    """Return the members' states in the order of their places; tensors under `<place>/<name>`."""
-    tensors = {
-        f"{place}/{key}": tensor
-        for place, state in enumerate(states)
-        for key, tensor in state.tensors.items()
-    }
-    return tensors, {
-        "members": [state.name for state in states],
-        "optimizer": [dict(state.optimizer) for state in states],
-    }
-
-
-def split_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> list[MemberState]:
-    """Take apart what `join_states` returned. Raises SelfplayError when parts are missing."""
-    names, scalars = [str(name) for name in values["members"]], values["optimizer"]
-    if len(scalars) != len(names):
-        raise SelfplayError(f"the state has {len(names)} members, expected {len(scalars)}")
-    tensors_of: list[dict[str, Tensor]] = [{} for _ in names]
-    try:
-        for key, tensor in tensors.items():
-            place, _, name = key.partition("/")
-            tensors_of[int(place)][name] = tensor
-    except (IndexError, ValueError) as error:
-        raise SelfplayError(f"the state has {len(names)} members and a part {key!r}") from error
-    return [MemberState(*parts) for parts in zip(names, tensors_of, scalars, strict=True)]
-
-
 class Learner:
     """Trains all adapters of one frozen base together."""
 
@@ -96,6 +64,7 @@ class Learner:
         *,
         seed: int,
         base_model: str | None = None,
+        base_hash: str = "",
         roles: Sequence[str] | None = None,
         temperature: float = 1.0,
         max_completion_length: int = 256,
@@ -105,14 +74,15 @@ class Learner:
         """Put fresh adapters for `members` on the model, in place.
 
         tokenizer_pad_id fills rows on the right (any valid id: no loss ever sees it); base_model is
-        the name written into exported adapters; roles[m] chooses the learning rate of place m;
-        temperature is that of the samples; max_completion_length, in tokens, divides dr_grpo;
+        the name written into exported adapters, and base_hash that of its weights; roles[m] chooses
+        the learning rate of place m; temperature is that of the samples; max_completion_length, in
+        tokens, divides dr_grpo;
         pieces: shards that the rows of each role make, at least one for each member; 0: members
         share micro-batches. exchange: with other learners, which have the same members.
         """
         self.model = model
         self.config = config
-        self.base_model = base_model
+        self.base_model, self.base_hash = base_model, base_hash
         self.adapters: StackedAdapters = stack_adapters(
             model,
             members,
@@ -302,29 +272,12 @@ class Learner:
             self.optimizer.scalars(place),
         )
 
-    def state_dict(self) -> NamedState:
-        """Return tensors (for safetensors) and plain values (for JSON) that continue this learner.
+    @torch.no_grad()
+    def load_member(self, place: int, state: MemberState) -> None:
+        """Put a state into a place: its weights, and where the place is owned its moments.
 
-        Tensors: `<place>/weights/<module>.lora_A`, `<place>/exp_avg/...`, `<place>/exp_avg_sq/...`.
+        Raises SelfplayError, and changes nothing, on a misfit.
         """
-        return join_states([self.member_state(place) for place in range(len(self.members))])
-
-    def load_state_dict(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken; the numbers of members must agree."""
-        self.load_members(split_state(tensors, values))
-
-    def load_members(self, states: Sequence[MemberState]) -> None:
-        """Put a state into every place; on a misfit raise SelfplayError and change nothing."""
-        if len(states) != len(self.members):
-            raise SelfplayError(
-                f"the state has {len(states)} members, expected {len(self.members)}"
-            )
-        for place, state in enumerate(states):
-            self._check(place, state)
-        for place, state in enumerate(states):
-            self.load_member(place, state)
-
-    def _check(self, place: int, state: MemberState) -> None:
         for key, like in self._tensors(place).items():
             shape = tuple(state.tensors[key].shape) if key in state.tensors else None
             if shape != tuple(like.shape):
@@ -332,14 +285,6 @@ class Learner:
                     f"learner state of {state.name} {key!r}: found {shape}, expected "
                     f"{tuple(like.shape)}"
                 )
-
-    @torch.no_grad()
-    def load_member(self, place: int, state: MemberState) -> None:
-        """Put a state into a place: its weights, and where the place is owned here its moments.
-
-        Raises SelfplayError, and changes nothing, on a misfit.
-        """
-        self._check(place, state)
         for name, p in self.adapters.parameters_of(place).items():
             p.copy_(state.tensors[f"weights/{name}"])
         if place in self.optimizer.states:

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import Outcome, TrainingSample, make_batch
 from selfplay.learning.exchange import PeerLost
 from selfplay.learning.statistics import UpdateStats
-from selfplay.members import Advance, SavedMember, all_founders, cut, role_of
+from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
 from selfplay.opening import read_member, save_member
 from selfplay.pieces import blocks
 from selfplay.prompts.template import Template
 from selfplay.records.rows import WorkerRow
-from selfplay.rollout import Attempt, Prompts, Proposed, W
-from selfplay.workers.worker import Place, Reply, Worker, WorkerInfo, versions
+from selfplay.rollout import Prompts, W
+from selfplay.workers.worker import Place, Worker, WorkerInfo, versions
 
 _PLACES_S = 300.0
 """How long workers may wait for the room that was free a moment before."""
@@ -73,8 +74,29 @@ class WorkerPool:
             raise
         self.about = infos[0]
 
+    @property
+    def text(self) -> str:
+        """How many workers there are, of what kind, and on which machines."""
+        hosts = Counter(place.host for place in self.places)
+        count, kind = len(self.workers), "GPU" if self.gpus else "core"
+        where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
+        return f"{count} worker{'s' * (count > 1)}, one a {kind}: {where}"
+
+    def here(self) -> list[bool]:
+        """Say of each worker whether it is on the driver's machine."""
+        node = self._ray.get_runtime_context().get_node_id()
+        return [place.node == node for place in self.places]
+
+    def put(self, value: Any) -> Any:
+        """Put what several workers are to be given into Ray's store; return what stands for it."""
+        return self._ray.put(value)
+
+    def everywhere(self, method: str, *arguments: Any) -> list[Any]:
+        """Ask every worker the same; return the answers in order."""
+        return self.ask(method, [arguments] * len(self.workers))
+
     def ask(
-        self, method: str, arguments: Sequence[tuple[Any, ...]] = (), patience: float | None = None
+        self, method: str, arguments: Sequence[tuple[Any, ...]], patience: float | None = None
     ) -> list[Any]:
         """Ask every worker, with arguments of its own; return the answers in order."""
         answers = dict(self.stream(method, arguments, patience))
@@ -82,28 +104,19 @@ class WorkerPool:
 
     def ask_one(self, rank: int, method: str, *arguments: Any) -> Any:
         """Ask one worker, and return its answer."""
-        asked = {self.workers[rank].actor.do.remote(method, *arguments): rank}
-        ((_, answer),) = self._answers(asked)
+        ref = self.workers[rank].actor.do.remote(method, *arguments)
+        ((_, answer),) = self._answers({ref: rank})
         return answer
 
-    def put(self, value: Any) -> Any:
-        """Put what all workers are to be given into Ray's store; return what stands for it."""
-        return self._ray.put(value)
-
-    def here(self) -> list[bool]:
-        """Say of each worker whether it is on the driver's machine."""
-        node = self._ray.get_runtime_context().get_node_id()
-        return [place.node == node for place in self.places]
-
     def stream(
-        self, method: str, arguments: Sequence[tuple[Any, ...]] = (), patience: float | None = None
+        self, method: str, arguments: Sequence[tuple[Any, ...]], patience: float | None = None
     ) -> Iterator[tuple[int, Any]]:
         """Ask every worker; yield rank and answer as they come.
 
         Raises what a worker raised for the user, and EngineStopped where one has died.
         """
         asked = {
-            worker.actor.do.remote(method, *(arguments[rank] if arguments else ())): rank
+            worker.actor.do.remote(method, *arguments[rank]): rank
             for rank, worker in enumerate(self.workers)
         }
         return self._answers(asked, patience)
@@ -120,13 +133,13 @@ class WorkerPool:
                 )
             rank = asked[ready[0]]
             try:
-                reply: Reply = self._ray.get(ready[0])
+                answer, seconds, memory = self._ray.get(ready[0])
             except Exception as error:
                 raise self._cause({rank: error}, asked) from None
             del asked[ready[0]]
-            self.workers[rank].busy += reply.seconds
-            self.workers[rank].memory_mb = reply.memory_mb
-            yield rank, reply.result
+            self.workers[rank].busy += seconds
+            self.workers[rank].memory_mb = memory
+            yield rank, answer
 
     def _cause(self, failed: dict[int, Exception], asked: dict[Any, int]) -> Exception:
         """Return what is to be raised: the failure of the worker that others then missed."""
@@ -174,61 +187,40 @@ def _reason(error: Exception) -> str:
 
 def check_equal(workers: Sequence[WorkerHandle], infos: Sequence[WorkerInfo]) -> None:
     """Raise SelfplayError where a worker has other versions, or another base than the first."""
-    expected = versions()
+    expected = {"base": infos[0].identity["base"]} | versions()
     for worker, about in zip(workers, infos, strict=True):
         odd = [
-            f"{k} {v} (here {expected[k]})" for k, v in about.versions.items() if v != expected[k]
+            f"{k} {about.identity[k]} ({v})" for k, v in expected.items() if about.identity[k] != v
         ]
         if odd:
             raise SelfplayError(
-                f"{worker} has other versions: {', '.join(odd)}; install the same on all machines"
-            )
-        if about.base != infos[0].base:
-            raise SelfplayError(
-                f"{worker} has another base model than {workers[0]} under the same name; put the "
-                "same files on all machines"
+                f"{worker} is not as the others (what they have): {', '.join(odd)}; install the "
+                "same versions on all machines, and put the same files of the base there"
             )
 
 
-class RemotePopulation:
-    """What `Population` is, over workers, which hold a population each."""
+class RemotePopulation(Members):
+    """All members on workers, which hold a population each."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
-        self._pool, self._config = pool, config
-        self.prompts = Prompts(config, template, pool.about.tokenizer, pool.about.context)
-        self._names = all_founders(config)
+        about = pool.about
+        prompts = Prompts(config, template, about.tokenizer, about.context)
+        super().__init__(config, prompts, about.shares_parameters)
+        self.pool, self._names = pool, all_founders(config)
 
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
 
-    @property
-    def places(self) -> str:
-        """How many workers there are, of what kind, and on which machines."""
-        hosts = Counter(place.host for place in self._pool.places)
-        count, kind = len(self._pool.workers), "GPU" if self._pool.gpus else "core"
-        where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
-        return f"{count} worker{'s' * (count > 1)}, one a {kind}: {where}"
-
-    @property
-    def shares_parameters(self) -> bool:
-        return self._pool.about.shares_parameters
-
-    def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
-        return self._written(drafts)
-
-    def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
-        return self._written(attempts)
-
-    def _written(self, asked: Sequence[W]) -> Iterator[W]:
-        pieces, packed = cut(asked, self.prompts, self._config), []
-        for block in blocks([len(piece) for piece in pieces], len(self._pool.workers)):
+    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
+        packed = []
+        for block in blocks([len(piece) for piece in pieces], len(self.pool.workers)):
             numbers = [i for p in block for i in pieces[p]]
-            places = {i: place for place, i in enumerate(numbers)}
-            local = [[places[i] for i in pieces[p]] for p in block]
-            packed.append((pickle.dumps([asked[i] for i in numbers]), local))
-        for _, written in self._pool.stream("written", packed):
-            yield from pickle.loads(written)
+            local = iter(range(len(numbers)))
+            mine = [list(islice(local, len(pieces[p]))) for p in block]
+            packed.append((pickle.dumps([asked[i] for i in numbers]), mine))
+        for _, answer in self.pool.stream("written", packed):
+            yield from pickle.loads(answer)
 
     def update(
         self,
@@ -240,68 +232,63 @@ class RemotePopulation:
             samples,
             self._names,
             [role_of(name) for name in self._names],
-            self._config.learner,
-            max_completion_length=self._config.rollout.max_completion_length,
-            pieces=self._config.pieces,
+            self.config.learner,
+            max_completion_length=self.config.rollout.max_completion_length,
+            pieces=self.config.pieces,
         )
         homes: dict[int, list[int]] = defaultdict(list)
-        asked = []
-        shares = blocks([shard.tokens for shard in batch.shards], len(self._pool.workers))
-        for rank, block in enumerate(shares):
-            for shard in (batch.shards[number] for number in block):
+        shares = []
+        for rank, block in enumerate(
+            blocks([shard.tokens for shard in batch.shards], len(self.pool.workers))
+        ):
+            shares.append([batch.shards[number] for number in block])
+            for shard in shares[rank]:
                 homes[shard.members[0]].append(rank)
-        for block in shares:
-            shards = [batch.shards[number] for number in block]
-            asked.append((pickle.dumps(shards), dict(homes), lr_factor))
+        asked = [(pickle.dumps(share), dict(homes), lr_factor) for share in shares]
         outcomes: dict[int, Outcome] = {}
         done, total = 0, sum(len(shard.rows) for shard in batch.shards)
-        for rank, answer in self._pool.stream("learn", asked):
+        for rank, answer in self.pool.stream("learn", asked):
             outcomes |= answer
-            done += sum(len(batch.shards[number].rows) for number in shares[rank])
+            done += sum(len(shard.rows) for shard in shares[rank])
             if advance is not None:
                 advance(done, total)
         return batch.stats(self._names, outcomes)
 
     def sync(self, step: int) -> None:
         if not self.shares_parameters:
-            self._everywhere("sync", step)
+            self.pool.everywhere("sync", step)
 
     def export(self, member: str) -> Adapter:
-        adapter: Adapter = self._pool.ask_one(self._owner(member), "export", member)
+        owner = self._names.index(member) % len(self.pool.workers)
+        adapter: Adapter = self.pool.ask_one(owner, "export", member)
         return adapter
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        self._everywhere("replace", member, self._pool.put(adapter), new_name)
+        self.pool.everywhere("replace", member, self.pool.put(adapter), new_name)
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
         found: dict[int, SavedMember] = {}
-        for of_worker in self._pool.ask("save", [(folder, home)] * len(self._pool.workers)):
+        for of_worker in self.pool.everywhere("save", folder, home):
             for place, saved in of_worker.items():
-                if not isinstance(saved, SavedMember):  # on a machine without this folder
+                if not isinstance(saved, SavedMember):  # of a machine without this folder
                     saved = save_member(saved[0], saved[1], folder, home)
                 found[place] = saved
         return [found[place] for place in range(len(self._names))]
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        here = self._pool.here()
+        here = self.pool.here()
         for place, saved in enumerate(members):
-            state = None if all(here) else self._pool.put(read_member(folder, saved))
+            state = None if all(here) else self.pool.put(read_member(folder, saved))
             asked = [(place, folder, saved, None if near else state) for near in here]
-            self._pool.ask("load", asked)
+            self.pool.ask("take", asked)
         self._names = [saved.name for saved in members]
 
     def end_step(self) -> dict[str, WorkerRow]:
         rows = {}
-        for rank, worker in enumerate(self._pool.workers):
-            owned = tuple(self._names[rank :: len(self._pool.workers)])
-            busy, worker.busy = round(worker.busy, 4), 0.0
-            host = worker.place.host if worker.place else ""
+        for rank, worker in enumerate(self.pool.workers):
+            owned = tuple(self._names[rank :: len(self.pool.workers)])
+            host, busy = self.pool.places[rank].host, round(worker.busy, 4)
             rows[worker.name] = WorkerRow(host, owned, busy, worker.memory_mb)
+            worker.busy = 0.0
         return rows
-
-    def _owner(self, member: str) -> int:
-        return self._names.index(member) % len(self._pool.workers)
-
-    def _everywhere(self, method: str, *arguments: Any) -> None:
-        self._pool.ask(method, [arguments] * len(self._pool.workers))

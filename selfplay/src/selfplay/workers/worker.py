@@ -1,6 +1,5 @@
 """One process of a distributed run: the frozen base, all members, and an engine of its own."""
 
-import hashlib
 import os
 import pickle
 import platform
@@ -14,7 +13,6 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
 
 from lora_evo import Adapter
 from selfplay import __version__
@@ -28,42 +26,32 @@ from selfplay.members import SavedMember
 from selfplay.opening import Population, open_learner, read_member, save_member
 from selfplay.prompts.template import Template
 
-_PROBE = 64
-"""Numbers of every tensor that identify a base."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a worker returns."""
-
-    result: Any
-    seconds: float
-    memory_mb: float
-
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker is; store: the port at which the first one's group meets."""
+    """Where a worker is.
+
+    node: Ray's name of the machine. address: that other workers reach. store: the port at which
+    they meet, if it is the first.
+    """
 
     host: str
     node: str
-    """Ray's name of the machine."""
     address: str
-    """That other workers reach."""
     process: int
     store: int
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker has loaded, and what its engine samples with."""
+    """What a worker has loaded, and what its engine samples with.
 
-    versions: Mapping[str, str]
-    base: str
-    """Hash of the base's shapes and of some of its weights."""
+    identity: versions, and the hash of its base. context: tokens that the engine reads.
+    """
+
+    identity: Mapping[str, str]
     tokenizer: Any
     context: int | None
-    """Tokens that the engine reads."""
     shares_parameters: bool
 
 
@@ -74,14 +62,17 @@ class Worker:
     thousands by way of Python.
     """
 
-    def do(self, method: str, *arguments: Any) -> Reply:
-        """Call a method of this worker, or of its population where the worker has none."""
+    def do(self, method: str, *arguments: Any) -> tuple[Any, float, float]:
+        """Call a method of this worker, or of its population where the worker has none.
+
+        Returns what that returns, the seconds it took, and the memory of this process in megabytes.
+        """
         start = time.perf_counter()
         called = getattr(self, method, None) or getattr(self._population, method)
         result = called(*(pickle.loads(a) if isinstance(a, bytes) else a for a in arguments))
         if isinstance(result, Iterator):
             result = pickle.dumps(list(result))
-        return Reply(result, time.perf_counter() - start, memory_mb())
+        return result, time.perf_counter() - start, memory_mb()
 
     def meet(self, alone: bool) -> Place:
         """Return where this worker is, ready for others to meet here.
@@ -91,38 +82,23 @@ class Worker:
         ray: Any = import_module("ray")
         address = "127.0.0.1" if alone else ray.util.get_node_ip_address()
         self._listener = socket.create_server((address, 0))
-        return Place(
-            socket.gethostname(),
-            ray.get_runtime_context().get_node_id(),
-            address,
-            os.getpid(),
-            self._listener.getsockname()[1],
-        )
+        node, port = ray.get_runtime_context().get_node_id(), self._listener.getsockname()[1]
+        return Place(socket.gethostname(), node, address, os.getpid(), port)
 
     def open(
         self, config: Config, template: Template, rank: int, places: Sequence[Place]
     ) -> WorkerInfo:
-        """Load the base with all members, as they are born, and meet the other workers."""
+        """Meet the other workers, and load the base with all members, as they are born."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         silence_transformers()
-        first = places[0]
-        group = open_group(
-            places[rank].address,
-            (first.address, first.store),
-            rank,
-            len(places),
-            None if rank else self._listener,
-        )
+        store = places[0].address, places[0].store
+        listener = None if rank else self._listener
+        group = open_group(places[rank].address, store, rank, len(places), listener)
         exchange = Exchange(rank, [place.node for place in places], group)
-        self._population = Population(*open_learner(config, exchange), config, template)
-        engine = self._population.engine
-        return WorkerInfo(
-            versions(),
-            fingerprint(self._population.learner.model),
-            engine.tokenizer,
-            engine.context,
-            engine.shares_parameters,
-        )
+        learner, engine = open_learner(config, exchange)
+        self._population = Population(learner, engine, config, template)
+        identity = versions() | {"base": learner.base_hash}
+        return WorkerInfo(identity, engine.tokenizer, engine.context, engine.shares_parameters)
 
     def learn(self, shards: Sequence[Shard], homes: Homes, lr_factor: float) -> dict[int, Outcome]:
         """Learn from these shards; return what came of the members that this worker owns."""
@@ -144,10 +120,9 @@ class Worker:
             saved[place] = save_member(state, adapter, folder, home) if here else (state, adapter)
         return saved
 
-    def load(self, place: int, folder: Path, saved: SavedMember, state: MemberState | None) -> None:
-        """Continue one member from a state, or without it from what is in a folder here."""
-        state = state or read_member(folder, saved)
-        self._population.learner.load_member(place, state)
+    def take(self, place: int, folder: Path, saved: SavedMember, state: MemberState | None) -> None:
+        """Continue a member from a state, or without it from what is in a folder here."""
+        self._population.learner.load_member(place, state or read_member(folder, saved))
 
 
 def versions() -> dict[str, str]:
@@ -158,14 +133,3 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-
-
-@torch.no_grad()
-def fingerprint(model: nn.Module) -> str:
-    """Hash of the names, shapes and first numbers of all weights that are not adapters."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.named_parameters()):
-        if ".lora_" not in name:
-            digest.update(f"{name} {tuple(weight.shape)}".encode())
-            digest.update(weight.flatten()[:_PROBE].float().cpu().numpy().tobytes())
-    return digest.hexdigest()
