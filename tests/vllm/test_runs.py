@@ -66,6 +66,7 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
 DYING = """
 import json, os, signal
 from conftest import config, open_both
+from lora_evo import EngineStopped
 from lora_evo.model import Request
 from lora_evo.model import vllm_engine as module
 
@@ -94,21 +95,17 @@ if __name__ == "__main__":
         engine.put_adapter(name, 1, both.learner.export(name))
     names = (None, "t0", "s1")
     asked = [Request((5, 6, 7), names[i % 3], 120, 1.0, i) for i in range(192)]
-    before = engine.generate(asked)
-    found = []
-    kill(engine)
-    found.append(engine.generate(asked) == before)
+    engine.generate(asked)
     kill_at_work(engine)
-    found.append(engine.generate(asked) == before)
-    kill(engine)
-    engine.put_adapter("t0", 2, both.learner.export("t0"))
-    found.append(engine.generate(asked) == before)
-    print(json.dumps([found, dict(engine.versions)]))
+    try:
+        engine.generate(asked)
+    except EngineStopped as error:
+        print(json.dumps(str(error)))
     engine.close()
 """
 
 
-def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path):
+def test_an_engine_that_dies_at_work_is_one_line_at_once(tmp_path):
     script = tmp_path / "dying.py"
     script.write_text(DYING)
     paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -117,13 +114,8 @@ def test_an_engine_that_dies_is_started_again_and_samples_the_same(tmp_path):
         [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found, versions = json.loads(done.stdout.splitlines()[-1])
-    assert found == [True, True, True]
-    assert versions == {"t0": 2, "t1": 1, "s0": 1, "s1": 1}
-    failed = re.findall(
-        r"vLLM failed to (\w+) .*?\(process \d+ ended .* it is started again", done.stderr
-    )
-    assert failed == ["sample", "sample", "add"]
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert re.match(r"vLLM failed to sample \(process \d+ ended ", said)
 
 
 def test_the_doctor_finds_everything_in_order():

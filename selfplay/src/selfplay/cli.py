@@ -256,9 +256,16 @@ def sft(
     help="GPU to plan for: a name such as H100, or its memory in GiB. Default: the device "
     "of this machine.",
 )
+@click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")
 @JSON
-def plan(preset: str, assignments: tuple[str, ...], gpu: str | None, as_json: bool) -> None:
-    """Say what a run takes in memory, and its checkpoints on disk.
+def plan(
+    preset: str,
+    assignments: tuple[str, ...],
+    gpu: str | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Say what a run takes in memory, on each worker, and on disk.
 
     Of a preset (nano if none is named), a YAML file of settings, or a RUN directory: memory by part
     with the settings that lower each, whether it fits, and what to change if it does not. Nothing
@@ -269,7 +276,7 @@ def plan(preset: str, assignments: tuple[str, ...], gpu: str | None, as_json: bo
 
     run = Path(preset)
     config = load_preset(str(run / "config.yaml") if run.is_dir() else preset, *assignments)
-    planned, changes = planning.plan_run(config, gpu)
+    planned, changes = planning.plan_run(config, gpu, workers)
     if as_json:
         click.echo(json.dumps(asdict(planned) | {"changes": changes}, indent=1))
     else:

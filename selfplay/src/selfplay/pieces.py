@@ -4,6 +4,7 @@ A piece holds rows of one member, sampled or learned from without company: no bi
 other pieces, so any number of workers gives the same bytes.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 SMALL_ROWS, GOOD_ROWS = 12, 48
@@ -16,17 +17,19 @@ def even(count: int, most: int) -> int:
     return 1 << (max(1, min(count, most)).bit_length() - 1)
 
 
-def batches(rows: int) -> int:
-    """Return in how many batches so many rows may well be sampled."""
-    return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS)
+def batches(rows: int, good: int | None = None) -> int:
+    """Return in how many batches so many rows may well go; good: how many good ones they make."""
+    return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS if good is None else good)
 
 
 def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:
-    """Deal numbers to so many hands in turn; those with equal keys go to the same hand."""
-    hands: list[list[int]] = [[] for _ in range(count)]
-    turns: dict[Hashable, int] = {}
+    """Deal numbers to so many hands, the next to the emptiest; those of equal keys together."""
+    equal: dict[Hashable, list[int]] = defaultdict(list)
     for number, key in enumerate(keys):
-        hands[turns.setdefault(key, len(turns)) % count].append(number)
+        equal[key].append(number)
+    hands: list[list[int]] = [[] for _ in range(count)]
+    for numbers in equal.values():
+        min(hands, key=len).extend(numbers)
     return [hand for hand in hands if hand]
 
 

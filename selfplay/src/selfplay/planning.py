@@ -1,4 +1,4 @@
-"""What a run will take in memory, and its checkpoints on disk, before anything loads.
+"""What a run will take in memory, on each worker, and on disk, before anything loads.
 
 Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
 are upper bounds: every proposal valid, every micro-batch full of the longest rows.
@@ -13,9 +13,18 @@ import msgspec
 
 from lora_evo import LoraEvoError
 from selfplay.architecture import Architecture, read_architecture
-from selfplay.config import Config, LearnerConfig, read_config
-from selfplay.devices import GIB, Machine, gpu, refuse_float32, set_allocator, this_machine
+from selfplay.config import Config, LearnerConfig, for_workers, read_config
+from selfplay.devices import (
+    GIB,
+    Machine,
+    gpu,
+    refuse_float32,
+    refuse_spread_base,
+    set_allocator,
+    this_machine,
+)
 from selfplay.errors import ConfigError
+from selfplay.pieces import batches, even
 from selfplay.settings import override
 
 FLOAT32 = 4
@@ -41,6 +50,8 @@ _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 _GRAPHS, _ACCURACY = 1.5e9, 0.15
 """What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
 what is counted, with gaps between tensors."""
+_ROW, _ATTEMPT, _TOKEN = 600, 150, 4
+"""Bytes of a proposal's row without its task, of an attempt in it, and of a token of text."""
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
 _PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
@@ -83,8 +94,9 @@ class Workload:
 class MemoryPlan:
     """What a run takes; upper_bound: the peak with gaps and graphs; fits: whether that is there.
 
-    lowered_by: of parts of the memory, the settings that lower each; checkpoints: bytes of those
-    that are kept, and of one that is being written; main_memory: bytes of it next to a GPU.
+    memory: by part, of each of `workers`. lowered_by: the settings that lower each part.
+    checkpoints: bytes of those that are kept, and of one that is being written; disk: bytes of the
+    whole run. main_memory: bytes of it next to a GPU.
     """
 
     model: str
@@ -101,6 +113,8 @@ class MemoryPlan:
     step: Workload
     checkpoint: float
     checkpoints: float
+    disk: float
+    workers: int = 1
     main_memory: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -157,9 +171,11 @@ def rows_in_budget(rows: Rows, budget: int) -> tuple[int, int, int]:
 
 
 def learner_parts(
-    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload
+    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload, workers: int = 1
 ) -> dict[str, float]:
     """Return what an update takes at its largest micro-batch, without the base and the adapters.
+
+    Of several workers each has the gradients of its shards' members, and the moments of its own.
 
     The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
     chunk, four in that of one chunk of several, and then the gradient of each hidden state.
@@ -188,9 +204,10 @@ def learner_parts(
         parts = {"activations": state + max(0.0, moving - output), "output layer": output}
         largest = max(largest, parts, key=lambda of: sum(of.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
+    owned = -(-members // workers)
     return {
-        "gradients": adapter * members + 2 * adapter,
-        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
+        "gradients": adapter * min(members, owned + (workers > 1)) + 2 * adapter,
+        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * owned,
         "adapters stacked for a pass": stacked,
         **largest,
     }
@@ -222,12 +239,30 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     """Return how many rows the engine decodes together; half of the members are in a role."""
     count = rows.count
     if config.pieces and config.engine == "hf":
-        count //= max(config.pieces, max(1, step.members // 2))
+        apart = max(1, step.members // 2)
+        count //= apart if config.pieces == 1 else even(batches(count), config.pieces)
     return max(1, min(config.rollout.max_rows, count))
 
 
-def make_plan(config: Config, model: Architecture, machine: Machine) -> MemoryPlan:
-    """Return what a run of this configuration takes on this device."""
+def written(config: Config, step: Workload, adapter: int) -> float:
+    """Return the bytes of members, their ancestors and rows of text that a whole run writes.
+
+    adapter: bytes of one. Every child has two parents of its own, kept as they were.
+    """
+    rows = step.proposals.count * (_ROW + 2 * _TOKEN * _PROMPT[config.template][1])
+    rows += step.attempts.count * _ATTEMPT
+    share = config.evolution.replaced_fraction
+    roles = () if config.mode == "azr" else (config.teachers, config.students)
+    births = sum(min(max(1, round(n * share)), n - 1) for n in roles)
+    births *= sum(map(config.evolves, range(1, config.steps + 1)))
+    kept = 3 * births if config.keep_dead else 2 * step.members
+    return float(rows * config.steps + adapter * (step.members + kept))
+
+
+def make_plan(
+    config: Config, model: Architecture, machine: Machine, workers: int = 1
+) -> MemoryPlan:
+    """Return what a run of this configuration takes on this device, or on each of several."""
     dtype, step = config.dtype, workload(config)
     offload = config.learner.optimizer_offload and machine.is_gpu
     adapter = FLOAT32 * model.adapter_parameters(config.learner)
@@ -239,7 +274,7 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> MemoryPl
         "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
     }
     learner = replace(config.learner, optimizer_offload=offload)
-    work = learner_parts(model, learner, dtype, step)
+    work = learner_parts(model, learner, dtype, step, workers)
     engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
     learning = sum(held.values()) + sum(work.values()) + kept
     sampling = sum(held.values()) + work["optimiser"] + weights + cache
@@ -264,7 +299,9 @@ def make_plan(config: Config, model: Architecture, machine: Machine) -> MemoryPl
         step=step,
         checkpoint=checkpoint,
         checkpoints=checkpoint * (config.keep_checkpoints + 1),
-        main_memory={"optimiser": 2.0 * adapter * step.members} if offload else {},
+        disk=checkpoint * (config.keep_checkpoints + 1) + written(config, step, adapter),
+        workers=workers,
+        main_memory={"optimiser": 2.0 * adapter * -(-step.members // workers)} if offload else {},
     )
 
 
@@ -301,37 +338,50 @@ def with_changes(config: Config, *assignments: str) -> Config:
     return read_config(data)
 
 
-def smaller(config: Config, model: Architecture, machine: Machine) -> tuple[list[str], MemoryPlan]:
+def smaller(
+    config: Config, model: Architecture, machine: Machine, workers: int = 1
+) -> tuple[list[str], MemoryPlan]:
     """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
     helpful: list[str] = []
-    plan = make_plan(config, model, machine)
+    plan = make_plan(config, model, machine, workers)
     for change in CHANGES:
         if plan.fits:
             break
         changed = with_changes(config, *change.split())
-        less = make_plan(changed, model, machine)
+        less = make_plan(changed, model, machine, workers)
         if less.upper_bound < 0.99 * plan.upper_bound:
             config, plan = changed, less
             helpful += change.split()
     return list({text.partition("=")[0]: text for text in helpful}.values()), plan
 
 
-def plan_run(config: Config, card: str | None) -> tuple[MemoryPlan, list[str]]:
+def plan_run(
+    config: Config, card: str | None, workers: int | None = None
+) -> tuple[MemoryPlan, list[str]]:
     """Return the plan for a GPU, or for the device found here, and the changes that would help.
 
-    Raises ConfigError or LoraEvoError, one line, for what cannot run there.
+    workers: each with a GPU of this kind, or a part of this machine's memory. Raises ConfigError or
+    LoraEvoError, one line, for what cannot run there.
     """
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     refuse_float32(config, machine.is_gpu)
-    model = read_architecture(config.base)
-    return make_plan(config, model, machine), smaller(config, model, machine)[0]
+    model, count = read_architecture(config.base), workers or 1
+    if workers is not None:
+        refuse_spread_base(config)
+        config = for_workers(config)
+    if not machine.is_gpu and count > 1:
+        name = f"its part of {machine.name}"
+        machine = replace(machine, name=name, memory=machine.memory / count)
+    changes, _ = smaller(config, model, machine, count)
+    return make_plan(config, model, machine, count), changes
 
 
 def verdict(plan: MemoryPlan, changes: list[str]) -> str:
     """Return one line: whether the run fits, and which changes to try if not."""
     gib = [b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory)]
     unsure = "may not fit" if gib[0] <= gib[2] else "does not fit"
-    text = f"{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
+    each = f"each of {plan.workers} workers with " if plan.workers > 1 else ""
+    text = f"{each}{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
     text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
     if plan.fits or not changes:
         return text if plan.fits else f"{text}: take a larger device or a smaller base"
@@ -340,7 +390,8 @@ def verdict(plan: MemoryPlan, changes: list[str]) -> str:
 
 def to_text(plan: MemoryPlan, changes: list[str]) -> str:
     """Return the tables of a plan."""
-    step, lines = plan.step, ["", f"{'memory, GiB':40}       lowered by"]
+    title = "memory, GiB" + (f", of each of {plan.workers} workers" if plan.workers > 1 else "")
+    step, lines = plan.step, ["", f"{title:40}       lowered by"]
     for name, size in plan.memory.items():
         lines.append(f"  {name:30}{size / GIB:8.2f}       {plan.lowered_by.get(name, '')}".rstrip())
     for name, size in {"while learning": plan.learning, "while sampling": plan.sampling}.items():
@@ -357,6 +408,7 @@ def to_text(plan: MemoryPlan, changes: list[str]) -> str:
             f"  {'a checkpoint':30}{plan.checkpoint / GIB:8.2f}",
             f"  {'those kept, and one in writing':30}{plan.checkpoints / GIB:8.2f}"
             "       keep_checkpoints",
+            f"  {'the whole run, at most':30}{plan.disk / GIB:8.2f}       keep_dead, steps",
             f"\n{verdict(plan, changes)}",
         ]
     )

@@ -11,7 +11,7 @@ from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.statistics import StatsSum, UpdateStats
-from selfplay.pieces import even
+from selfplay.pieces import batches, even
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -156,8 +156,8 @@ def make_batch(
         rows_of[row.member].append(row)
     shards = []
     for place, own in rows_of.items():
-        fitting = sum(row.length for row in own) // config.micro_batch_tokens
-        count = even(fitting, -(-pieces // roles.count(roles[place])))
+        full = sum(row.length for row in own) // config.micro_batch_tokens
+        count = even(batches(len(own), full), -(-pieces // roles.count(roles[place])))
         shards += [Shard(own[number::count], number) for number in range(count)]
     return Batch(rows, faults, shards)
 
