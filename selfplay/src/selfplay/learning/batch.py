@@ -71,13 +71,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows whose gradient is computed alone: those of one member, or of all in a run without cut.
-
-    number: its place among the shards of its member.
-    """
+    """Rows whose gradient is computed alone: of one member, or of all in a run without cut."""
 
     rows: list[Row]
-    number: int = 0
 
     @property
     def members(self) -> list[int]:
@@ -158,7 +154,7 @@ def make_batch(
     for place, own in rows_of.items():
         full = sum(row.length for row in own) // config.micro_batch_tokens
         count = even(batches(len(own), full), -(-pieces // roles.count(roles[place])))
-        shards += [Shard(own[number::count], number) for number in range(count)]
+        shards += [Shard(own[number::count]) for number in range(count)]
     return Batch(rows, faults, shards)
 
 

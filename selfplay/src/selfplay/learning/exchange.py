@@ -1,14 +1,13 @@
 """How several learners, each with all members, make one step of every member.
 
-A member's gradient is the sum over its shards in a binary tree whose shape depends on the number of
-shards alone: shards 0 and 1, 2 and 3, then both sums, and so on. A learner sums what it has whole;
-the member's owner sums the rest, takes the step and sends the weights to all. So the bytes are the
-same for any number of learners. Traffic passes through main memory, by gloo.
+The gradients of a member's shards are added up from the first to the last, whoever has them: a
+learner takes the sum so far from the one before, adds its own, and hands it on; the member's owner
+takes the step and sends the weights to all. So the bytes are the same for any number of learners.
+Traffic passes through main memory, by gloo.
 """
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -21,69 +20,27 @@ from selfplay.learning.statistics import StatsSum
 
 Gradient: TypeAlias = list[Tensor | None]
 """By parameter of a member; None is zero."""
-Node: TypeAlias = tuple[int, int]
-"""Level and number in a tree of shards: (l, i) sums shards i 2^l to (i + 1) 2^l - 1."""
+Part: TypeAlias = tuple[Gradient, StatsSum]
 Homes: TypeAlias = Mapping[int, Sequence[int]]
-"""By a member's place: for each of its shards the rank of the learner that has it, in order."""
+"""By a member's place: the ranks of the learners that have its shards, in the order of these."""
 _MEETING, _PATIENCE = timedelta(minutes=2), timedelta(hours=2)
 """How long learners may take to find each other, and one to hear of another: a death is noticed at
 once, and whoever runs them ends the others."""
 _LETTERS = 4096
 """Longest text, in bytes, that learners tell each other: a path."""
-_MOST_NODES = 128
-"""Above what two learners send each other of a member; the numbers of its messages end there."""
 
 
 class PeerLost(Exception):
     """Another learner is gone; what happened there is not known here."""
 
 
-@dataclass
-class PartialSum:
-    """What a learner has of a member's gradient: sums of neighbouring shards, and statistics."""
-
-    nodes: dict[Node, Gradient] = field(default_factory=dict)
-    sums: list[StatsSum] = field(default_factory=list)
-    """Of each of its shards."""
-
-    def add(self, number: int, gradient: Gradient, sums: StatsSum) -> None:
-        """Add the next shard; two sums that make a larger one are added at once."""
-        self.sums.append(sums)
-        node = (0, number)
-        while node[1] % 2 and (node[0], node[1] - 1) in self.nodes:
-            gradient = added(self.nodes.pop((node[0], node[1] - 1)), gradient)
-            node = (node[0] + 1, node[1] // 2)
-        self.nodes[node] = gradient
-
-
-def nodes_of(numbers: Sequence[int]) -> list[Node]:
-    """Return the sums that a learner with these neighbouring shards has of a member."""
-    partial = PartialSum()
-    for number in numbers:
-        partial.add(number, [], StatsSum())
-    return list(partial.nodes)
-
-
-def added(one: Gradient, other: Gradient) -> Gradient:
-    """Return the sum of two gradients, in the place of the first."""
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    if pairs:
+def added(one: Part, other: Part) -> Part:
+    """Return the sum of two parts, in the place of the first."""
+    both = zip(one[0], other[0], strict=True)
+    if pairs := [(a, b) for a, b in both if a is not None and b is not None]:
         torch._foreach_add_([a for a, _ in pairs], [b for _, b in pairs])
-    return [b if a is None else a for a, b in zip(one, other, strict=True)]
-
-
-def total(nodes: dict[Node, Gradient], shards: int) -> Gradient:
-    """Return the sum of all shards of a member from sums of neighbouring ones."""
-
-    def of(level: int, number: int) -> Gradient:
-        if (level, number) in nodes:
-            return nodes.pop((level, number))
-        left = of(level - 1, 2 * number)
-        if (2 * number + 1) << (level - 1) >= shards:
-            return left
-        return added(left, of(level - 1, 2 * number + 1))
-
-    return of((shards - 1).bit_length(), 0)
+    one[1].add(other[1])
+    return [b if a is None else a for a, b in zip(one[0], other[0], strict=True)], one[1]
 
 
 class Exchange:
@@ -106,49 +63,28 @@ class Exchange:
         return list(range(self.rank, members, self.count))
 
     def gather(
-        self, partials: Mapping[int, PartialSum], homes: Homes, like: Mapping[int, list[Tensor]]
-    ) -> dict[int, tuple[Gradient, StatsSum]]:
-        """Send what belongs to others; return gradient and statistics of each owned member.
+        self, parts: Mapping[int, list[Part]], homes: Homes, like: Mapping[int, list[Tensor]]
+    ) -> dict[int, Part]:
+        """Return gradient and statistics of each owned member, summed over all learners.
 
-        like: by place, tensors of the shapes and on the devices of a gradient. Raises PeerLost.
+        parts: by place, those of the shards that are here. like: by place, tensors of the shapes
+        and on the devices of a gradient. Raises PeerLost.
         """
-        sent = [
-            (self._send(message, self.owner(place), place, number), message)
-            for place, partial in sorted(partials.items())
-            if self.owner(place) != self.rank
-            for number, message in enumerate(_messages(partial, like[place]))
-        ]
-        gathered = {}
+        gathered: dict[int, Part] = {}
         for place, ranks in sorted(homes.items()):
-            if self.owner(place) == self.rank:
-                gathered[place] = self._gathered(place, ranks, partials.get(place), like[place])
-        for work, _ in sent:
-            _wait(work)
+            way = [*ranks, self.owner(place)]
+            stations = [i for i, rank in enumerate(way) if rank == self.rank]
+            for i in stations:
+                more = parts[place] if i < len(ranks) else []
+                if i:
+                    before = gathered.pop(place, None) if way[i - 1] == self.rank else None
+                    more = [before or self._receive(way[i - 1], place, like[place]), *more]
+                for part in more[1:]:
+                    more[0] = added(more[0], part)
+                gathered[place] = more[0]
+                if i < len(ranks) and way[i + 1] != self.rank:
+                    self._send(way[i + 1], place, gathered.pop(place), like[place])
         return gathered
-
-    def _gathered(
-        self, place: int, ranks: Sequence[int], here: PartialSum | None, like: list[Tensor]
-    ) -> tuple[Gradient, StatsSum]:
-        """Return what all learners have of an owned member, each of them in its turn."""
-        nodes: dict[Node, Gradient] = {}
-        sums: list[StatsSum] = []
-        for rank in dict.fromkeys(ranks):
-            numbers = [number for number, of in enumerate(ranks) if of == rank]
-            if rank == self.rank and here is not None:
-                nodes |= here.nodes
-                sums += here.sums
-                continue
-            rows = torch.empty(len(numbers), len(StatsSum().numbers()), dtype=torch.float64)
-            self._receive(rows, rank, place, 0)
-            sums += [StatsSum.of_numbers(row) for row in rows.tolist()]
-            for i, node in enumerate(nodes_of(numbers), start=1):
-                flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
-                self._receive(flat, rank, place, i)
-                nodes[node] = list(_unpacked(flat, like))
-        gradient, first = total(nodes, len(ranks)), sums[0]
-        for more in sums[1:]:
-            first.add(more)
-        return gradient, first
 
     @torch.no_grad()
     def share(self, place: int, tensors: list[Tensor]) -> None:
@@ -156,7 +92,7 @@ class Exchange:
         if self.count == 1:
             return
         flat = _packed(tensors)
-        _wait(self._begun(lambda: self.group.broadcast(flat, self.owner(place))))
+        _done(lambda: self.group.broadcast(flat, self.owner(place)))
         if self.owner(place) != self.rank:
             torch._foreach_copy_(tensors, _unpacked(flat, tensors))
 
@@ -173,38 +109,31 @@ class Exchange:
         letters = torch.zeros(self.count, _LETTERS, dtype=torch.uint8)
         own = text.encode()
         letters[self.rank, : len(own)] = torch.tensor(list(own), dtype=torch.uint8)
-        _wait(self._begun(lambda: self.group.allreduce([letters])))
+        _done(lambda: self.group.allreduce([letters]))
         return [bytes(row.tolist()).rstrip(b"\0").decode() for row in letters]
 
-    def _send(self, message: Tensor, rank: int, place: int, number: int) -> Any:
-        return self._begun(lambda: self.group.send([message], rank, place * _MOST_NODES + number))
+    def _send(self, rank: int, place: int, part: Part, like: list[Tensor]) -> None:
+        gradient, sums = part
+        both = zip(gradient, like, strict=True)
+        filled = [torch.zeros_like(t) if g is None else g for g, t in both]
+        flat, numbers = _packed(filled), torch.tensor(sums.numbers(), dtype=torch.float64)
+        _done(lambda: self.group.send([numbers], rank, 2 * place))
+        _done(lambda: self.group.send([flat], rank, 2 * place + 1))
 
-    def _receive(self, message: Tensor, rank: int, place: int, number: int) -> None:
-        tag = place * _MOST_NODES + number
-        _wait(self._begun(lambda: self.group.recv([message], rank, tag)))
-
-    def _begun(self, ask: Callable[[], Any]) -> Any:
-        try:
-            return ask()
-        except RuntimeError as error:
-            raise PeerLost(first_line(error)) from error
+    def _receive(self, rank: int, place: int, like: list[Tensor]) -> Part:
+        numbers = torch.empty(len(StatsSum().numbers()), dtype=torch.float64)
+        flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
+        _done(lambda: self.group.recv([numbers], rank, 2 * place))
+        _done(lambda: self.group.recv([flat], rank, 2 * place + 1))
+        return list(_unpacked(flat, like)), StatsSum.of_numbers(numbers.tolist())
 
 
-def _wait(work: Any) -> None:
+def _done(ask: Callable[[], Any]) -> None:
+    """Wait for what is asked of the group."""
     try:
-        work.wait(_PATIENCE)
+        ask().wait(_PATIENCE)
     except RuntimeError as error:
         raise PeerLost(first_line(error)) from error
-
-
-def _messages(partial: PartialSum, like: list[Tensor]) -> list[Tensor]:
-    """Return what the owner of a member is sent: statistics by shard, then each sum."""
-    numbers = torch.tensor([sums.numbers() for sums in partial.sums], dtype=torch.float64)
-    filled = [
-        [torch.zeros_like(t) if g is None else g for g, t in zip(gradient, like, strict=True)]
-        for gradient in partial.nodes.values()
-    ]
-    return [numbers, *map(_packed, filled)]
 
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:
@@ -228,21 +157,21 @@ def open_group(
 
     address: of this process, which others reach; gloo would take that of the machine's name. store:
     address and port of the first one's store. listener: the socket that listens there, in the first
-    process alone, which must keep it open; torch's own store listens on all addresses.
+    process alone, which the store takes over; torch's own would listen on all addresses.
     """
     distributed: Any = dist
+    gloo = distributed.ProcessGroupGloo
+    options = gloo._Options()
+    options._timeout = _PATIENCE
     try:
+        options._devices = [gloo.create_device(hostname=address)]
         found = distributed.TCPStore(
             *store,
             is_master=listener is not None,
-            master_listen_fd=None if listener is None else listener.fileno(),
+            master_listen_fd=None if listener is None else listener.detach(),
             wait_for_workers=False,
             timeout=_MEETING,
         )
-        gloo = distributed.ProcessGroupGloo
-        options = gloo._Options()
-        options._devices = [gloo.create_device(hostname=address)]
-        options._timeout = _PATIENCE
         return gloo(found, rank, count, options)
     except RuntimeError as error:
         raise PeerLost(first_line(error)) from error

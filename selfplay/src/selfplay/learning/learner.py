@@ -31,7 +31,7 @@ from selfplay.learning.batch import (
     make_batch,
     micro_batches,
 )
-from selfplay.learning.exchange import Exchange, Homes, PartialSum
+from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
 from selfplay.learning.statistics import StatsSum, UpdateStats
@@ -142,7 +142,7 @@ class Learner:
             max_completion_length=self.max_completion_length,
             pieces=self.pieces,
         )
-        homes = {m: [0] * (s.number + 1) for s in batch.shards for m in s.members}
+        homes = {place: [0] for shard in batch.shards for place in shard.members}
         return batch.stats(self.members, self.learn(batch.shards, homes, lr_factor, advance))
 
     def learn(
@@ -161,9 +161,9 @@ class Learner:
         self._rows, self._advance = (0, rows), advance
         outcomes: dict[int, Outcome] = {}
         for iteration in range(self.config.num_iterations):
-            partials = self._gradients(shards)
+            parts = self._gradients(shards, homes)
             like = {place: self._parameters(place) for place in homes}
-            gathered = self.exchange.gather(partials, homes, like)
+            gathered = self.exchange.gather(parts, homes, like)
             for place, (gradient, sums) in gathered.items():
                 for p, grad in zip(like[place], gradient, strict=True):
                     p.grad = grad
@@ -184,18 +184,20 @@ class Learner:
                 self.exchange.share(place, like[place])
         return outcomes
 
-    def _gradients(self, shards: Sequence[Shard]) -> dict[int, PartialSum]:
-        """Return the gradient of these shards by member's place, summed as far as it goes."""
-        partials: dict[int, PartialSum] = {}
+    def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
+        """Return what these shards give by member's place; summed where nothing comes before."""
+        parts: dict[int, list[Part]] = {}
         for shard in shards:
             self.optimizer.zero_grad()
             sums = {place: StatsSum() for place in shard.members}
             self._backward_that_fits(shard.rows, sums)
             for place, of_member in sums.items():
-                gradient = [p.grad for p in self._parameters(place)]
-                partials.setdefault(place, PartialSum()).add(shard.number, gradient, of_member)
+                part: Part = [p.grad for p in self._parameters(place)], of_member
+                parts.setdefault(place, []).append(part)
+                if homes[place][0] == self.exchange.rank and len(parts[place]) == 2:
+                    parts[place] = [added(*parts[place])]
         self.optimizer.zero_grad()
-        return partials
+        return parts
 
     def _parameters(self, place: int) -> list[Tensor]:
         return list(self.adapters.parameters_of(place).values())

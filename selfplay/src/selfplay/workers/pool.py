@@ -236,15 +236,16 @@ class RemotePopulation(Members):
             max_completion_length=self.config.rollout.max_completion_length,
             pieces=self.config.pieces,
         )
-        homes: dict[int, list[int]] = defaultdict(list)
+        homes: dict[int, dict[int, None]] = defaultdict(dict)
         shares = []
         for rank, block in enumerate(
             blocks([shard.tokens for shard in batch.shards], len(self.pool.workers))
         ):
             shares.append([batch.shards[number] for number in block])
             for shard in shares[rank]:
-                homes[shard.members[0]].append(rank)
-        asked = [(pickle.dumps(share), dict(homes), lr_factor) for share in shares]
+                homes[shard.members[0]][rank] = None
+        ways = {place: list(ranks) for place, ranks in homes.items()}
+        asked = [(pickle.dumps(share), ways, lr_factor) for share in shares]
         outcomes: dict[int, Outcome] = {}
         done, total = 0, sum(len(shard.rows) for shard in batch.shards)
         for rank, answer in self.pool.stream("learn", asked):

@@ -1,0 +1,169 @@
+"""Learners that share the shards of an update: the same bytes for any number of them."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from lora_evo.model import Rollout
+from selfplay.learning.batch import TrainingSample, make_batch
+from selfplay.learning.exchange import Exchange, PeerLost, open_group
+from selfplay.learning.learner import Learner, LearnerConfig
+from selfplay.learning.weight_sync import folder_of
+from selfplay.pieces import batches, blocks, deal, even
+
+CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, micro_batch_tokens=40)
+ROLES = ("teacher", "student", "student")
+
+
+def samples(tiny, count=30):
+    found = []
+    for i in range(count):
+        ids = tiny.numbers(i, 20).mul(1000).long().abs() % tiny.vocabulary
+        cut, end = 3 + i % 5, 9 + (7 * i) % 11
+        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
+        member = tiny.members[i % 5 % 3]
+        text = Rollout(member, prompt, completion, (-4.5,) * len(completion), "stop")
+        advantage = float(tiny.numbers(500 + i, 1))
+        found.append(TrainingSample(member, text, advantage, "solve" if i % 2 else "propose"))
+    return found
+
+
+def learner(tiny, config=CONFIG, exchange=None):
+    found = Learner(
+        tiny.qwen(), 0, tiny.members, config, seed=3, roles=ROLES, pieces=8, exchange=exchange
+    )
+    tiny.shake(found.adapters)
+    return found
+
+
+def together(count, work):
+    """Call work(exchange) in a thread for each of so many learners; return what they return."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    store = listener.getsockname()[:2]
+
+    def one(rank):
+        group = open_group("127.0.0.1", store, rank, count, None if rank else listener)
+        return work(Exchange(rank, MACHINES[:count], group))
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(one, range(count)))
+
+
+MACHINES = ["here", "here", "there"]
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
+    config = replace(CONFIG, num_iterations=iterations)
+    alone = learner(tiny, config)
+    expected = [alone.update(samples(tiny)) for _ in range(2)]
+    weights = [alone.member_state(place) for place in range(3)]
+
+    def shared(exchange):
+        mine, found = learner(tiny, config, exchange), []
+        for _ in range(2):
+            batch = make_batch(
+                samples(tiny), mine.members, ROLES, config, max_completion_length=256, pieces=8
+            )
+            shares = blocks([shard.tokens for shard in batch.shards], exchange.count)
+            homes = {}
+            for rank, share in enumerate(shares):
+                for number in share:
+                    homes.setdefault(batch.shards[number].members[0], {})[rank] = None
+            homes = {place: list(ranks) for place, ranks in homes.items()}
+            assert max(map(len, homes.values())) > 1, "a member's shards are apart"
+            outcomes = mine.learn([batch.shards[n] for n in shares[exchange.rank]], homes)
+            found.append(batch.stats(mine.members, outcomes))
+        return mine, found
+
+    for count in (2, 3):
+        seen = {}
+        for mine, found in together(count, shared):
+            for place in range(3):
+                for key, tensor in mine._tensors(place).items():
+                    assert tensor.equal(weights[place].tensors[key]), (count, place, key)
+                if place in mine.optimizer.states:
+                    assert mine.optimizer.scalars(place) == weights[place].optimizer
+                    name = mine.members[place]
+                    seen[name] = [stats[name] for stats in found]
+        assert seen == {name: [stats[name] for stats in expected] for name in tiny.members}
+
+
+def test_a_member_whose_gradient_is_not_finite_is_left_as_it_was_everywhere(tiny):
+    def shared(exchange):
+        mine = learner(tiny, exchange=exchange)
+        before = {key: tensor.clone() for key, tensor in mine._tensors(0).items()}
+        if exchange.rank == 1:
+            mine.forward_pass.loss = lambda rows, sums: (
+                torch.tensor(float("nan"))
+                * sum(p.sum() for p in mine.adapters.parameters_of(0).values())
+            )
+        batch = make_batch(
+            [s for s in samples(tiny) if s.member == tiny.members[0]],
+            mine.members,
+            ROLES,
+            CONFIG,
+            max_completion_length=256,
+            pieces=2,
+        )
+        outcomes = mine.learn([batch.shards[exchange.rank]], {0: [0, 1]})
+        after = mine._tensors(0)
+        assert all(after[key].equal(before[key]) for key in before)
+        return outcomes
+
+    (outcome,) = together(2, shared)[0].values()
+    assert not outcome.stepped
+    assert outcome.fault.startswith("the norm of its gradient is")
+
+
+def test_an_adapter_is_written_once_on_every_machine_by_its_owner(tiny):
+    def shared(exchange):
+        mine, wrote = learner(tiny, exchange=exchange), []
+
+        def write(label):
+            wrote.append(label)
+            return Path(f"/{exchange.machines[exchange.rank]}/{exchange.rank}/{label}")
+
+        labels = ("base@zero", *(f"{name}@v1" for name in tiny.members))
+        return wrote, [folder_of(mine, label, lambda label=label: write(label)) for label in labels]
+
+    (first, read), (second, read_too), (third, there) = together(3, shared)
+    a, b, c = (f"{name}@v1" for name in tiny.members)
+    assert (first, second, third) == (["base@zero", a, c], [b], ["base@zero", a, b, c])
+    assert read == read_too
+    assert [str(path) for path in read] == [
+        "/here/0/base@zero",
+        f"/here/0/{a}",
+        f"/here/1/{b}",
+        f"/here/0/{c}",
+    ]
+    assert {path.parts[2] for path in there} == {"2"}
+
+
+def test_a_learner_that_is_gone_is_noticed(tiny):
+    def shared(exchange):
+        if exchange.rank == 1:
+            exchange.group = None  # which ends its connections
+            return None
+        with pytest.raises(PeerLost):
+            exchange.tell("anybody?")
+        return True
+
+    assert together(2, shared) == [True, None]
+
+
+def test_pieces_are_even_and_workers_get_neighbours():
+    assert [even(n, 8) for n in (0, 1, 2, 3, 7, 8, 100)] == [1, 1, 2, 2, 4, 8, 8]
+    assert [batches(rows) for rows in (0, 11, 24, 100, 200)] == [0, 0, 2, 2, 4]
+    assert deal("aabbcd", 2) == [[0, 1, 4], [2, 3, 5]]
+    assert deal("aa", 3) == [[0, 1]]
+    for workers in (1, 2, 3, 5):
+        shares = blocks([3, 1, 1, 3, 8], workers)
+        assert [n for share in shares for n in share] == [0, 1, 2, 3, 4]
+        assert len(shares) == workers
+    assert [list(share) for share in blocks([3, 1, 1, 3, 8], 2)] == [[0, 1, 2, 3], [4]]
+    assert blocks([], 2) == [range(0), range(0)]
