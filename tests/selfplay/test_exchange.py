@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lora_evo.model import Rollout
-from selfplay.learning.batch import TrainingSample, make_batch
+from selfplay.learning.batch import TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, PeerLost, open_group
 from selfplay.learning.learner import Learner, LearnerConfig
 from selfplay.learning.weight_sync import folder_of
@@ -69,14 +69,9 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
             batch = make_batch(
                 samples(tiny), mine.members, ROLES, config, max_completion_length=256, pieces=8
             )
-            shares = blocks([shard.tokens for shard in batch.shards], exchange.count)
-            homes = {}
-            for rank, share in enumerate(shares):
-                for number in share:
-                    homes.setdefault(batch.shards[number].members[0], {})[rank] = None
-            homes = {place: list(ranks) for place, ranks in homes.items()}
+            shares, homes = share_out(batch.shards, exchange.count)
             assert max(map(len, homes.values())) > 1, "a member's shards are apart"
-            outcomes = mine.learn([batch.shards[n] for n in shares[exchange.rank]], homes)
+            outcomes = mine.learn(shares[exchange.rank], homes)
             found.append(batch.stats(mine.members, outcomes))
         return mine, found
 

@@ -66,15 +66,15 @@ class Members(ABC):
 
     def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
         """Sample every draft; yield proposals in the order in which they are finished."""
-        return self.written(drafts, self._cut(drafts))
+        return self.written(self._cut(drafts))
 
     def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
         """Sample every attempt; yield them in the order in which they are finished."""
-        return self.written(attempts, self._cut(attempts))
+        return self.written(self._cut(attempts))
 
     @abstractmethod
-    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
-        """Sample what is asked, piece by piece, and read it; pieces: numbers of it."""
+    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
+        """Sample what is asked, piece by piece, and read it."""
 
     @abstractmethod
     def update(
@@ -109,14 +109,14 @@ class Members(ABC):
         """Return what each worker did in the step; none without workers."""
         return {}
 
-    def _cut(self, asked: Sequence[W]) -> list[list[int]]:
+    def _cut(self, asked: Sequence[W]) -> list[list[W]]:
         """Return the pieces of what is to be sampled; one where the run is not cut.
 
         Equal prompts, which are read once, stay together, and long ones are spread evenly.
         """
         config = self.config
         if not config.pieces:
-            return [list(range(len(asked)))] if asked else []
+            return [list(asked)] if asked else []
         texts = [self.prompts.text_of(a) for a in asked]
         # An engine of its own makes up its batches, best of few members. Here company is cheap.
         apart = config.pieces == 1 or not self.shares_parameters
@@ -129,5 +129,5 @@ class Members(ABC):
             size = sizes.get(role_of(member), 1) if apart else 1
             fitting = batches(len(own)) if self.shares_parameters else len(own)
             hands = deal([texts[i] for i in own], even(fitting, -(-config.pieces // size)))
-            pieces += [[own[k] for k in hand] for hand in hands]
+            pieces += [[asked[own[k]] for k in hand] for hand in hands]
         return pieces

@@ -57,14 +57,12 @@ class Population(Members):
     def members(self) -> tuple[str, ...]:
         return self.learner.members
 
-    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
+    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
         # An engine of its own makes up its batches, in which company changes no sample.
-        if not self.shares_parameters:
-            pieces = [[i for piece in pieces for i in piece]]
-        requests = self.prompts.requests(asked)
-        for piece in pieces:
-            for i, rollout in self.engine.stream([requests[k] for k in piece]):
-                yield self.prompts.read(asked[piece[i]], rollout)
+        together = pieces if self.shares_parameters else [[a for piece in pieces for a in piece]]
+        for piece in together:
+            for i, rollout in self.engine.stream(self.prompts.requests(piece)):
+                yield self.prompts.read(piece[i], rollout)
 
     def update(
         self,

@@ -11,7 +11,7 @@ from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.statistics import StatsSum, UpdateStats
-from selfplay.pieces import batches, even
+from selfplay.pieces import batches, blocks, even
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -156,6 +156,21 @@ def make_batch(
         count = even(batches(len(own), full), -(-pieces // roles.count(roles[place])))
         shards += [Shard(own[number::count]) for number in range(count)]
     return Batch(rows, faults, shards)
+
+
+def share_out(
+    shards: Sequence[Shard], learners: int
+) -> tuple[list[list[Shard]], dict[int, list[int]]]:
+    """Give neighbouring shards to each learner; return them, and who has which member's."""
+    shares = [
+        [shards[number] for number in block]
+        for block in blocks([shard.tokens for shard in shards], learners)
+    ]
+    homes: dict[int, dict[int, None]] = defaultdict(dict)
+    for rank, share in enumerate(shares):
+        for place in (place for shard in share for place in shard.members):
+            homes[place][rank] = None
+    return shares, {place: list(ranks) for place, ranks in homes.items()}
 
 
 def _moves(row: Row, config: LearnerConfig) -> bool:

@@ -30,6 +30,7 @@ from selfplay.learning.batch import (
     TrainingSample,
     make_batch,
     micro_batches,
+    share_out,
 )
 from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.optimizer import MemberAdamW
@@ -142,8 +143,8 @@ class Learner:
             max_completion_length=self.max_completion_length,
             pieces=self.pieces,
         )
-        homes = {place: [0] for shard in batch.shards for place in shard.members}
-        return batch.stats(self.members, self.learn(batch.shards, homes, lr_factor, advance))
+        (shards,), homes = share_out(batch.shards, 1)
+        return batch.stats(self.members, self.learn(shards, homes, lr_factor, advance))
 
     def learn(
         self,

@@ -7,17 +7,15 @@ run goes back to its last checkpoint (`selfplay.training`).
 
 import pickle
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lora_evo import Adapter, EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
-from selfplay.learning.batch import Outcome, TrainingSample, make_batch
+from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import PeerLost
 from selfplay.learning.statistics import UpdateStats
 from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
@@ -34,21 +32,6 @@ _CAUSE_S = 10.0
 """How long the worker that failed first may take to be known as such, after others missed it."""
 
 
-@dataclass
-class WorkerHandle:
-    """A worker; busy: seconds that it has worked since they were last counted."""
-
-    name: str
-    actor: Any
-    place: Place | None = None
-    busy: float = 0.0
-    memory_mb: float = 0.0
-
-    def __str__(self) -> str:
-        where = f" (process {self.place.process} on {self.place.host})" if self.place else ""
-        return f"{self.name}{where}"
-
-
 class WorkerPool:
     """Asks workers, and ends them.
 
@@ -58,87 +41,71 @@ class WorkerPool:
     def __init__(
         self, ray: Any, config: Config, template: Template, gpus: int, count: int, alone: bool
     ) -> None:
-        self._ray, self.gpus = ray, gpus
+        self._ray, self._kind = ray, "GPU" if gpus else "core"
+        self.node = ray.get_runtime_context().get_node_id()
         needs = {"num_cpus": 1, "num_gpus": gpus}
         actor = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
-        self.workers = [WorkerHandle(f"worker-{n}", actor.remote()) for n in range(count)]
+        self.actors = [actor.remote() for _ in range(count)]
+        self.names = [f"worker-{n}" for n in range(count)]
+        self.busy, self.memory_mb = [0.0] * count, [0.0] * count
+        """Seconds that each has worked since they were last counted, and its largest memory."""
         try:
-            self.places: list[Place] = self.ask("meet", [(alone,)] * count, _PLACES_S)
-            for worker, place in zip(self.workers, self.places, strict=True):
-                worker.place = place
+            self.places: list[Place] = self.everywhere("meet", alone)
             asked = [(config, template, rank, self.places) for rank in range(count)]
-            infos: list[WorkerInfo] = self.ask("open", asked)
-            check_equal(self.workers, infos)
+            self.infos: list[WorkerInfo] = self.ask("open", asked)
+            for rank, info in enumerate(self.infos):
+                check_equal(self.name(rank), info.identity, self.infos[0].identity["base"])
         except BaseException:
             self.close()
             raise
-        self.about = infos[0]
+
+    def name(self, rank: int) -> str:
+        """Return a worker's name, with its process and machine."""
+        place = self.places[rank] if hasattr(self, "places") else None
+        where = f" (process {place.process} on {place.host})" if place else ""
+        return f"{self.names[rank]}{where}"
 
     @property
     def text(self) -> str:
         """How many workers there are, of what kind, and on which machines."""
-        hosts = Counter(place.host for place in self.places)
-        count, kind = len(self.workers), "GPU" if self.gpus else "core"
+        hosts, count = Counter(place.host for place in self.places), len(self.actors)
         where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
-        return f"{count} worker{'s' * (count > 1)}, one a {kind}: {where}"
-
-    def here(self) -> list[bool]:
-        """Say of each worker whether it is on the driver's machine."""
-        node = self._ray.get_runtime_context().get_node_id()
-        return [place.node == node for place in self.places]
-
-    def put(self, value: Any) -> Any:
-        """Put what several workers are to be given into Ray's store; return what stands for it."""
-        return self._ray.put(value)
+        return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
 
     def everywhere(self, method: str, *arguments: Any) -> list[Any]:
         """Ask every worker the same; return the answers in order."""
-        return self.ask(method, [arguments] * len(self.workers))
+        return self.ask(method, [arguments] * len(self.actors))
 
-    def ask(
-        self, method: str, arguments: Sequence[tuple[Any, ...]], patience: float | None = None
-    ) -> list[Any]:
+    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Ask every worker, with arguments of its own; return the answers in order."""
-        answers = dict(self.stream(method, arguments, patience))
-        return [answers[rank] for rank in range(len(self.workers))]
-
-    def ask_one(self, rank: int, method: str, *arguments: Any) -> Any:
-        """Ask one worker, and return its answer."""
-        ref = self.workers[rank].actor.do.remote(method, *arguments)
-        ((_, answer),) = self._answers({ref: rank})
-        return answer
+        answers = dict(self.stream(method, dict(enumerate(arguments))))
+        return [answers[rank] for rank in range(len(self.actors))]
 
     def stream(
-        self, method: str, arguments: Sequence[tuple[Any, ...]], patience: float | None = None
+        self, method: str, arguments: Mapping[int, tuple[Any, ...]]
     ) -> Iterator[tuple[int, Any]]:
-        """Ask every worker; yield rank and answer as they come.
+        """Ask workers, by rank; yield rank and answer as they come.
 
         Raises what a worker raised for the user, and EngineStopped where one has died.
         """
-        asked = {
-            worker.actor.do.remote(method, *arguments[rank]): rank
-            for rank, worker in enumerate(self.workers)
-        }
-        return self._answers(asked, patience)
+        asked = {self.actors[n].do.remote(method, *own): n for n, own in arguments.items()}
+        return self._answers(asked, _PLACES_S if method == "meet" else None)
 
-    def _answers(
-        self, asked: dict[Any, int], patience: float | None = None
-    ) -> Iterator[tuple[int, Any]]:
+    def _answers(self, asked: dict[Any, int], patience: float | None) -> Iterator[tuple[int, Any]]:
         while asked:
             ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=patience)
             if not ready:
                 raise SelfplayError(
-                    f"{len(asked)} of {len(self.workers)} workers wait for room in Ray, which "
+                    f"{len(asked)} of {len(self.actors)} workers wait for room in Ray, which "
                     "others have taken; look at `ray status`, and give fewer --workers"
                 )
             rank = asked[ready[0]]
             try:
-                answer, seconds, memory = self._ray.get(ready[0])
+                answer, seconds, self.memory_mb[rank] = self._ray.get(ready[0])
             except Exception as error:
                 raise self._cause({rank: error}, asked) from None
             del asked[ready[0]]
-            self.workers[rank].busy += seconds
-            self.workers[rank].memory_mb = memory
+            self.busy[rank] += seconds
             yield rank, answer
 
     def _cause(self, failed: dict[int, Exception], asked: dict[Any, int]) -> Exception:
@@ -154,7 +121,7 @@ class WorkerPool:
             except Exception as error:
                 failed[asked[ready[0]]] = error
         rank, first = min(failed.items(), key=lambda pair: _is_lost_peer(pair[1]))
-        worker, cause = self.workers[rank], getattr(first, "cause", None)
+        worker, cause = self.name(rank), getattr(first, "cause", None)
         if isinstance(cause, PeerLost):
             return EngineStopped(f"{worker} lost the others ({first_line(cause)})")
         if isinstance(cause, ValueError | OSError):
@@ -166,9 +133,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """End all workers."""
-        for worker in self.workers:
-            self._ray.kill(worker.actor)
-        self.workers = []
+        for actor in self.actors:
+            self._ray.kill(actor)
 
 
 def _is_lost_peer(error: Exception) -> bool:
@@ -185,25 +151,21 @@ def _reason(error: Exception) -> str:
     return "it was killed, as the system does where memory runs out"
 
 
-def check_equal(workers: Sequence[WorkerHandle], infos: Sequence[WorkerInfo]) -> None:
-    """Raise SelfplayError where a worker has other versions, or another base than the first."""
-    expected = {"base": infos[0].identity["base"]} | versions()
-    for worker, about in zip(workers, infos, strict=True):
-        odd = [
-            f"{k} {about.identity[k]} ({v})" for k, v in expected.items() if about.identity[k] != v
-        ]
-        if odd:
-            raise SelfplayError(
-                f"{worker} is not as the others (what they have): {', '.join(odd)}; install the "
-                "same versions on all machines, and put the same files of the base there"
-            )
+def check_equal(worker: str, identity: Mapping[str, str], base: str) -> None:
+    """Raise SelfplayError where a worker has other versions than here, or not this base."""
+    expected = versions() | {"base": base}
+    if odd := [f"{k} {identity[k]} (not {v})" for k, v in expected.items() if identity[k] != v]:
+        raise SelfplayError(
+            f"{worker} is not as the others: {', '.join(odd)}; install the same versions on all "
+            "machines, and put the same files of the base there"
+        )
 
 
 class RemotePopulation(Members):
     """All members on workers, which hold a population each."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
-        about = pool.about
+        about = pool.infos[0]
         prompts = Prompts(config, template, about.tokenizer, about.context)
         super().__init__(config, prompts, about.shares_parameters)
         self.pool, self._names = pool, all_founders(config)
@@ -212,14 +174,10 @@ class RemotePopulation(Members):
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
 
-    def written(self, asked: Sequence[W], pieces: Sequence[Sequence[int]]) -> Iterator[W]:
-        packed = []
-        for block in blocks([len(piece) for piece in pieces], len(self.pool.workers)):
-            numbers = [i for p in block for i in pieces[p]]
-            local = iter(range(len(numbers)))
-            mine = [list(islice(local, len(pieces[p]))) for p in block]
-            packed.append((pickle.dumps([asked[i] for i in numbers]), mine))
-        for _, answer in self.pool.stream("written", packed):
+    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
+        shares = blocks([len(piece) for piece in pieces], len(self.pool.actors))
+        packed = [(pickle.dumps([pieces[number] for number in share]),) for share in shares]
+        for _, answer in self.pool.stream("written", dict(enumerate(packed))):
             yield from pickle.loads(answer)
 
     def update(
@@ -228,24 +186,17 @@ class RemotePopulation(Members):
         lr_factor: float = 1.0,
         advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
+        config = self.config
         batch = make_batch(
             samples,
             self._names,
             [role_of(name) for name in self._names],
-            self.config.learner,
-            max_completion_length=self.config.rollout.max_completion_length,
-            pieces=self.config.pieces,
+            config.learner,
+            max_completion_length=config.rollout.max_completion_length,
+            pieces=config.pieces,
         )
-        homes: dict[int, dict[int, None]] = defaultdict(dict)
-        shares = []
-        for rank, block in enumerate(
-            blocks([shard.tokens for shard in batch.shards], len(self.pool.workers))
-        ):
-            shares.append([batch.shards[number] for number in block])
-            for shard in shares[rank]:
-                homes[shard.members[0]][rank] = None
-        ways = {place: list(ranks) for place, ranks in homes.items()}
-        asked = [(pickle.dumps(share), ways, lr_factor) for share in shares]
+        shares, homes = share_out(batch.shards, len(self.pool.actors))
+        asked = {n: (pickle.dumps(share), homes, lr_factor) for n, share in enumerate(shares)}
         outcomes: dict[int, Outcome] = {}
         done, total = 0, sum(len(shard.rows) for shard in batch.shards)
         for rank, answer in self.pool.stream("learn", asked):
@@ -260,12 +211,12 @@ class RemotePopulation(Members):
             self.pool.everywhere("sync", step)
 
     def export(self, member: str) -> Adapter:
-        owner = self._names.index(member) % len(self.pool.workers)
-        adapter: Adapter = self.pool.ask_one(owner, "export", member)
-        return adapter
+        owner = self._names.index(member) % len(self.pool.actors)
+        ((_, adapter),) = self.pool.stream("export", {owner: (member,)})
+        return adapter  # type: ignore[no-any-return]
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        self.pool.everywhere("replace", member, self.pool.put(adapter), new_name)
+        self.pool.everywhere("replace", member, adapter, new_name)
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
@@ -278,18 +229,18 @@ class RemotePopulation(Members):
         return [found[place] for place in range(len(self._names))]
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        here = self.pool.here()
+        near = [place.node == self.pool.node for place in self.pool.places]
         for place, saved in enumerate(members):
-            state = None if all(here) else self.pool.put(read_member(folder, saved))
-            asked = [(place, folder, saved, None if near else state) for near in here]
+            state = None if all(near) else read_member(folder, saved)
+            asked = [(place, folder, saved, None if here else state) for here in near]
             self.pool.ask("take", asked)
         self._names = [saved.name for saved in members]
 
     def end_step(self) -> dict[str, WorkerRow]:
-        rows = {}
-        for rank, worker in enumerate(self.pool.workers):
-            owned = tuple(self._names[rank :: len(self.pool.workers)])
-            host, busy = self.pool.places[rank].host, round(worker.busy, 4)
-            rows[worker.name] = WorkerRow(host, owned, busy, worker.memory_mb)
-            worker.busy = 0.0
+        pool, rows = self.pool, {}
+        for rank, name in enumerate(pool.names):
+            owned = tuple(self._names[rank :: len(pool.names)])
+            busy, memory = round(pool.busy[rank], 4), pool.memory_mb[rank]
+            rows[name] = WorkerRow(pool.places[rank].host, owned, busy, memory)
+            pool.busy[rank] = 0.0
         return rows

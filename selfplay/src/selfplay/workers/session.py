@@ -121,11 +121,6 @@ def ray_errors(ray: Any) -> Iterator[None]:
         yield
     except errors.RayTaskError:
         raise
-    except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
-        raise EngineStopped(
-            "Ray's object store is full, and so is the disk that it moves to: make room there, or "
-            "start Ray with a larger --object-store-memory"
-        ) from error
     except errors.RayError as error:
         raise EngineStopped(f"Ray failed: {' '.join(str(error).split())[:300]}") from error
 
