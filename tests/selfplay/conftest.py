@@ -54,7 +54,7 @@ def small_run(directory, *assignments):
 def small_arguments(directory, *assignments):
     """The same run as arguments of the command."""
     flags = [part for a in (*SMALL, *assignments) for part in ("--set", a)]
-    return ["train", "--out", str(directory), "--quiet", "--workers", "1", *flags]
+    return ["train", "--out", str(directory), "--quiet", *flags]
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

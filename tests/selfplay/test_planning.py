@@ -18,7 +18,6 @@ from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.errors import ConfigError
-from selfplay.learning.exchange import Exchange
 from selfplay.opening import open_learner
 from selfplay.planning import (
     make_plan,
@@ -68,7 +67,7 @@ def test_a_config_alone_gives_what_the_model_has(tmp_path, name):
 
 def test_parts_of_a_learner_are_what_it_holds():
     config = load_preset("nano")
-    learner, _ = open_learner(config, Exchange())
+    learner, _ = open_learner(config)
     plan = planned("nano", gpu("H100"))
     weights = sum(p.numel() for m in range(4) for p in learner.adapters.parameters_of(m).values())
     assert plan.memory["adapters (float32)"] == 4 * weights

@@ -7,7 +7,7 @@ import torch
 
 from selfplay import opening
 from selfplay.errors import SelfplayError
-from selfplay.members import all_founders
+from selfplay.members import SavedMember
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt
 from selfplay.tasks import IDENTITY
@@ -15,7 +15,10 @@ from selfplay.training import new_run
 from selfplay.workers import worker as workers
 from separate_engine import open_separate
 
-SMALL = ("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "eval.tasks=2")
+SMALL = (
+    *("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "eval.tasks=2"),
+    "pieces=0",  # such an engine makes up its own batches
+)
 
 
 @pytest.fixture
@@ -62,21 +65,26 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
             run.population.sync(1)
 
 
-def test_a_workers_own_engine_has_what_the_worker_loads_and_what_it_changes(runs, monkeypatch):
+def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(
+    runs, tmp_path, monkeypatch
+):
     ray = pytest.importorskip("ray")
     here = SimpleNamespace(get_node_id=lambda: "n1")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: here)
-    monkeypatch.setattr(workers, "open_learner", lambda config, _: open_separate(config))
+    monkeypatch.setattr(workers, "open_learner", open_separate)
     config = runs.config(*SMALL)
     trained, fresh = workers.Worker(), workers.Worker()
     for worker in (trained, fresh):
-        worker.open(config, template_of(config), all_founders(config))
+        worker.open(config, template_of(config), 0, [worker.meet(True)])
     learner = trained._population.learner
     with torch.no_grad():
         for layer in learner.adapters.layers.values():
             layer.lora_B[2].normal_()
     trained.do("sync", 3)
-    fresh.load(3, *(workers.pack_state(learner.member_state(m)) for m in learner.members))
+    for place in range(4):
+        state = learner.member_state(place)
+        fresh.take(place, tmp_path, SavedMember(state.name, state.optimizer), state)
+    fresh.do("sync", 3)
     attempts = [Attempt(i, m, IDENTITY, i, 1.0) for i, m in enumerate(("s0", "s1", None))]
     one, other = (
         [a.rollout.logprobs for a in worker._population.solve(attempts)]

@@ -114,12 +114,12 @@ def read_member(folder: Path, saved: SavedMember) -> MemberState:
 @contextmanager
 def open_population(config: Config, template: Template) -> Iterator[Population]:
     """Open all members in this process."""
-    learner, engine = open_learner(config, Exchange())
+    learner, engine = open_learner(config)
     with closing(engine):
         yield Population(learner, engine, config, template)
 
 
-def open_learner(config: Config, exchange: Exchange) -> tuple[Learner, Engine]:
+def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Learner, Engine]:
     """Load the base model, put fresh adapters on it, and open the engine.
 
     exchange: with other learners of the run.

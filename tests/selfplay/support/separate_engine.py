@@ -29,7 +29,7 @@ class SeparateEngine(HFEngine):
         return {n: v for n, v in super().versions.items() if n in self._versions and n != "free"}
 
 
-def open_separate(config, exchange):
+def open_separate(config, exchange=None):
     learner, shared = open_shared(config, exchange)
     base = load_base_model(config.base, torch.device("cpu"), config.dtype)
     stack = stack_adapters(
