@@ -128,6 +128,7 @@ class Members(ABC):
         for member, own in sorted(rows.items()):
             size = sizes.get(role_of(member), 1) if apart else 1
             fitting = batches(len(own)) if self.shares_parameters else len(own)
-            hands = deal([texts[i] for i in own], even(fitting, -(-config.pieces // size)))
+            count = even(min(fitting, -(-config.pieces // size)))
+            hands = deal([texts[i] for i in own], count)
             pieces += [[asked[own[k]] for k in hand] for hand in hands]
         return pieces

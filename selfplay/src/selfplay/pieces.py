@@ -7,14 +7,14 @@ other pieces, so any number of workers gives the same bytes.
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-SMALL_ROWS, GOOD_ROWS = 12, 48
+SMALL_ROWS, GOOD_ROWS = 12, 80
 """Rows of each of two pieces, and of each of more, at least: what a batch costs whatever is in it
 is that of 40 rows on the built-in model."""
 
 
-def even(count: int, most: int) -> int:
-    """Return the largest power of two, for halves of workers, that is neither above; 1 or more."""
-    return 1 << (max(1, min(count, most)).bit_length() - 1)
+def even(count: int) -> int:
+    """Return the largest power of two, for halves of workers, that is not above; 1 or more."""
+    return 1 << (max(1, count).bit_length() - 1)
 
 
 def batches(rows: int, good: int | None = None) -> int:

@@ -240,7 +240,7 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     count = rows.count
     if config.pieces and config.engine == "hf":
         apart = max(1, step.members // 2)
-        count //= apart if config.pieces == 1 else even(batches(count), config.pieces)
+        count //= apart if config.pieces == 1 else even(min(batches(count), config.pieces))
     return max(1, min(config.rollout.max_rows, count))
 
 

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite
 
 from torch import Tensor
 
@@ -148,12 +148,16 @@ def make_batch(
     if not pieces:
         return Batch(rows, faults, [Shard(learned)] if learned else [])
     rows_of: dict[int, list[Row]] = defaultdict(list)
+    of_role: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
         rows_of[row.member].append(row)
+        of_role[roles[row.member]].append(row)
     shards = []
     for place, own in rows_of.items():
-        full = sum(row.length for row in own) // config.micro_batch_tokens
-        count = even(batches(len(own), full), -(-pieces // roles.count(roles[place])))
+        role = roles[place]
+        full = sum(row.length for row in of_role[role]) // config.micro_batch_tokens
+        wanted = min(pieces, batches(len(of_role[role]), full))
+        count = even(ceil(wanted / roles.count(role)))
         shards += [Shard(own[number::count]) for number in range(count)]
     return Batch(rows, faults, shards)
 
