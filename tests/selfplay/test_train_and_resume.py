@@ -13,7 +13,9 @@ import pytest
 from rich.console import Console
 from standing import start
 
-from selfplay import step
+from lora_evo import EngineStopped
+from selfplay import Extensions, step
+from selfplay.opening import Population
 from selfplay.records import directory as run_directory
 from selfplay.records.progress import Progress
 from selfplay.records.run_record import held_out_gain, read_run
@@ -294,3 +296,51 @@ def test_a_line_leads_with_the_held_out_gain_and_its_error(runs, tmp_path):
     assert line.startswith(
         f"step 4 of 4: points above the base: {mean:+.1f} ± {error:.1f} on held-out, "
     )
+
+
+def stopping(monkeypatch, *updates):
+    """Let these updates of all end as where vLLM dies."""
+    update, calls = Population.update, iter(range(100))
+
+    def stopped(self, *arguments):
+        if next(calls) in updates:
+            raise EngineStopped("vLLM failed to sample (process 7 ended)")
+        return update(self, *arguments)
+
+    monkeypatch.setattr(Population, "update", stopped)
+
+
+class Counting:
+    """A reward that holds what no checkpoint keeps, and does not depend on it."""
+
+    seen = 0
+
+    def __call__(self, proposed):
+        self.seen += 1
+        return -1.0 if proposed.task is None else 1.0 - proposed.solve_rate
+
+
+@pytest.mark.parametrize("reward", [None, Counting])
+def test_a_run_whose_engine_dies_goes_back_to_its_last_checkpoint_by_itself(
+    runs, tmp_path, monkeypatch, capsys, reward
+):
+    config = runs.config("steps=3", "save_every=2", "eval.eval_every=0")
+    homes = [tmp_path / "undisturbed", tmp_path / "disturbed"]
+    for home, updates in zip(homes, ((), (1, 4)), strict=True):
+        stopping(monkeypatch, *updates)
+        train(config, home, extensions=Extensions(teacher_reward=reward and reward()))
+        monkeypatch.undo()
+    assert runs.outcome(homes[1]) == runs.outcome(homes[0])
+    said = [line for line in capsys.readouterr().err.splitlines() if "goes back" in line]
+    ended = "vLLM failed to sample (process 7 ended); the run goes back to its"
+    assert said == [f"{ended} checkpoint of step {step}" for step in (0, 2)]
+
+
+def test_a_second_stop_without_another_checkpoint_ends_the_run(runs, tmp_path, monkeypatch):
+    home = tmp_path / "run"
+    stopping(monkeypatch, 1, 2)
+    result = command(*runs.arguments(home))
+    *_, line = result.stderr.splitlines()
+    assert result.exit_code == 1
+    assert "; twice since the last checkpoint" in line
+    assert GO_ON in line

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -50,6 +51,9 @@ from selfplay.run import Extensions, Run
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
 from selfplay.step import train_step
 from selfplay.tasks import held_out_tasks, require_room
+
+
+REWARDS = ("teacher_reward", "student_reward")
 
 
 def train(
@@ -113,7 +117,8 @@ def _to_the_end(
     start: opens the run. how: it is opened again. Raises EngineStopped where another death comes
     before another checkpoint.
     """
-    opening = start
+    opening, extensions = start, how["extensions"] or Extensions()
+    fresh = {name: deepcopied(getattr(extensions, name)) for name in REWARDS}
     before: int | None = -1
     while True:
         try:
@@ -126,7 +131,10 @@ def _to_the_end(
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             where = "its start" if reached is None else f"its checkpoint of step {reached}"
             click.echo(f"{error}; the run goes back to {where}", err=True)
-        opening = start if reached is None else partial(open_run, out, **how, fewer=True)
+        if reached is not None:  # with rewards that hold what they held at first
+            rewards = {name: deepcopied(reward) for name, reward in fresh.items()}
+            again = how | {"extensions": replace(extensions, **rewards)}
+            opening = partial(open_run, out, **again, fewer=True)
         before = reached
         gc.collect()  # frees what the run held before it is opened again
 
@@ -140,6 +148,14 @@ def _train_until_done(run: Run, progress: Progress) -> None:
             run.trackers.log(measured_metrics(list(before)), 0)
         while run.step < run.config.steps:
             train_step(run, progress)
+
+
+def deepcopied(reward: Any) -> Any:
+    """Return a copy of a reward, which may come to hold something else; itself if it has none."""
+    try:
+        return deepcopy(reward)
+    except Exception:  # whatever an object of the user's makes of it
+        return reward
 
 
 @contextmanager
