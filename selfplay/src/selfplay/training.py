@@ -52,7 +52,6 @@ from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_se
 from selfplay.step import train_step
 from selfplay.tasks import held_out_tasks, require_room
 
-
 REWARDS = ("teacher_reward", "student_reward")
 
 
