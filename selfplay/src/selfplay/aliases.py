@@ -39,6 +39,7 @@ _OTHER_NAMES = {
     "learner.weight_decay": "wd decay",
     "learner.max_grad_norm": "grad_clip clip_grad gradient_clip gradient_clipping clip_grad_norm "
     "max_norm",
+    "learner.max_grad_norm_z": "zclip z_thresh z_score_threshold",
     "learner.epsilon": "clip clip_range cliprange clip_ratio clip_ratio_low clip_eps epsilon_low "
     "eps",
     "learner.epsilon_high": "clip_ratio_high clip_range_high eps_high",

@@ -218,6 +218,9 @@ class LearnerConfig:
     """AdamW decoupled weight decay."""
     max_grad_norm: float = 1.0
     """A member's gradient longer than this is scaled down to it; 0 or less: never."""
+    max_grad_norm_z: NotNegative = 0.0
+    """Scale down a member's gradient whose norm is more standard deviations than this above the
+    member's own running mean, as ZClip does (it takes 2.5); 0: never."""
     epsilon: Decay = 0.2
     """Lower clip range of the policy ratio."""
     epsilon_high: NotNegative = 0.2

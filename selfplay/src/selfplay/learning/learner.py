@@ -50,7 +50,7 @@ class MemberState:
     tensors: Mapping[str, Tensor]
     """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...`."""
     optimizer: Mapping[str, float]
-    """Step count and learning rate."""
+    """Step count, learning rate, running mean and variance of the gradient's norm."""
 
 
 class Learner:

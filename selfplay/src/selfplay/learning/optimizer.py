@@ -2,7 +2,8 @@
 
 A member that does not take part in an update is not touched: its moments do not decay and its step
 count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
-member alone; one exploding member cannot shrink the others' updates.
+member alone, and by the norms that it had before; one exploding member cannot shrink the others'
+updates.
 """
 
 import math
@@ -21,8 +22,41 @@ class AdamState:
 
     step: int
     learning_rate: float
+    norm_mean: float = 0.0
+    norm_variance: float = 0.0
+    """Running mean and variance of the norm of the gradients that it moved by."""
     exp_avg: list[Tensor] = field(default_factory=list)
     exp_avg_sq: list[Tensor] = field(default_factory=list)
+
+
+_SCALARS = ("step", "learning_rate", "norm_mean", "norm_variance")
+NORM_DECAY, NORM_WARMUP = 0.97, 25
+"""Decay of a norm's running mean and variance, and steps before they clip, as in ZClip."""
+
+
+def longest_norm(norm: float, state: AdamState, config: LearnerConfig) -> float:
+    """Return what a member's gradient of this norm is scaled down to; inf where nothing bounds it.
+
+    ZClip (arXiv 2504.02507) with its cut at the threshold: `max_grad_norm_z` standard deviations
+    above the member's running mean. Its other cut, the deeper the higher the spike, never comes
+    back from a lasting change of the norm: what it lets through makes the variance shrink.
+    """
+    longest = config.max_grad_norm if config.max_grad_norm > 0.0 else math.inf
+    if config.max_grad_norm_z > 0.0 and state.step >= NORM_WARMUP:
+        above = config.max_grad_norm_z * math.sqrt(state.norm_variance)
+        longest = min(longest, state.norm_mean + above)
+    return longest
+
+
+def watch_norm(norm: float, state: AdamState) -> None:
+    """Take the norm of the state's last step into its running mean and variance.
+
+    Both are those of all norms until these are more than the decay remembers.
+    """
+    weight = max(1.0 - NORM_DECAY, 1.0 / state.step)
+    above = norm - state.norm_mean
+    state.norm_mean += weight * above
+    state.norm_variance = (1.0 - weight) * (state.norm_variance + weight * above**2)
 
 
 class MemberAdamW:
@@ -54,7 +88,7 @@ class MemberAdamW:
         home = "cpu" if self._offload else None
         zeros = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         more = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
-        return AdamState(0, self._rates[member], zeros, more)
+        return AdamState(0, self._rates[member], exp_avg=zeros, exp_avg_sq=more)
 
     def reset(self, member: int) -> None:
         """Forget the member's moments, step count and learning rate."""
@@ -84,13 +118,15 @@ class MemberAdamW:
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
         if not math.isfinite(norm):
             return norm, False
-        if 0.0 < o.max_grad_norm < norm + 1e-6:
-            grads = list(torch._foreach_mul(grads, o.max_grad_norm / (norm + 1e-6)))
+        longest = longest_norm(norm, state, o)
+        if longest < norm + 1e-6:
+            grads = list(torch._foreach_mul(grads, longest / (norm + 1e-6)))
         first, second = (
             [m.to(p.device) for m, p in zip(moments, parameters, strict=True)]
             for moments in (state.exp_avg, state.exp_avg_sq)
         )
         state.step += 1
+        watch_norm(min(norm, longest), state)
         lr = state.learning_rate * lr_factor
         if o.weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
@@ -118,9 +154,9 @@ class MemberAdamW:
         }
 
     def scalars(self, member: int) -> dict[str, float]:
-        """Return the member's step count and learning rate, ready for JSON."""
+        """Return the member's numbers, ready for JSON."""
         state = self.states[member]
-        return {"step": state.step, "learning_rate": state.learning_rate}
+        return {name: getattr(state, name) for name in _SCALARS}
 
     @torch.no_grad()
     def load(
@@ -129,5 +165,5 @@ class MemberAdamW:
         """Restore what `tensors` and `scalars` returned of a member with the same parameters."""
         for name, moment in self.tensors(member).items():
             moment.copy_(tensors[name])
-        state = self.states[member]
-        state.step, state.learning_rate = int(scalars["step"]), float(scalars["learning_rate"])
+        for name, value in scalars.items():
+            setattr(self.states[member], name, value)
