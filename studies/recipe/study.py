@@ -1,0 +1,259 @@
+"""Make the runs of a plan, keep what they measured, and table it.
+
+    python -m studies.recipe.study run PLAN --out DIR [--workers N]
+    python -m studies.recipe.study keep DIR
+    python -m studies.recipe.study table NAME
+
+A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not made again.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import yaml
+from studies.collapse.measures import written
+from studies.collapse.niches import FAMILIES, family_of
+
+from selfplay import RunRecord
+from selfplay.experiments.comparison import estimate
+from selfplay.experiments.experiment import open_plan, planned_runs
+from selfplay.experiments.measures import Group, read_trial
+
+RESULTS = Path(__file__).with_name("results")
+BIN = 25
+"""Steps of a point of a curve, and between two evaluations."""
+WINDOW = 3
+"""Evaluations whose mean is a student's level."""
+LOOK_S = 60.0
+Row = Mapping[str, Any]
+"""A kept run."""
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="Make the runs that have no line in results.")
+    run.add_argument("plan", type=Path)
+    run.add_argument("--out", type=Path, required=True, metavar="DIR")
+    run.add_argument("--workers", type=int, default=2)
+    keep_parser = commands.add_parser("keep", help="Keep the finished runs of an experiment.")
+    keep_parser.add_argument("home", type=Path, metavar="DIR")
+    table_parser = commands.add_parser("table", help="Print what was kept.")
+    table_parser.add_argument("name", help="Name of a plan, such as recipe-steady.")
+    options = parser.parse_args()
+    if options.command == "run":
+        make(options.plan, options.out, options.workers)
+    elif options.command == "keep":
+        print(f"{keep(options.home)} runs kept")
+    else:
+        print(table(kept(options.name)))
+
+
+def kept(name: str) -> list[Row]:
+    """Return the kept runs of a plan."""
+    path = RESULTS / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def make(plan: Path, home: Path, workers: int) -> None:
+    """Make a plan's runs, but those that are kept, and keep each when it is done."""
+    if not (home / "plan.yaml").exists():
+        data = without_kept(yaml.safe_load(plan.read_text()))
+        if not data["arms"]:
+            sys.exit(f"all runs of {plan} are in {RESULTS}")
+        plan = home.with_name(f"{home.name}-plan.yaml")
+        plan.parent.mkdir(parents=True, exist_ok=True)
+        plan.write_text(yaml.safe_dump(data, sort_keys=False))
+    else:
+        plan = home / "plan.yaml"
+    command = [sys.executable, "-m", "selfplay", "experiment", str(plan), "--out", str(home)]
+    process = subprocess.Popen([*command, "--workers", str(workers)])
+    try:
+        while process.poll() is None:
+            time.sleep(LOOK_S)
+            keep(home)
+    finally:
+        process.wait()
+    sys.exit(process.returncode)
+
+
+def without_kept(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan of the runs that have no line in results, without claims about arms."""
+    done = {(row["arm"], row["seed"]) for row in kept(data["name"])}
+    of_arms = data.get("arm_seeds", {})
+    seeds = {
+        arm: [s for s in of_arms.get(arm, data["seeds"]) if (arm, s) not in done]
+        for arm in data["arms"]
+    }
+    data["arms"] = {arm: changes for arm, changes in data["arms"].items() if seeds[arm]}
+    data["arm_seeds"] = {arm: seeds[arm] for arm in data["arms"]}
+    return {key: value for key, value in data.items() if key not in ("contrasts", "findings")}
+
+
+def keep(home: Path) -> int:
+    """Add the finished runs of an experiment that are not kept yet; return how many."""
+    if not (home / "plan.yaml").exists():
+        return 0
+    plan = open_plan(str(home / "plan.yaml"))
+    done = {(row["arm"], row["seed"]) for row in kept(plan.name)}
+    new = [r for r in planned_runs(plan) if (r.arm, r.seed) not in done and r.is_finished(home)]
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / f"{plan.name}.jsonl").open("a") as file:
+        for run in new:
+            row = {"arm": run.arm, "seed": run.seed, "steps": run.config.steps}
+            file.write(json.dumps(row | measured(home / run.folder), separators=(",", ":")) + "\n")
+    return len(new)
+
+
+def measured(directory: Path) -> dict[str, Any]:
+    """Return what is kept of a run.
+
+    base and rates: solve rates on held-out tasks by family, of the frozen base, and by step and
+    solver. norms: the longest gradient of each solver in the `BIN` steps up to a step. wrote: what
+    teachers wrote in them, see `what_teachers_wrote`. numbers: those of the study of collapse.
+    """
+    trial = read_trial(directory, Group("", None), 0)
+    run = trial.run
+    family = np.array([task.task.id.split("/")[1] for task in trial.tasks])
+    base, rates = run.held_out_rates()
+
+    def by_family(of_tasks: Any) -> list[float]:
+        return [round(float(np.nanmean(of_tasks[family == f])), 4) for f in FAMILIES]
+
+    norms: dict[int, dict[str, float]] = defaultdict(dict)
+    for step in run.steps:
+        at = -(-step.step // BIN) * BIN
+        for name, member in step.members.items():
+            norm = member.number("grad_norm")
+            if norm is not None and member.role != "teacher":
+                norms[at][name] = round(max(norm, norms[at].get(name, 0.0)), 3)
+    return {
+        "base": by_family(base),
+        "rates": {s: {m: by_family(r) for m, r in of.items()} for s, of in rates.items()},
+        "norms": norms,
+        "wrote": what_teachers_wrote(run),
+        "numbers": {k: v if v is None else round(v, 4) for k, v in written(run).numbers.items()},
+    }
+
+
+def what_teachers_wrote(run: RunRecord) -> dict[int, list[float]]:
+    """Return by the last of every `BIN` steps five shares, of the proposals of these steps alone:
+    valid ones; of these, traps, programs that were there before, and flat tasks, which all attempts
+    or none solve; and how many of the eight families have a tenth of an even share or more."""
+    bins: dict[int, list[Any]] = defaultdict(list)
+    for row in run.tasks():
+        bins[-(-row.step // BIN) * BIN].append(row)
+    wrote = {}
+    for at, rows in sorted(bins.items()):
+        valid = [row for row in rows if row.accepted]
+        count = max(1, len(valid))
+        families = Counter(family_of(row.program or "") for row in valid)
+        wrote[at] = [
+            round(len(valid) / len(rows), 3),
+            round(families["z"] / count, 3),
+            round(1 - len({row.program for row in valid}) / count, 3),
+            round(sum(row.solve_rate in (0.0, 1.0) for row in valid) / count, 3),
+            sum(families[f] >= count / (10 * (len(FAMILIES) + 1)) for f in FAMILIES),
+        ]
+    return wrote
+
+
+def tracks(row: Row) -> dict[str, list[float]]:
+    """Return by student its solve rate at each evaluation, in points; a founder's first is the
+    base's."""
+    start = 100 * fmean(row["base"])
+    found: dict[str, list[float]] = {}
+    for i, of in enumerate(row["rates"].values()):
+        for member, rates in of.items():
+            found.setdefault(member, [] if i else [start]).append(100 * fmean(rates))
+    return found
+
+
+def fall(track: Sequence[float]) -> float:
+    """Return how far the mean of `WINDOW` evaluations was below the best such mean before it."""
+    levels = [fmean(track[i : i + WINDOW]) for i in range(len(track) - WINDOW + 1)]
+    return max((max(levels[: i + 1]) - level for i, level in enumerate(levels)), default=0.0)
+
+
+def drops(track: Sequence[float]) -> int:
+    """Return how often a student lost five points or more from one evaluation to the next."""
+    return sum(a - b >= 5.0 for a, b in pairwise(track))
+
+
+def gains(row: Row) -> list[float]:
+    """Return the students' mean gain over the base at each evaluation, in points."""
+    base = fmean(row["base"])
+    return [
+        100 * (fmean([r for rates in of.values() for r in rates]) - base)
+        for of in row["rates"].values()
+    ]
+
+
+def weakest_family(row: Row) -> float:
+    """Return the gain at the end on the family on which it is lowest, in points."""
+    last = np.mean([*[*row["rates"].values()][-1].values()], axis=0)
+    return float(100 * np.min(last - np.array(row["base"])))
+
+
+def last_third(values: Sequence[float]) -> float:
+    """Return the mean of the last third of the values."""
+    return fmean(values[len(values) - -(-len(values) // 3) :])
+
+
+MEASURES: Mapping[str, Callable[[Row], float]] = {
+    "largest fall": lambda row: max(map(fall, tracks(row).values())),
+    "fell > 2, %": lambda row: 100 * fmean(fall(t) > 2 for t in tracks(row).values()),
+    "fell > 5, %": lambda row: 100 * fmean(fall(t) > 5 for t in tracks(row).values()),
+    "drops": lambda row: sum(map(drops, tracks(row).values())),
+    "gain, end": lambda row: gains(row)[-1],
+    "last third": lambda row: last_third(gains(row)),
+    "weakest family": weakest_family,
+    "traps, %": lambda row: 100 * (row["numbers"].get("traps") or 0.0),
+    "families extinct": lambda row: row["numbers"].get("families extinct") or 0.0,
+    "flat, %": lambda row: 100 * last_third([w[3] for w in row["wrote"].values()]),
+}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the mean over seeds of each arm and measure, and of each arm minus the first one."""
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    numbers = {
+        name: {arm: {r["seed"]: of(r) for r in rows if r["arm"] == arm} for arm in arms}
+        for name, of in MEASURES.items()
+    }
+    lines = [_line(["arm", "seeds", *MEASURES]), _line(["---"] * (2 + len(MEASURES)))]
+    for arm in arms:
+        cells = [_cell(by_arm[arm].values()) for by_arm in numbers.values()]
+        lines.append(_line([arm, str(sum(r["arm"] == arm for r in rows)), *cells]))
+    for arm in arms[1:]:
+        both = [s for s in numbers["drops"][arm] if s in numbers["drops"][arms[0]]]
+        cells = [_cell(of[arm][s] - of[arms[0]][s] for s in both) for of in numbers.values()]
+        lines.append(_line([f"{arm} − {arms[0]}", str(len(both)), *cells]))
+    return "\n".join(lines)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(values: Iterable[float]) -> str:
+    found = estimate([np.array([value]) for value in values])
+    if found is None:
+        return "–"
+    ends = "" if found.low is None else f" [{found.low:.1f}, {found.high:.1f}]"
+    return f"{found.value:.1f}{ends}"
+
+
+if __name__ == "__main__":
+    main()
