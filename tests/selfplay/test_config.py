@@ -216,6 +216,7 @@ def test_wrong_types_say_what_was_found_and_expected(assignment, expected):
         "learner.epsilon=1.0",
         "learner.importance_sampling_clip_max=0",
         "learner.beta=-0.1",
+        "learner.frozen=[t2]",
         "learner.lr_scheduler_type=polynomial",
         "learner.min_lr_rate=1.1",
         "sandbox.runs=1",

@@ -143,6 +143,14 @@ def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_pat
         verify(home / "members" / "t0")
 
 
+def test_a_frozen_founder_is_never_replaced(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
+    settings = ("steps=3", "evolution.evolve_every=1", *UNMEASURED, "rollout.proposals=1")
+    frozen = ("teachers=3", "learner.frozen=[t0, s0]")  # and s1 is the fitter of two
+    home = runs.train(tmp_path / "run", *settings, *frozen)
+    assert [birth.removed for _, birth in read_run(home).births] == ["t1", "t2"]
+
+
 def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
     still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "rollout.proposals=1")

@@ -1,4 +1,4 @@
-"""Learning rates by role and over the run."""
+"""Learning rates, KL and entropy by role; rates over the run."""
 
 import pytest
 import torch
@@ -58,3 +58,42 @@ def test_role_and_factor_scale_the_step(tiny):
         ]
         assert max(steps) == pytest.approx(rate, rel=0.02)
         assert all(torch.isfinite(p).all() for p in one.adapters.parameters_of(member).values())
+
+
+def test_frozen_members_stay_as_they_are_while_others_learn(tiny):
+    config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, frozen=("t0",))
+    one = Learner(tiny.qwen(), 0, tiny.members, config, seed=3, roles=["teacher"] * 3)
+    rollout = Rollout("x", (3, 5), (4, 6), (-3.0, -3.0), "stop")
+    before = [one.member_state(name).tensors for name in ("t0", "t1")]
+    one.update([TrainingSample(name, rollout, 1.0) for name in ("t0", "t1")])
+    after = [one.member_state(name).tensors for name in ("t0", "t1")]
+    weights = [key for key in before[0] if key.startswith("weights/")]
+    assert all(torch.equal(before[0][key], after[0][key]) for key in weights)
+    assert any(not torch.equal(before[1][key], after[1][key]) for key in weights)
+
+
+@pytest.mark.parametrize("name", ["beta", "entropy_coef"])
+def test_kl_and_entropy_of_proposals_alone_leave_solvers_as_they_were(tiny, name):
+    """With a coefficient for each phase, a member moves as with that coefficient for both."""
+
+    def after(phase, **settings):
+        config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, **settings)
+        one = Learner(tiny.qwen(), 0, tiny.members, config, seed=3)
+        samples = [
+            TrainingSample(who, Rollout("x", (3, 5), (4, 6), (-3.0, -3.0), "stop"), 1.0, phase=p)
+            for who, p in (("t0", "propose"), ("s0", "solve"))
+        ]
+        for _ in range(3):
+            stats = one.update(samples)
+        who = "t0" if phase == "propose" else "s0"
+        return one.member_state(who).tensors, stats[who].kl
+
+    split = {f"teacher_{name}": 0.5, name: 0.0}
+    for phase, both in (("propose", 0.5), ("solve", 0.0)):
+        (found, kl), (wanted, whole_kl) = after(phase, **split), after(phase, **{name: both})
+        assert all(torch.equal(tensor, wanted[key]) for key, tensor in found.items())
+        assert kl == whole_kl
+    moved, _ = after("propose", **split)
+    plain, _ = after("propose")
+    assert any(not torch.equal(tensor, plain[key]) for key, tensor in moved.items())
+    assert LearnerConfig(**{name: 0.1}).beta_of("propose") == (0.1 if name == "beta" else 0.0)

@@ -202,6 +202,8 @@ class LearnerConfig:
     """AdamW step size."""
     teacher_learning_rate: NotNegative | None = None
     """AdamW step size of teachers where it differs; null: the same."""
+    frozen: tuple[str, ...] = ()
+    """Founders that never learn and are never replaced, such as t0."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
     """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
     min_lr_rate: Share = 0.0
@@ -237,8 +239,12 @@ class LearnerConfig:
     """Leave completions that ran into the length limit out of the loss."""
     beta: NotNegative = 0.0
     """Coefficient of the KL divergence from the frozen base (k3 estimate); 0: not computed."""
+    teacher_beta: NotNegative | None = None
+    """The same of proposals where it differs; null: beta."""
     entropy_coef: NotNegative = 0.0
     """Coefficient of the entropy bonus; 0: not computed."""
+    teacher_entropy_coef: NotNegative | None = None
+    """The same of proposals where it differs; null: entropy_coef."""
     micro_batch_tokens: AtLeastOne = 4096
     """Padded tokens per forward pass; changes speed and memory, not the result."""
     logits_chunk_tokens: Count = 0
@@ -248,13 +254,20 @@ class LearnerConfig:
     optimizer_offload: bool = False
     """Keep optimiser states in main memory; no use on a CPU."""
 
-    @property
-    def has_kl_or_entropy(self) -> bool:
-        """Whether tokens without advantage have a gradient, too."""
-        return self.beta > 0.0 or self.entropy_coef > 0.0
+    def beta_of(self, phase: str) -> float:
+        """Return the coefficient of the KL divergence in a phase, `propose` or `solve`."""
+        here = self.teacher_beta if phase == "propose" else None
+        return self.beta if here is None else here
 
-    def learning_rate_of(self, role: str) -> float:
-        """Return the step size of a role before its schedule."""
+    def entropy_coef_of(self, phase: str) -> float:
+        """Return the coefficient of the entropy bonus in a phase."""
+        here = self.teacher_entropy_coef if phase == "propose" else None
+        return self.entropy_coef if here is None else here
+
+    def learning_rate_of(self, role: str, member: str = "") -> float:
+        """Return the step size of a member of a role before its schedule."""
+        if member in self.frozen:
+            return 0.0
         if role == "teacher" and self.teacher_learning_rate is not None:
             return self.teacher_learning_rate
         return self.learning_rate
@@ -341,9 +354,20 @@ class Config:
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
                 "expected one of them"
             )
+        self._check_frozen()
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
                 _refuse_unknown_operators(kind, self.evolution.pool(kind))
+
+    def _check_frozen(self) -> None:
+        """Refuse names that no founder has."""
+        founders = ["a0"]
+        if self.mode == "populora":
+            founders = [f"t{i}" for i in range(self.teachers)]
+            founders += [f"s{i}" for i in range(self.students)]
+        for name in self.learner.frozen:
+            if name not in founders:
+                raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, founders)}")
 
     def evolves(self, step: int) -> bool:
         """Whether members are replaced after this step; after the last they would learn nothing."""

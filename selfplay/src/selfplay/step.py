@@ -234,8 +234,10 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     sizes = {role: len(league.members(role)) for role in ("teacher", "student")}
     share = run.config.evolution.replaced_fraction
     counts = {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
+    frozen = run.config.learner.frozen
     for role, count in counts.items():
-        removed = league.select(role, count)
+        weakest = league.select(role, sizes[role] - 1)
+        removed = [member for member in weakest if member not in frozen][:count]
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
             births.append(_replace(run, league, role, member, parents, step))

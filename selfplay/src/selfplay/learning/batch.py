@@ -178,7 +178,9 @@ def share_out(
 
 
 def _moves(row: Row, config: LearnerConfig) -> bool:
-    return row.has_signal or (config.has_kl_or_entropy and row.weight > 0.0)
+    phase = row.sample.phase
+    regularised = config.beta_of(phase) > 0.0 or config.entropy_coef_of(phase) > 0.0
+    return row.has_signal or (regularised and row.weight > 0.0)
 
 
 def batch_rows(

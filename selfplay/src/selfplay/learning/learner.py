@@ -97,7 +97,7 @@ class Learner:
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
             config,
-            [config.learning_rate_of(role) for role in self.roles],
+            list(map(config.learning_rate_of, self.roles, members)),
             self.exchange.owned(len(members)),
         )
         self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id, temperature)

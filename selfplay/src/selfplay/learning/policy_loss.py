@@ -52,7 +52,7 @@ class TokenLosses:
     """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A) and what regularises it, not yet weighted."""
+    """-c * min(rho A, clip(rho) A) with the terms of KL and entropy, not yet weighted."""
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor
@@ -69,9 +69,11 @@ def token_losses(
     config: LearnerConfig,
     *,
     ref_logprobs: Tensor | None = None,
+    beta: Tensor | float = 0.0,
     entropies: Tensor | None = None,
+    entropy_coef: Tensor | float = 0.0,
 ) -> TokenLosses:
-    """Compute the clipped, importance-weighted loss of each token; all arguments [tokens].
+    """Compute the clipped, importance-weighted loss of each token; all tensors [tokens].
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
     rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
@@ -91,9 +93,9 @@ def token_losses(
     if ref_logprobs is not None:
         away = (ref_logprobs - logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
         kl = away.expm1() - away
-        loss = loss + config.beta * kl
+        loss = loss + beta * kl
     if entropies is not None:
-        loss = loss - config.entropy_coef * entropies
+        loss = loss - entropy_coef * entropies
     return TokenLosses(
         loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
     )
@@ -225,13 +227,16 @@ class ForwardPass:
             [p for row in batch for p in row.sample.rollout.logprobs], device=device
         )
         reference = None
-        if self.config.beta > 0.0:
+        phases = [row.sample.phase for row in batch]
+        betas = list(map(self.config.beta_of, phases))
+        entropy_coefs = list(map(self.config.entropy_coef_of, phases))
+        if max(betas) > 0.0:
             with torch.no_grad():
                 hidden = self._hidden(padded, [BASE] * len(batch))
                 (reference,) = self.output.scores(hidden, padded.targets)
         hidden = self._hidden(padded, [row.member for row in batch])
         logprobs, *entropy = self.output.scores(
-            hidden, padded.targets, entropy=self.config.entropy_coef > 0.0
+            hidden, padded.targets, entropy=max(entropy_coefs) > 0.0
         )
         now = logprobs.detach()
         for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
@@ -243,7 +248,9 @@ class ForwardPass:
             padded.per_token([row.sample.advantage for row in batch]),
             self.config,
             ref_logprobs=reference,
+            beta=padded.per_token(betas),
             entropies=entropy[0] if entropy else None,
+            entropy_coef=padded.per_token(entropy_coefs),
         )
         weighted = parts.loss * padded.per_token([row.weight for row in batch])
         columns = [weighted.detach(), parts.clipped, parts.importance, now - rollout]
@@ -251,8 +258,9 @@ class ForwardPass:
             columns.append(parts.kl)
         split = [torch.split(column, padded.lengths) for column in columns]
         cap = self.config.importance_sampling_clip_max
-        for row, *tokens in zip(batch, *split, strict=True):
-            sums[row.member].add_tokens(*tokens, importance_clip_max=cap)
+        for row, beta, *tokens in zip(batch, betas, *split, strict=True):
+            mine = tokens if beta > 0.0 else tokens[:4]
+            sums[row.member].add_tokens(*mine, importance_clip_max=cap)
         return weighted.sum()
 
     def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:
