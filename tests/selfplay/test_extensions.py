@@ -22,9 +22,19 @@ from selfplay.experiments.comparison import open_trials
 from selfplay.extensions import load_state, state_of
 from selfplay.records.directory import create, open_config
 from selfplay.records.progress import Progress
-from selfplay.rewards import TEACHER_REWARDS, TeacherReward
+from selfplay.records.run_record import read_run
+from selfplay.rewards import TEACHER_REWARDS, OverShare, TeacherReward, training_samples
 from selfplay.run import Extensions
-from selfplay.step import train_step
+from selfplay.step import (
+    evolve,
+    match,
+    propose,
+    record_outcomes,
+    record_step,
+    solve,
+    train_step,
+    verify,
+)
 from selfplay.training import new_run, open_run, resume, train
 from selfplay_command import command, train_until
 from selfplay_command import refused as refused_command
@@ -394,6 +404,51 @@ def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tm
     shown.step(msgspec.structs.replace(rows[-1], step=5))
     assert " replaces " in written.getvalue()
     assert "step 5: " in written.getvalue()
+
+
+def own_loop(run):
+    """The steps of a run as `train` does them, from the public phases."""
+    while run.step < run.config.steps:
+        step = run.step + 1
+        matches = match(run, step)
+        solved, replayed = solve(run, verify(run, propose(run, matches, step)), step)
+        samples = training_samples(solved, run.config, replayed)
+        stats = run.population.update(samples, run.config.learner.schedule(step, run.config.steps))
+        record_outcomes(run, matches, solved)
+        births = evolve(run, run.league, step) if run.config.evolves(step) else []
+        run.population.sync(step)
+        row = record_step(run, matches, solved, samples, stats, births)
+        assert (row.step, run.step) == (step, step)
+
+
+def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, tmp_path):
+    config = runs.config(*TINY, "steps=3", "eval.eval_every=2", "eval.tasks=12", "eval.samples=1")
+    train(config, tmp_path / "train")
+    with new_run(config, tmp_path / "own") as run:
+        own_loop(run)
+    assert runs.outcome(tmp_path / "own") == runs.outcome(tmp_path / "train")
+    assert (tmp_path / "own" / "checkpoints" / "step-3").is_dir()
+
+
+def test_callbacks_get_the_proposals_and_the_measurements_of_the_step(runs, tmp_path):
+    rows = []
+    own = Extensions(callbacks=[lambda run, row: rows.append(row)])
+    train(runs.config(*TINY), tmp_path / "run", extensions=own)
+    written = list(read_run(tmp_path / "run").tasks())
+    assert [task for row in rows for task in row.tasks] == written
+    assert {task.step for task in rows[1].tasks} == {2}
+    assert "tasks" not in runs.rows(tmp_path / "run" / "metrics.jsonl")[0]
+
+
+def test_a_reward_over_recent_shares_goes_on_where_a_checkpoint_was_made(runs, tmp_path):
+    def reward():
+        return TeacherReward(OverShare(TEACHER_REWARDS["populora"]), needs=("step",))
+
+    for home in (tmp_path / "whole", tmp_path / "cut"):
+        train(runs.config(*TINY, "steps=4"), home, extensions=Extensions(reward()))
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    resume(tmp_path / "cut", extensions=Extensions(reward()))
+    assert runs.outcome(tmp_path / "cut") == runs.outcome(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("function", [train, resume, new_run, open_run])

@@ -19,7 +19,10 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.records.recording import frac_reward_zero_std, task_rows
 from selfplay.rewards import (
     TEACHER_REWARDS,
+    OverShare,
+    TeacherReward,
     needed_by,
+    populora,
     student_advantages,
     teacher_advantages,
     training_samples,
@@ -286,3 +289,52 @@ def test_any_real_number_is_a_reward(value):
     rewards = {sample.reward for sample in samples if sample.phase == "propose"}
     assert rewards == {float(value)}
     assert {type(reward) for reward in rewards} == {float}
+
+
+def test_a_reward_of_all_proposals_sees_those_that_were_judged_in_order():
+    lost = replace(solved(5, [], status="sandbox_error"), task=None)
+
+    def by_rank(proposals):
+        seen.append([p.id for p in proposals])
+        return range(len(proposals))
+
+    seen: list[list[str]] = []
+    reward = TeacherReward(by_rank, needs=("step",))
+    teaching, _ = split(training_samples([*STEP, lost], read_config({}), teacher_reward=reward))
+    assert seen == [["p0", "p1", "p2", "p3", "p4"]]
+    assert [(s.task_id, s.reward) for s in teaching] == [(f"p{i}", float(i)) for i in range(5)]
+
+
+@pytest.mark.parametrize("value", [0.5, [1.0], [1.0] * 6, None, "abcde", [1.0, None, 1, 1, 1]])
+def test_rewards_of_all_proposals_that_are_not_a_number_of_each_are_named(value):
+    reward = TeacherReward(lambda proposals: value, needs=("step",))
+    with pytest.raises(SelfplayError, match=r"teacher_reward: .* returns .*; expected a number"):
+        training_samples(STEP, read_config({}), teacher_reward=reward)
+
+
+def of_class(n, name, teacher="t0"):
+    """A proposal that half of the attempts solve, in a class that its reason names."""
+    return replace(solved(n, [1.0, 0.0], match=(teacher, "s0")), reason=name)
+
+
+def test_a_class_earns_by_how_rare_its_teacher_made_it_lately():
+    reward = OverShare(populora, class_of=lambda p: p.reason, decay=0.5)
+    refused = solved(9, [], status=FORM)
+    step = [*(of_class(i, "a") for i in range(3)), of_class(3, "b"), refused]
+    assert reward(step) == pytest.approx([0.5 * 4 / (2 * 3)] * 3 + [0.5 * 4 / 2, -1.0])
+    # Another teacher's classes are its own.
+    assert reward([of_class(0, "a", "t1")]) == pytest.approx([0.5])
+    # Of t0's, a quarter is remembered by now: .75 of a and .25 of b, and what it writes.
+    assert reward([of_class(0, "b")]) == pytest.approx([0.5 * 2.0 / (2 * 1.25)])
+    for _ in range(20):
+        reward([of_class(0, "c")])
+    assert reward([of_class(0, "c")]) == [0.5]
+
+
+def test_what_was_written_lately_goes_into_a_state_and_back():
+    first, second = (OverShare(populora, class_of=lambda p: p.reason) for _ in range(2))
+    first([of_class(i, "a") for i in range(3)])
+    second.load_state_dict(first.state_dict())
+    step = [of_class(0, "a"), of_class(1, "b")]
+    wanted = first(step)
+    assert second(step) == wanted != OverShare(populora, class_of=lambda p: p.reason)(step)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from selfplay.records.run_record import read_run as read_run
     from selfplay.reports.run_report import report as report
     from selfplay.rewards import TEACHER_REWARDS as TEACHER_REWARDS
+    from selfplay.rewards import OverShare as OverShare
     from selfplay.rewards import TeacherReward as TeacherReward
     from selfplay.rewards import training_samples as training_samples
     from selfplay.rollout import Attempt as Attempt
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from selfplay.step import match as match
     from selfplay.step import propose as propose
     from selfplay.step import record_outcomes as record_outcomes
+    from selfplay.step import record_step as record_step
     from selfplay.step import remember as remember
     from selfplay.step import solve as solve
     from selfplay.step import train_step as train_step
@@ -53,13 +55,13 @@ _LAZY = {
     "records.progress": ("Progress",),
     "prompts.task_kind": ("TaskKind",),
     "prompts.template": ("template_named",),
-    "rewards": ("TEACHER_REWARDS", "TeacherReward", "training_samples"),
+    "rewards": ("TEACHER_REWARDS", "OverShare", "TeacherReward", "training_samples"),
     "rollout": ("Attempt", "Proposed"),
     "records.run_record": ("RunRecord", "read_run"),
     "reports.run_report": ("report",),
     "step": (
-        "evolve", "match", "propose", "record_outcomes", "remember", "solve", "train_step",
-        "verify",
+        "evolve", "match", "propose", "record_outcomes", "record_step", "remember", "solve",
+        "train_step", "verify",
     ),
     "tasks": ("seed_tasks",),
     "training": ("new_run", "open_run", "resume", "train"),

@@ -1,7 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
-A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`. `TEACHER_REWARDS`
-holds those that a configuration names; one's own is handed to `train`, or named `module:function`.
+A teacher's reward is a function of one `Proposed`, or of all of a step's; a student's of one
+`Attempt`. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to `train`,
+or named `module:function`.
 A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
@@ -32,15 +33,16 @@ ZERO_STD = 1e-8
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TeacherFunction: TypeAlias = Callable[[Proposed], float]
+TogetherFunction: TypeAlias = Callable[[Sequence[Proposed]], Sequence[float]]
 StudentReward: TypeAlias = Callable[[Attempt], float]
-Witness: TypeAlias = Literal["base", "rival"]
+Need: TypeAlias = Literal["base", "rival", "step"]
 
 
 @dataclass(frozen=True)
 class TeacherReward:
-    """A teacher's reward that compares: others attempt every accepted task, too.
+    """A teacher's reward that compares: proposals of a step, or those who attempt them.
 
-    Each makes as many attempts as the matched student, and learns nothing.
+    Whoever else attempts a task makes as many attempts as the matched student, and learns nothing.
 
     Example:
 
@@ -48,23 +50,23 @@ class TeacherReward:
         ('base',)
     """
 
-    function: TeacherFunction
-    needs: tuple[Witness, ...] = ()
-    """`base`: the frozen base, in `base_attempts`; `rival`: another living student, in
-    `rival_attempts`."""
+    function: TeacherFunction | TogetherFunction
+    needs: tuple[Need, ...] = ()
+    """`base`: attempts of the frozen base, in `base_attempts`; `rival`: of another living student,
+    in `rival_attempts`; `step`: all of a step's judged proposals at once, a reward of each."""
 
     @property
     def __name__(self) -> str:
         """What the function is called."""
         return called(self.function)
 
-    def __call__(self, p: Proposed) -> float:
-        """Return what a proposal is worth."""
-        return self.function(p)
+    def __call__(self, judged: Any) -> Any:
+        """Return what a proposal is worth, or what all of them are."""
+        return self.function(judged)
 
 
-def needed_by(reward: TeacherFunction | None) -> tuple[Witness, ...]:
-    """Return who else attempts the tasks; none for a plain function."""
+def needed_by(reward: TeacherFunction | None) -> tuple[Need, ...]:
+    """Return what a reward is to be given; nothing more for a plain function."""
     return reward.needs if isinstance(reward, TeacherReward) else ()
 
 
@@ -118,6 +120,64 @@ def novelty(p: Proposed) -> float:
     return -1.0 if p.task is None else populora(p) / (1 + p.seen)
 
 
+def structure_of(p: Proposed) -> str:
+    """Return the normalised structure of a proposal's program."""
+    return p.metrics.structure if p.metrics else ""
+
+
+class OverShare:
+    """A reward over the share of its class among what its teacher wrote lately.
+
+    A class as common as the mean class earns what it would; one of half that share, twice as much.
+    For a `TeacherReward` that needs the step; its memory is kept in checkpoints. After count-based
+    bonuses (Bellemare et al. 2016).
+
+    Example:
+
+        >>> by_kind = OverShare(populora, class_of=lambda p: p.kind)
+        >>> TeacherReward(by_kind, needs=("step",)).needs
+        ('step',)
+    """
+
+    def __init__(
+        self,
+        reward: TeacherFunction,
+        class_of: Callable[[Proposed], str] = structure_of,
+        decay: float = 0.95,
+    ) -> None:
+        """reward, class_of: of an accepted proposal. decay: by which a step counts less than the
+        next."""
+        self.reward, self.class_of, self.decay = reward, class_of, decay
+        self._counts: dict[str, dict[str, float]] = {}
+
+    def __call__(self, proposals: Sequence[Proposed]) -> list[float]:
+        """Return the rewards of a step's proposals, refused ones as they are."""
+        self._counts = {
+            teacher: {c: n * self.decay for c, n in counts.items() if n > 0.01}
+            for teacher, counts in self._counts.items()
+            if counts
+        }
+        for p in proposals:
+            if p.task is not None:
+                counts = self._counts.setdefault(p.teacher or "", {})
+                counts[self.class_of(p)] = counts.get(self.class_of(p), 0.0) + 1.0
+        return [self._over_share(p) for p in proposals]
+
+    def _over_share(self, p: Proposed) -> float:
+        if p.task is None:
+            return self.reward(p)
+        counts = self._counts[p.teacher or ""]
+        return self.reward(p) * sum(counts.values()) / (len(counts) * counts[self.class_of(p)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it remembers: by teacher and class, how many proposals."""
+        return {"counts": self._counts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state_dict` returned."""
+        self._counts = state["counts"]
+
+
 TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
     "populora": populora,
     "azr": azr,
@@ -157,10 +217,14 @@ def training_samples(
     member learns nothing. Raises SelfplayError for a reward that is no number.
     """
     counted = [p for p in solved if not p.infra_error]
-    teaching = [
-        _sample(p.teacher, "propose", p, p.id, p.kind, _earned(teacher_reward, p))
+    taught = [
+        p
         for p in counted
-        if p.task is None or all(_judged(p, who) for who in needed_by(teacher_reward))
+        if p.task is None or all(_has(p, need) for need in needed_by(teacher_reward))
+    ]
+    teaching = [
+        _sample(p.teacher, "propose", p, p.id, p.kind, reward)
+        for p, reward in zip(taught, _taught(teacher_reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.rollout.train_on == "buffer":
@@ -179,14 +243,37 @@ def training_samples(
     return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
 
 
-def _earned(reward: Callable[[Any], float], written: Proposed | Attempt) -> float:
-    """Return what a reward gives, as a float. Raises SelfplayError for no finite number."""
+def _taught(reward: TeacherFunction, proposals: Sequence[Proposed]) -> list[float]:
+    """Return what a step's proposals earn. Raises SelfplayError for other than a number of each."""
+    if "step" not in needed_by(reward):
+        return [_earned(reward, p) for p in proposals]
+    values = _said(reward, proposals, "teacher_reward", f"{len(proposals)} proposals")
+    with suppress(TypeError):
+        if len(values) == len(proposals):
+            return [_number(reward, *pair) for pair in zip(values, proposals, strict=True)]
+    shown = first_line(ValueError(repr(values)))
+    raise SelfplayError(
+        f"teacher_reward: {called(reward)} returns {shown[:80]} for {len(proposals)} proposals; "
+        "expected a number of each"
+    )
+
+
+def _earned(reward: Callable[[Any], Any], written: Proposed | Attempt) -> float:
+    """Return what a reward gives, as a float. Raises SelfplayError for no number."""
+    return _number(reward, _said(reward, written, *_shown(written)), written)
+
+
+def _shown(written: Proposed | Attempt) -> tuple[str, str]:
+    """Return the option of a reward, and what errors call its sample."""
     if isinstance(written, Proposed):
-        option, sample = "teacher_reward", f"proposal {written.id} of {written.teacher}"
-    else:
-        option, sample = "student_reward", f"an attempt of {written.member} at {written.task.id}"
+        return "teacher_reward", f"proposal {written.id} of {written.teacher}"
+    return "student_reward", f"an attempt of {written.member} at {written.task.id}"
+
+
+def _said(reward: Callable[[Any], Any], judged: Any, option: str, sample: str) -> Any:
+    """Return what a reward returns. Raises SelfplayError that says where it fails."""
     try:
-        value: Any = reward(written)
+        return reward(judged)
     except SelfplayError:
         raise
     except Exception as error:  # the user's function may raise what it likes
@@ -195,6 +282,11 @@ def _earned(reward: Callable[[Any], float], written: Proposed | Attempt) -> floa
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)} ({last.filename}, line {last.lineno}); expected a finite number"
         ) from error
+
+
+def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
+    """Return a reward as a float. Raises SelfplayError for no number."""
+    option, sample = _shown(written)
     number: float | None = None
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
@@ -208,8 +300,9 @@ def _earned(reward: Callable[[Any], float], written: Proposed | Attempt) -> floa
     return number
 
 
-def _judged(p: Proposed, witness: Witness) -> bool:
-    return bool(p.base_judged if witness == "base" else p.rival_judged)
+def _has(p: Proposed, need: Need) -> bool:
+    judged = {"base": p.base_judged, "rival": p.rival_judged}
+    return need == "step" or bool(judged[need])
 
 
 def _sample(

@@ -30,11 +30,13 @@ class Extensions:
     Rewards, operators and task kinds win over the configuration, and config.yaml says what they
     were: `module:name` or `:name`, and hashes of what they are made of.
 
-    - teacher_reward: of a `Proposed`, and student_reward: of an `Attempt`: finite numbers. An
-      object with `state_dict` and `load_state_dict` has its state kept in checkpoints.
+    - teacher_reward: of a `Proposed` (or of all, see `TeacherReward`), and student_reward: of an
+      `Attempt`: finite numbers. An object with `state_dict` and `load_state_dict` has its state
+      kept in checkpoints.
     - operators: mutations and crossovers instead of the configured ones of their kind.
     - task_kinds: in play with those of `rollout.kinds`.
-    - callbacks: called after each step with the run and its `StepRow`; they are not recorded.
+    - callbacks: called after each step with the run and its `StepRow`, which holds the step's
+      proposals and measurements, too; they are not recorded.
 
     Example:
 

@@ -1,6 +1,7 @@
 """One step of PopuLoRA, phase by phase: match, propose, verify, solve, update, evolve, save.
 
-Read `train_step` first. Each phase is a function of its own that a loop of yours may call, too.
+Read `train_step` first. Each phase is a function of its own that a loop of yours may call, too;
+`record_step` writes of yours what it writes of ours.
 """
 
 import math
@@ -9,7 +10,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -25,12 +26,14 @@ from lora_evo import cross_directory, load_adapter, mutate_directory, read_linea
 from lora_evo.model import stream
 from selfplay.devices import memory_mb
 from selfplay.evaluation import evaluate_members
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.statistics import UpdateStats
 from selfplay.members import founders, role_of
 from selfplay.records.checkpoint import save_checkpoint, write_member
 from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
-from selfplay.records.rows import BASE, BirthRow, ResourceRow, append_rows
+from selfplay.records.rows import BASE, BirthRow, ResourceRow, StepRow, append_rows
 from selfplay.records.tracking import step_metrics
 from selfplay.rewards import needed_by, populora, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
@@ -42,7 +45,7 @@ T = TypeVar("T")
 def train_step(run: Run, progress: Progress) -> None:
     """Do one step of the run and write down what happened."""
     step, config = run.step + 1, run.config
-    clock, run.advance = _Clock(progress), progress.advance
+    clock, run.advance = Clock(progress), progress.advance
 
     clock.phase("match")
     matches = match(run, step)
@@ -69,7 +72,25 @@ def train_step(run: Run, progress: Progress) -> None:
     if not run.population.shares_parameters:
         clock.phase("weight_sync")
     run.population.sync(step)
+    record_step(run, matches, solved, samples, stats, births, clock)
 
+
+def record_step(
+    run: Run,
+    matches: Sequence[Pair],
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: Mapping[str, UpdateStats],
+    births: Sequence[BirthRow] = (),
+    clock: "Clock | None" = None,
+) -> StepRow:
+    """Write down the step after `run.step`, which is done then, and return its row.
+
+    Remembers its tasks, measures the members and saves a checkpoint where these are due, shows
+    progress, and calls trackers and callbacks. Weights are in sync. clock: what timed its phases.
+    """
+    step, config = run.step + 1, run.config
+    clock = clock or Clock(Progress(quiet=True))
     clock.phase("save")
     new_structures = remember(run, solved, step)
     row = metrics_row(run, step, matches, solved, samples, stats, births, new_structures)
@@ -88,10 +109,13 @@ def train_step(run: Run, progress: Progress) -> None:
         run.step = step
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
-    progress.step(row, measured, run.baseline_rates.get(BASE, ()))
-    run.trackers.log(step_metrics(row, measured, factor * config.learner.learning_rate), step)
-    for callback in extensions.callbacks:
-        callback(run, msgspec.structs.replace(row, measured=tuple(measured)))
+    clock.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
+    rate = config.learner.schedule(step, config.steps) * config.learner.learning_rate
+    run.trackers.log(step_metrics(row, measured, rate), step)
+    row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(proposals))
+    for callback in run.extensions.callbacks:
+        callback(run, row)
+    return row
 
 
 def match(run: Run, step: int) -> list[Pair]:
@@ -295,19 +319,19 @@ def remember(run: Run, solved: Sequence[Proposed], step: int) -> int:
     return len(run.structures) - before
 
 
-class _Clock:
+class Clock:
     """Times the phases of a step and shows which one it is in."""
 
     def __init__(self, progress: Progress) -> None:
         self._seconds: dict[str, float] = {}
-        self._progress = progress
+        self.progress = progress
         self._now, self._since = "", 0.0
 
     def phase(self, name: str) -> None:
         """End the phase before and begin this one."""
         self.stop()
         self._now, self._since = name, time.perf_counter()
-        self._progress.phase(name)
+        self.progress.phase(name)
 
     def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """Yield the items; when there are no more, begin this phase."""

@@ -228,6 +228,8 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """Kept in resources.jsonl; whoever reads a run may join it here."""
     measured: "tuple[EvalRow, ...] | UnsetType" = UNSET
     """Kept in eval.jsonl; callbacks find the step's rows here."""
+    tasks: tuple[TaskRow, ...] | UnsetType = UNSET
+    """Kept in tasks.jsonl; callbacks find the step's proposals here."""
 
 
 class WorkerRow(Struct, frozen=True):
