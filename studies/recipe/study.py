@@ -29,7 +29,8 @@ from selfplay.experiments.comparison import estimate
 from selfplay.experiments.experiment import open_plan, planned_runs
 from selfplay.experiments.measures import Group, read_trial
 
-RESULTS = Path(__file__).with_name("results")
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 BIN = 25
 """Steps of a point of a curve, and between two evaluations."""
 WINDOW = 3
@@ -57,13 +58,19 @@ def main() -> None:
     elif options.command == "keep":
         print(f"{keep(options.home)} runs kept")
     else:
-        print(table(kept(options.name)))
+        print(table(kept(options.name), arms_of(options.name)))
 
 
 def kept(name: str) -> list[Row]:
     """Return the kept runs of a plan."""
     path = RESULTS / f"{name}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def arms_of(name: str) -> list[str]:
+    """Return the arms of a plan in their order."""
+    plans = [yaml.safe_load(p.read_text()) for p in sorted(HERE.glob("plan_*.yaml"))]
+    return next((list(plan["arms"]) for plan in plans if plan["name"] == name), [])
 
 
 def make(plan: Path, home: Path, workers: int) -> None:
@@ -225,9 +232,9 @@ MEASURES: Mapping[str, Callable[[Row], float]] = {
 }
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], arms: Sequence[str]) -> str:
     """Return the mean over seeds of each arm and measure, and of each arm minus the first one."""
-    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    arms = [arm for arm in arms if any(row["arm"] == arm for row in rows)]
     numbers = {
         name: {arm: {r["seed"]: of(r) for r in rows if r["arm"] == arm} for arm in arms}
         for name, of in MEASURES.items()
