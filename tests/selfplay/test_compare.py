@@ -178,6 +178,16 @@ def test_runs_of_one_name_are_its_seeds_and_a_path_may_have_an_equals_sign(home,
     assert list(plan.arms) == ["lr=1e-4", "n"]
 
 
+def test_runs_that_are_alike_are_arms_of_their_own_where_no_name_joins_them(home, tmp_path):
+    sources = {"first": "2T+2S/seed-1", "second": "2T+2S/seed-1", "third": "2T+2S/seed-2"}
+    runs = [shutil.copytree(home / source, tmp_path / name) for name, source in sources.items()]
+    plan, trials = open_trials(runs)
+    assert [(t.group.arm, t.seed) for t in trials] == [("first", 1), ("second", 1), ("third", 2)]
+    assert plan.contrasts == (("second", "first"), ("third", "first"))
+    plan, _ = open_trials([f"joined={runs[0]}", f"joined={runs[2]}"])
+    assert list(plan.arms) == ["joined"]
+
+
 def test_folders_of_one_name_are_told_apart_by_those_above(home):
     plan, _ = open_trials([home / "azr" / "seed-1", home / "still" / "seed-1"])
     assert list(plan.arms) == ["azr/seed-1", "still/seed-1"]

@@ -324,8 +324,8 @@ def test_a_run_without_hashes_takes_what_has_the_name(runs, tmp_path, module):
 
 def test_two_closures_of_one_name_are_two_arms(runs, tmp_path):
     homes = []
-    for number, (share, seed) in enumerate([(0.5, 1), (0.25, 2), (0.5, 2)]):
-        homes.append(tmp_path / str(number))
+    for share, seed in [(0.5, 1), (0.25, 2), (0.5, 3)]:
+        homes.append(tmp_path / f"mine-seed{seed}")
         config = runs.config(*TINY, "steps=1", f"seed={seed}")
         train(config, homes[-1], extensions=Extensions(of_share(share)))
     plan, trials = open_trials(homes)

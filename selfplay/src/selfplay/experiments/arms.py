@@ -58,9 +58,10 @@ def _read_apart(named: Sequence[tuple[str, Path]]) -> tuple[Plan, list[Trial]]:
     settings = [flat(trial.run.config) for trial in trials]
     seeds = [int(of_run.pop("seed", 0)) for of_run in settings]
     arms: dict[str, list[int]] = {}
-    """By name, or by settings where there is none: indices of runs."""
-    for i, (name, _) in enumerate(named):
-        arms.setdefault(name or json.dumps(settings[i]), []).append(i)
+    """By name, or by folder up to its seed and by settings where there is none: indices of runs."""
+    for i, (name, folder) in enumerate(named):
+        place = _SEED.sub("", str(folder.resolve()))
+        arms.setdefault(name or json.dumps([place, settings[i]]), []).append(i)
     names: list[str] = []
     for runs in arms.values():
         _check_seeds([(named[i], seeds[i], settings[i]) for i in runs])
