@@ -1,6 +1,7 @@
 """The selfplay command: what it prints, what it refuses, and with which exit code."""
 
 import json
+from collections import Counter
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from lora_evo.model import vllm_server as installed
 from selfplay import __version__
 from selfplay.cli import main
 from selfplay.experiments.experiment import plan_names
+from selfplay.records.run_record import read_run
 from selfplay.settings import preset_names
 from selfplay_command import command, refused
 
@@ -208,7 +210,11 @@ def test_metrics_agree_with_the_tasks(runs, run):
     assert row["teacher_reward"] == pytest.approx(sum(r["reward"] for r in rows) / len(rows))
     assert sum(row["rejected"].values()) == len(rows) - len(valid)
     assert sum(row["solve_rates"]) == len(valid)
-    assert row["coverage"]["structures"] == len({r["metrics"]["structure"] for r in valid})
+    structures = Counter(r["metrics"]["structure"] for r in valid)
+    assert row["coverage"]["structures"] == len(structures)
+    assert row["coverage"]["commonest"] == max(structures.values()) / len(valid)
+    (step,) = read_run(run).steps
+    assert step.flat == sum(r["solve_rate"] in (0.0, 1.0) for r in valid) / len(valid)
     assert set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
     phases = {"match", "propose", "verify", "solve", "update", "save", "eval"}
     assert set(row["seconds"]) == phases

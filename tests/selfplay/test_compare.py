@@ -307,6 +307,8 @@ def test_measures_of_a_run_are_those_that_were_planted(tmp_path):
     assert changes_of_lead(trial) == [100 * 3 / 60]
     assert MEASURES["lines, change"].of(trial) == pytest.approx(3.0, abs=0.05)
     assert coverage_growth(trial) == pytest.approx(1 / 3)
+    assert MEASURES["flat tasks"].of(trial) == pytest.approx(0.4)
+    assert MEASURES["commonest structure"].of(trial) == pytest.approx(sum(range(20)) / 20 / 60)
     assert 0.06 < oscillation(trial)[0] < 0.11
     assert np.mean(weakest_member(trial.gains[60])) < -0.1
     early = trial.until(25)

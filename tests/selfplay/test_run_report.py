@@ -69,6 +69,7 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
     drawn = report_charts(read_run(run))
     for name in (
         *("moved: Student reward", "moved: Solve rate, code_f", "programs: Coverage"),
+        "programs: Commonest structure",
         *(
             "population: Ratings of the teachers",
             "lineage: Family tree",

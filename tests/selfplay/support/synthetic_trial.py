@@ -89,7 +89,8 @@ def _metrics(step, config, students, teachers, rng, rise, wave, turns, born):
         "complexity": {
             n: 5 + rise * share + e for n, e in zip(COMPLEXITY, noise[2:6], strict=True)
         },
-        "coverage": {"structures": 10 * step, "new": 10},
+        "coverage": {"structures": 10 * step, "new": 10, "commonest": 1 - share},
+        "solve_rates": [1, 0, 2, 0, 1, 1],
         "members": {name: {"role": "student", "entropy": 0.5 + step / 1000} for name in students},
         "ratings": {name: [25 + lead, 2.0] for name in teachers}
         | {name: [25 - lead, 2.0] for name in students if teachers},

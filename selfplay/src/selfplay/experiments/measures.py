@@ -251,6 +251,11 @@ def change(path: str) -> Of:
     return of
 
 
+def lately(path: str) -> Of:
+    """Return the mean of a number over the last third of the steps."""
+    return lambda trial: _mean(n for _, n in _last_third(trial.run.series(path)))
+
+
 def coverage_growth(trial: Trial) -> Floats | None:
     """Return the share of all structures that the last third of the steps added."""
     steps = trial.run.steps
@@ -311,16 +316,14 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         ),
     ),
     "The run's own tasks": (
-        "Students and the frozen base on a sample of each step's tasks, mean of the last third of "
-        "the steps; solve rate of all tasks, last quarter of the steps minus the first.",
+        "Students and the frozen base on a sample of each step's tasks; flat tasks, which all "
+        "attempts solved or none; the structure of programs that is most common in a step: means "
+        "of the last third of the steps. Solve rate of all tasks, last quarter of the steps minus "
+        "the first.",
         (
-            Measure(
-                "students minus frozen base",
-                POINTS,
-                lambda trial: _mean(
-                    step.same_tasks.difference for step in _last_third(trial.run.steps)
-                ),
-            ),
+            Measure("students minus frozen base", POINTS, lately("same_tasks.difference")),
+            Measure("flat tasks", PERCENT, lately("flat")),
+            Measure("commonest structure", PERCENT, lately("coverage.commonest")),
             Measure("solve rate, change", POINTS, change("solve_rate")),
         ),
     ),

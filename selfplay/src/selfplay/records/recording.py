@@ -99,7 +99,7 @@ def metrics_row(
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
         complexity=_complexity(valid),
-        coverage=rows.CoverageRow(structures=len(run.structures), new=new_structures),
+        coverage=rows.CoverageRow(len(run.structures), new_structures, _commonest(valid)),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
         members=_member_rows(solved, samples, stats),
         ratings=_ratings(run),
@@ -111,6 +111,11 @@ def metrics_row(
             trained=sum(s.tokens for s in stats.values()),
         ),
     )
+
+
+def _commonest(valid: Sequence[Proposed]) -> float | None:
+    structures = Counter(p.metrics.structure for p in valid if p.metrics)
+    return max(structures.values()) / structures.total() if structures else None
 
 
 def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:

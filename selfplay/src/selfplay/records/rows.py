@@ -122,6 +122,8 @@ class CoverageRow(Struct, frozen=True):
 
     structures: int = 0
     new: int = 0
+    commonest: float | None = None
+    """Share of the step's accepted programs that have the structure most common in it."""
 
 
 class TokensRow(Struct, frozen=True):
@@ -230,6 +232,12 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """Kept in eval.jsonl; callbacks find the step's rows here."""
     tasks: tuple[TaskRow, ...] | UnsetType = UNSET
     """Kept in tasks.jsonl; callbacks find the step's proposals here."""
+
+    @property
+    def flat(self) -> float | None:
+        """Share of the tasks that all attempts solved or none: they tell attempts not apart."""
+        rates = self.solve_rates
+        return (rates[0] + rates[-1]) / sum(rates) if rates and any(rates) else None
 
 
 class WorkerRow(Struct, frozen=True):

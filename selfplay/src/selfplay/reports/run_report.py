@@ -92,6 +92,15 @@ COVERAGE = Series(
     "structures so far",
     "Distinct program structures since the start. A flat end means repetition.",
 )
+COMMONEST = Series(
+    "Commonest structure",
+    "coverage.commonest",
+    "% of tasks",
+    "Share of a step's tasks whose programs have one structure. Near 100: one program, repeated.",
+)
+FLAT = Series(
+    "Flat tasks", "flat", "% of tasks", "All attempts solved them, or none: they teach nothing."
+)
 HEALTH = (
     Series(
         "Tasks without signal",
@@ -193,7 +202,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
     sections = {
         "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(run)),
-        "programs": (*COMPLEXITY, COVERAGE),
+        "programs": (*COMPLEXITY, COVERAGE, COMMONEST),
         "health": HEALTH,
     }
     alone = run.config.get("mode") == "azr"
@@ -319,7 +328,7 @@ def _teaching_table(run: RunRecord) -> Table:
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
-    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), *COMPLEXITY):
+    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
         if moved := trend(_points(run, m.path)):
             first, last = (_quarter(q, m.unit) for q in (moved.first, moved.last))
             rows.append((m.title, first, last, moved.verdict))
