@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from selfplay.records.progress import PATIENCE_S, Progress
-from selfplay.records.rows import BirthRow, EvalRow, RateRow, SolvingRow, StepRow
+from selfplay.records.rows import BirthRow, CoverageRow, EvalRow, RateRow, SolvingRow, StepRow
 from selfplay.step import train_step
 from selfplay.terminal import wrapped
 from selfplay.training import new_run, resume, train
@@ -52,7 +52,8 @@ def rate(**values):
         "difference": 0.25,
         "standard_error": 0.1,
     }
-    return SolvingRow(**numbers, kinds={"code_o": RateRow(**numbers)}, **values)
+    kinds = {"code_o": RateRow(**numbers)}
+    return SolvingRow(**numbers | values, kinds=kinds)
 
 
 def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs, clock):
@@ -217,6 +218,22 @@ def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs
     lines = [line.partition(":")[0] for line in said.getvalue().splitlines()[3:]]
     assert lines == [f"step {step} of 20" for step in (2, 3, 5, 10)]
     assert "\x1b" not in said.getvalue()
+
+
+def test_a_collapse_and_a_member_that_falls_are_warned_of(runs, clock):
+    progress, said = shown(clock, terminal=False)
+    repeated = CoverageRow(commonest=0.75)
+    with progress.showing(runs.config("steps=20"), HOME):
+        for step in range(1, 16):
+            solved = {5: 0.5, 10: 0.44, 15: 0.42}.get(step)
+            row = EvalRow(step=step, member="s0", role="student", solving=rate(solve_rate=solved))
+            coverage = CoverageRow(commonest=0.25) if step <= 5 else repeated
+            progress.step(StepRow(step=step, coverage=coverage), [row] if solved else [])
+    warned = [line for line in said.getvalue().splitlines() if "warning" in line]
+    assert warned == [
+        "  warning: s0 fell by 6.0 points on held-out tasks",
+        "  warning: 75 % of the tasks have one structure: teachers repeat a program",
+    ]
 
 
 def test_wrapping_keeps_indents_and_long_words():

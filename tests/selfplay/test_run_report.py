@@ -11,7 +11,14 @@ from pages import Page
 from programs import python
 
 from selfplay.errors import RunDirectoryError
-from selfplay.records.run_record import conclusion, falls, held_out_gain, read_run, smooth, trend
+from selfplay.records.run_record import (
+    conclusion,
+    held_out_gain,
+    read_run,
+    smooth,
+    trend,
+    warnings_of,
+)
 from selfplay.reports.pages import duration, figure
 from selfplay.reports.run_charts import skill
 from selfplay.reports.run_report import (
@@ -197,7 +204,7 @@ def test_a_stranger_is_shown_what_this_is_and_that_members_think(measured, tmp_p
 
 def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
     line = "s0 fell by 10.0 points on held-out tasks: 80.0 % after step 10, 70.0 % after step 20"
-    assert falls(read_run(measured)) == [line]
+    assert warnings_of(read_run(measured)) == [line]
     assert line in summary(measured)
     page = Page(page_of(tmp_path, measured))
     assert page.count("p", "fell") == 1
@@ -205,6 +212,26 @@ def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
     rows = read_rows(measured / "eval.jsonl")
     write_rows(measured / "eval.jsonl", [row for row in rows if row["step"] < 20])
     assert "fell by" not in summary(measured)
+
+
+def test_signs_of_a_collapse_at_the_end_are_named(tmp_path):
+    run = make_run(tmp_path / "run", steps=12)
+    assert warnings_of(read_run(run)) == []
+    rows = read_rows(run / "metrics.jsonl")
+    for row in rows[2:]:
+        row["coverage"]["commonest"] = 0.75
+        row["solve_rates"] = [19, 0, 1, 0, 0, 0]
+    write_rows(run / "metrics.jsonl", rows)
+    signs = (
+        "In the last 10 steps 75 % of the tasks have one structure: teachers repeat a program",
+        "In the last 10 steps 95 % of the tasks are solved by all attempts or by none: "
+        "they teach nothing",
+    )
+    assert warnings_of(read_run(run)) == list(signs)
+    page = Page(page_of(tmp_path, run))
+    assert all(sign in summary(run) and sign in page.text for sign in signs)
+    write_rows(run / "metrics.jsonl", rows[:9])
+    assert warnings_of(read_run(run)) == []
 
 
 def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):

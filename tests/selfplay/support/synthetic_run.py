@@ -85,7 +85,7 @@ def make_step(rng, step, skill, teachers, students):
             name: rng.gauss(start + skill, 0.3)
             for name, start in (("ast_depth", 7), ("cyclomatic", 2), ("loc", 6), ("variables", 3))
         },
-        "coverage": {"structures": 6 * step, "new": 6, "commonest": step / 50},
+        "coverage": {"structures": 6 * step, "new": 6, "commonest": step / 100},
         "solve_rates": [rng.randint(2, 14) for _ in range(6)],
         "members": members,
         "frac_reward_zero_std": 0.3,

@@ -19,12 +19,20 @@ from rich.text import Text
 
 from selfplay.config import Config
 from selfplay.records.rows import EvalRow, SolvingRow, StepRow, mean
-from selfplay.records.run_record import gain_text, mean_and_error, mean_gain, points
+from selfplay.records.run_record import (
+    FALL,
+    WINDOW,
+    gain_text,
+    mean_and_error,
+    mean_gain,
+    points,
+    signs_in,
+)
 from selfplay.reports.pages import duration
 from selfplay.terminal import program, quote, wrapped
 
-EVERY, WINDOW, PATIENCE_S = 5, 10, 60.0
-"""Steps between two lines, steps over which a line averages, and the longest time without one."""
+EVERY, PATIENCE_S = 5, 60.0
+"""Steps between two lines, and the longest time without one."""
 
 
 class Progress:
@@ -46,6 +54,8 @@ class Progress:
         """Steps that are finished."""
         self._config: Config | None = None
         self._gain: tuple[float, float] | None = None
+        self._solved: dict[str, float] = {}
+        """What each member solved of the held-out tasks when it was last measured."""
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         """What each phase took in earlier steps."""
@@ -120,7 +130,7 @@ class Progress:
         lines = []
         if last or waited or row.step % EVERY == 0:
             lines, self._last_line = [self._line()], self._clock()
-        for line in (*lines, *_births(row), *_eval_lines(measured)):
+        for line in (*lines, *_births(row), *_eval_lines(measured), *self._falls(measured)):
             self._print(line)
 
     def bar(self) -> Table:
@@ -202,7 +212,19 @@ class Progress:
             f"solved {_percent(mean(r.solve_rate for r in recent))}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; about {duration(left)} left" if left else "")
+            + "".join(f"\n  warning: {sign}" for sign in signs_in([*recent]))
         )
+
+    def _falls(self, measured: Sequence[EvalRow]) -> list[str]:
+        """Warn of members that fell since they were measured last."""
+        rates = {m.member: m.rate.solve_rate or 0.0 for m in measured if m.rate}
+        lost = {m: 100 * (self._solved[m] - now) for m, now in rates.items() if m in self._solved}
+        self._solved |= rates
+        return [
+            f"  warning: {member} fell by {fallen:.1f} points on held-out tasks"
+            for member, fallen in lost.items()
+            if fallen >= FALL
+        ]
 
 
 def _header(config: Config, directory: Path, done: int) -> str:

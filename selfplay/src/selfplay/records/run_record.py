@@ -38,6 +38,13 @@ Points = Sequence[tuple[int, float | None]]
 
 FALL = 5.0
 """Points that a member loses between two evaluations before a report says so."""
+WINDOW = 10
+"""Steps over which a line or a warning averages."""
+SIGNS = (
+    ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
+    ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
+)
+"""Of a collapse: a share of the tasks by its path, the most that is no sign, and what more is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,9 +401,21 @@ def largest_fall(run: RunRecord) -> Fall | None:
     return max(changes(run), key=lambda fall: fall.mean, default=None)
 
 
-def falls(run: RunRecord) -> list[str]:
-    """Return a line for each time that a member fell by `FALL` points or more."""
-    return [str(fall) for fall in changes(run) if 100 * fall.mean >= FALL]
+def warnings_of(run: RunRecord) -> list[str]:
+    """Return a line for each time that a member fell by `FALL` points or more, and for each sign
+    of a collapse at the end."""
+    fallen = [str(fall) for fall in changes(run) if 100 * fall.mean >= FALL]
+    return fallen + [f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)]
+
+
+def signs_in(steps: Sequence[StepRow]) -> list[str]:
+    """Return the signs of a collapse in the last `WINDOW` steps; none in fewer steps."""
+    late, signs = steps[-WINDOW:], []
+    for path, most, words in SIGNS:
+        share = mean(number_at(step, path) for step in late)
+        if len(late) == WINDOW and share is not None and share > most:
+            signs.append(f"{100 * share:.0f} % {words}")
+    return signs
 
 
 class Quarter(NamedTuple):

@@ -17,13 +17,13 @@ from selfplay.records.run_record import (
     Quarter,
     RunRecord,
     conclusion,
-    falls,
     flat,
     gain_text,
     held_out_gain,
     points,
     read_run,
     trend,
+    warnings_of,
 )
 from selfplay.reports import run_charts as charts
 from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
@@ -178,7 +178,7 @@ def report(directory: Path, page: Path) -> None:
         {name: chart for name, (chart, _) in drawn.items()},
         title=f"PopuLoRA run {run.name}",
         conclusion=conclusion(run),
-        falls=falls(run),
+        warnings=warnings_of(run),
         agent=run.config.get("mode") == "azr",
         tiles=_tiles(run),
         chosen=_chosen(run),
@@ -255,9 +255,8 @@ PLUS_MINUS = (
 def summary(directory: Path) -> str:
     """Return about 20 lines of text about a run, the evaluation against the frozen base first."""
     run = read_run(directory)
-    parts = [_sentences(run)]
-    if run.evals:
-        parts.insert(0, [conclusion(run), *falls(run)])
+    said = [conclusion(run), *warnings_of(run)]
+    parts = [list(filter(None, said)), _sentences(run)]
     for head, rows in (_solving_table(run), _teaching_table(run)):
         if rows:
             parts.append([text_table(head, rows)])

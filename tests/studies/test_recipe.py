@@ -1,0 +1,115 @@
+"""The study of a recipe: its plans, its reward, and its tool on a tiny experiment."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from studies.recipe import study
+from studies.recipe.rewards import REGRET_OVER_SHARE, family_and_depth
+
+from code_verifier import Task
+from selfplay import Proposed
+from selfplay.experiments.experiment import open_plan, planned_runs
+
+TOP = study.HERE.parents[1]
+PLAN = {
+    "name": "recipe-tiny",
+    "preset": "studies/collapse/preset.yaml",
+    "seeds": [1, 2],
+    "measures": "studies.collapse.measures:MEASURES",
+    "arms": {"regret": {"reward.teacher": "studies.recipe.rewards:REGRET_OVER_SHARE"}, "paper": {}},
+    "arm_seeds": {"regret": [1]},
+    "contrasts": [["paper", "regret"]],
+    "set": {
+        "steps": 2,
+        "rollout.proposals": 4,
+        "rollout.num_generations": 2,
+        "rollout.seed_tasks": 8,
+        "eval.eval_every": 1,
+        "eval.tasks": 32,
+        "eval.samples": 1,
+        "eval.proposals": 2,
+        "eval.attempts": 1,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def at_the_top(monkeypatch):
+    """Paths of the plans are those from the top of the checkout."""
+    monkeypatch.chdir(TOP)
+
+
+@pytest.mark.parametrize(("name", "runs"), [("steady", 20), ("candidates", 18)])
+def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
+    plan = open_plan(f"studies/recipe/plan_{name}.yaml")
+    assert len(planned_runs(plan)) == runs
+    assert study.arms_of(plan.name) == list(plan.arms)
+
+
+def test_every_kept_run_is_one_of_its_plan():
+    for path in study.RESULTS.glob("*.jsonl"):
+        rows = study.kept(path.stem)
+        runs = [(row["arm"], row["seed"]) for row in rows]
+        assert len(set(runs)) == len(runs)
+        assert {arm for arm, _ in runs} <= set(study.arms_of(path.stem))
+        assert study.table(rows, study.arms_of(path.stem)).startswith("| arm |")
+
+
+def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(study, "LOOK_S", 0.5)
+    plan, home = tmp_path / "plan.yaml", tmp_path / "home"
+    plan.write_text(yaml.safe_dump(PLAN))
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "recipe-tiny.jsonl").write_text('{"arm": "paper", "seed": 1}\n')
+    with pytest.raises(SystemExit) as ended:
+        study.make(plan, home, 1)
+    assert ended.value.code == 0
+    _, *rows = study.kept("recipe-tiny")
+    assert sorted((row["arm"], row["seed"], row["steps"]) for row in rows) == [
+        ("paper", 2, 2),
+        ("regret", 1, 2),
+    ]
+    assert study.keep(home) == 0
+    row = rows[0]
+    assert [len(row["base"]), [*row["rates"]], [*row["rates"]["2"]]] == [
+        8,
+        ["1", "2"],
+        ["s0", "s1"],
+    ]
+    assert set(row["norms"]["25"]) <= {"s0", "s1"}
+    assert len(row["wrote"]["25"]) == 5
+    text = study.table(rows, ["paper", "regret"])
+    assert [line.split(" | ")[0] for line in text.splitlines()[2:]] == [
+        "| paper", "| regret", "| regret − paper",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit, match="all runs of"):
+        study.make(plan, tmp_path / "other", 1)
+
+
+def test_falls_are_of_means_over_evaluations_and_drops_of_single_ones():
+    track = [30.0, 36.0, 39.0, 42.0, 33.0, 36.0, 36.0]
+    assert study.fall(track) == pytest.approx(39 - 35)
+    assert study.drops(track) == 1
+    assert study.fall([30.0, 20.0]) == 0.0
+    assert study.drops([40.0, 36.0, 31.0]) == 1
+
+
+def test_a_founder_starts_at_the_base_and_a_child_at_its_first_evaluation():
+    rates = {"25": {"s0": [0.5] * 8}, "50": {"s0": [0.25] * 8, "s2": [0.75] * 8}}
+    row = {"base": [0.25] * 8, "rates": rates}
+    assert study.tracks(row) == {"s0": [25.0, 50.0, 25.0], "s2": [75.0]}
+    assert study.gains(row) == [25.0, 25.0]
+    assert study.weakest_family(row) == 25.0
+
+
+def test_a_task_is_paid_over_the_share_of_its_family_and_depth():
+    task = Task("code_o", "def f(x):\n    return a1(a3(x))", "1", "2")
+    p = Proposed(0, "p", "t0", "s0", "code_o", (), 0, status="ok", task=task)
+    assert family_and_depth(p) == "a2"
+    trap = replace(task, program="def f(x):\n    return z(4071, x)")
+    assert family_and_depth(replace(p, task=trap)) == "z1"
+    assert REGRET_OVER_SHARE.needs == ("rival", "step")
+    assert json.dumps(REGRET_OVER_SHARE.function.state_dict()) == '{"counts": {}}'
