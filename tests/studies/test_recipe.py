@@ -27,7 +27,7 @@ PLAN = {
         "rollout.num_generations": 2,
         "rollout.seed_tasks": 8,
         "eval.eval_every": 1,
-        "eval.tasks": 32,
+        "eval.tasks": 384,
         "eval.samples": 1,
         "eval.proposals": 2,
         "eval.attempts": 1,
