@@ -2,7 +2,7 @@
 
     python -m studies.recipe.study run PLAN --out DIR [--workers N]
     python -m studies.recipe.study keep DIR
-    python -m studies.recipe.study table NAME
+    python -m studies.recipe.study table NAME...
 
 A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not made again.
 """
@@ -51,14 +51,15 @@ def main() -> None:
     keep_parser = commands.add_parser("keep", help="Keep the finished runs of an experiment.")
     keep_parser.add_argument("home", type=Path, metavar="DIR")
     table_parser = commands.add_parser("table", help="Print what was kept.")
-    table_parser.add_argument("name", help="Name of a plan, such as recipe-steady.")
+    table_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-steady.")
     options = parser.parse_args()
     if options.command == "run":
         make(options.plan, options.out, options.workers)
     elif options.command == "keep":
         print(f"{keep(options.home)} runs kept")
     else:
-        print(table(kept(options.name), arms_of(options.name)))
+        names = options.names
+        print(table(sum(map(kept, names), []), sum(map(arms_of, names), [])))
 
 
 def kept(name: str) -> list[Row]:
