@@ -58,8 +58,8 @@ def main() -> None:
     elif options.command == "keep":
         print(f"{keep(options.home)} runs kept")
     else:
-        names = options.names
-        print(table(sum(map(kept, names), []), sum(map(arms_of, names), [])))
+        rows = [row for name in options.names for row in kept(name)]
+        print(table(rows, [arm for name in options.names for arm in arms_of(name)]))
 
 
 def kept(name: str) -> list[Row]:
