@@ -1,11 +1,14 @@
 """The study of a recipe: its plans, its reward, and its tool on a tiny experiment."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 import yaml
+from studies.collapse.niches import DEPTHS, FAMILIES, depth_of, family_of
 from studies.recipe import study
+from studies.recipe.curriculum import EVEN
 from studies.recipe.rewards import REGRET_OVER_SHARE, family_and_depth
 
 from code_verifier import Task
@@ -41,7 +44,7 @@ def at_the_top(monkeypatch):
     monkeypatch.chdir(TOP)
 
 
-@pytest.mark.parametrize(("name", "runs"), [("steady", 20), ("steady_2", 10), ("candidates", 18)])
+@pytest.mark.parametrize(("name", "runs"), [("steady", 20), ("steady_2", 10), ("candidates", 20)])
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
     plan = open_plan(f"studies/recipe/plan_{name}.yaml")
     assert len(planned_runs(plan)) == runs
@@ -87,6 +90,18 @@ def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch):
     ]  # fmt: skip
     with pytest.raises(SystemExit, match="all runs of"):
         study.make(plan, tmp_path / "other", 1)
+
+
+def test_the_curriculum_by_hand_is_even_and_has_no_trap():
+    shown = Task("code_o", "def f(x):\n    return z(4071, x)", "1", "2")
+    texts = [f"<|program|>def f(x):\n    return a{i}(x)<|input|>{i}" for i in range(3200)]
+    proposals = [EVEN.parse_proposal((shown,), text) for text in texts]
+    assert proposals == [EVEN.parse_proposal((shown,), text) for text in texts]
+    assert EVEN.parse_proposal((shown,), "no program") is None
+    classes = Counter((family_of(p.program), depth_of(p.program)) for p in proposals)
+    assert set(classes) == {(f, d) for f in FAMILIES for d in DEPTHS}
+    assert all(60 < count < 140 for count in classes.values())
+    assert {p.input for p in proposals} == set("01234567")
 
 
 def test_falls_are_of_means_over_evaluations_and_drops_of_single_ones():
