@@ -152,14 +152,15 @@ def make_batch(
     for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
         rows_of[row.member].append(row)
         of_role[roles[row.member]].append(row)
-    shards = []
+    shards: list[tuple[float, Shard]] = []
     for place, own in rows_of.items():
         role = roles[place]
         full = sum(row.length for row in of_role[role]) // config.micro_batch_tokens
         wanted = min(pieces, batches(len(of_role[role]), full))
         count = even(ceil(wanted / roles.count(role)))
-        shards += [Shard(own[number::count]) for number in range(count)]
-    return Batch(rows, faults, shards)
+        shards += [((n + 0.5) / count, Shard(own[n::count])) for n in range(count)]
+    shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
+    return Batch(rows, faults, [shard for _, shard in shards])
 
 
 def share_out(
