@@ -348,7 +348,7 @@ def test_workers_that_cannot_be_had_are_one_line(tmp_path, options, message):
 HOLDING = """
 import sys, ray
 ray.init(sys.argv[1], logging_level="ERROR", log_to_driver=False)
-holder = ray.remote(num_cpus=1)(type("Holder", (), {"held": lambda self: True})).remote()
+holder = ray.remote(num_cpus=2)(type("Holder", (), {"held": lambda self: True})).remote()
 ray.get(holder.held.remote())
 print("held", flush=True)
 sys.stdin.read()
@@ -365,8 +365,9 @@ def test_a_full_cluster_is_one_line(tmp_path, monkeypatch):
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "held\n"
-        result = train_with(tmp_path, "--ray", cluster.address, "--workers", "2")
-        refused(result, "2 workers need 2 CPUs", "Ray has 2, of which 1 are free", "--workers 1")
+        for count, needed in (("2", "2 workers need 2 CPUs"), ("0", "1 workers need 1 CPUs")):
+            result = train_with(tmp_path, "--ray", cluster.address, "--workers", count)
+            refused(result, needed, "Ray has 2, of which 0 are free", "wait, or add machines")
         assert not (tmp_path / "run").exists()
     finally:
         other.communicate("")

@@ -36,12 +36,13 @@ def open_workers(
         ray = stack.enter_context(ray_session(address, count or cores))
         gpus = int(config.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
         free = free_workers(ray, gpus, count)
-        if count > free and not (fewer and free):
+        if not free or (count > free and not fewer):
             resource = "GPU" if gpus else "CPU"
             there = int(ray.cluster_resources().get(resource, 0))
             raise SelfplayError(
-                f"{count} workers need {count} {resource}s with a CPU each; Ray has {there}, of "
-                f"which {free} are free: give at most --workers {max(1, free)}, or see `ray status`"
+                f"{count or 1} workers need {count or 1} {resource}s and as many CPUs; Ray has "
+                f"{there}, of which {free} are free: give no more, wait, or add machines with "
+                "`ray start`"
             )
         count = min(count or free, free)
         pool = WorkerPool(ray, config, template, gpus, count, alone=address is None)
