@@ -1,12 +1,14 @@
 """What an update did to a member: means over its tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import isfinite, isnan, nan
 
 from torch import Tensor
 
-_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl")
+_SUMS = (
+    *("tokens", "learned", "loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +68,21 @@ class StatsSum:
 
     def add(self, other: "StatsSum") -> None:
         """Add the sums of other samples of the member."""
-        largest = max(self.logp_difference_max, other.logp_difference_max)
-        for name in ("tokens", "learned", *_SUMS):
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.logp_difference_max = largest
+        self.logp_difference_max = max(self.logp_difference_max, other.logp_difference_max)
         if other.kl is not None:
             self.kl = (self.kl or 0.0) + other.kl
 
     def numbers(self) -> list[float]:
-        """Return all sums but those of `add_row`, for `of_numbers`; NaN for none."""
-        sums = [getattr(self, name) for name in _SUMS]
-        return [self.learned, *sums, self.logp_difference_max, nan if self.kl is None else self.kl]
+        """Return all sums, for `of_numbers`; NaN for none."""
+        return [nan if value is None else float(value) for value in astuple(self)]
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` returned; a divergence that is no number is none."""
-        learned, *sums, largest, kl = numbers
-        found = cls(learned=int(learned), logp_difference_max=largest)
-        for name, value in zip(_SUMS, sums, strict=True):
-            setattr(found, name, value)
-        found.kl = None if isnan(kl) else kl
-        return found
+        (tokens, learned), sums, kl = map(int, numbers[:2]), numbers[2:-1], numbers[-1]
+        return cls(tokens, learned, *sums, kl=None if isnan(kl) else kl)
 
     def add_tokens(
         self,
