@@ -6,9 +6,7 @@ from math import isfinite, isnan, nan
 
 from torch import Tensor
 
-_SUMS = (
-    *("tokens", "learned", "loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl"),
-)
+_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class StatsSum:
 
     def add(self, other: "StatsSum") -> None:
         """Add the sums of other samples of the member."""
-        for name in _SUMS:
+        for name in ("tokens", "learned", *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.logp_difference_max = max(self.logp_difference_max, other.logp_difference_max)
         if other.kl is not None:
@@ -81,8 +79,10 @@ class StatsSum:
     @classmethod
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` returned; a divergence that is no number is none."""
-        (tokens, learned), sums, kl = map(int, numbers[:2]), numbers[2:-1], numbers[-1]
-        return cls(tokens, learned, *sums, kl=None if isnan(kl) else kl)
+        tokens, learned, *sums, largest, kl = numbers
+        found = cls(int(tokens), int(learned), **dict(zip(_SUMS, sums, strict=True)))
+        found.logp_difference_max, found.kl = largest, None if isnan(kl) else kl
+        return found
 
     def add_tokens(
         self,
