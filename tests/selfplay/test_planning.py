@@ -315,3 +315,26 @@ def test_tensor_parallelism_spreads_vllms_weights_over_the_cards():
     name = "vLLM: weights and adapters"
     assert two[name] == one[name] / 2
     assert sum(two.values()) == pytest.approx(sum(one.values()))  # the share is the cache's
+
+
+def test_a_worker_has_its_part_of_moments_and_gradients_and_all_of_the_rest():
+    config, model = load_preset("7b-8t8s"), read_architecture(load_preset("7b-8t8s").base)
+    one, eight = (make_plan(config, model, gpu("H100"), workers) for workers in (1, 8))
+    assert eight.main_memory["optimiser"] == one.main_memory["optimiser"] / 8
+    assert eight.memory["gradients"] < one.memory["gradients"] / 3
+    same = one.memory.keys() - {"gradients"}
+    assert {name: eight.memory[name] for name in same} == {name: one.memory[name] for name in same}
+    assert (eight.disk, eight.checkpoints) == (one.disk, one.checkpoints)
+
+
+def test_a_run_is_no_larger_than_planned(runs, whole):
+    plan = make_plan(runs.config(), read_architecture("nano"), gpu("H100"))
+    size = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file())
+    assert 0.3 * plan.disk < size < 1.2 * plan.disk
+
+
+def test_a_plan_for_workers_says_so():
+    said = worked("plan", "nano", "--gpu", "24", "--workers", "2")
+    assert "memory, GiB, of each of 2 workers" in said
+    assert "each of 2 workers with nano needs " in said
+    assert "the whole run, at most" in said

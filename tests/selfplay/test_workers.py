@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
@@ -117,8 +119,11 @@ def alone(runs, tmp_path_factory):
 @pytest.mark.parametrize(("mode", "workers"), [("azr", 2), ("azr", 4), ("populora", 4)])
 def test_any_number_of_workers_gives_the_same_bytes(alone, runs, pools, tmp_path, mode, workers):
     config, expected = alone(mode)
-    train(config, tmp_path / "run", workers=workers)
+    said = StringIO()
+    shown = Progress(Console(file=said, width=200))
+    train(config, tmp_path / "run", workers=workers, progress=shown)
     assert runs.outcome(tmp_path / "run") == expected
+    assert f"on {workers} workers, one a core: {workers} on " in said.getvalue()
     assert [len(pool.places) for pool in pools] == [workers]
     rows = runs.rows(tmp_path / "run" / "resources.jsonl")
     busy = [sum(row["workers"][name]["busy"] for row in rows) for name in rows[0]["workers"]]
