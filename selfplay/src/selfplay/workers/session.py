@@ -104,8 +104,8 @@ def _show_workers_alone() -> None:
     """Keep what Ray's own processes write of a worker's death, a kilobyte, off the terminal."""
     from ray._private import worker
 
-    shown = worker.print_worker_logs
-    if shown.__name__ == "print_worker_logs":
+    shown: Any = getattr(worker, "print_worker_logs", None)
+    if getattr(shown, "__name__", "") == "print_worker_logs":  # once, and where Ray has it
 
         def without_raylet(data: dict[str, Any], *how: Any, **more: Any) -> None:
             if data.get("pid") not in ("raylet", "autoscaler"):
