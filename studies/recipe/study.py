@@ -116,6 +116,8 @@ def keep(home: Path) -> int:
     plan = open_plan(str(home / "plan.yaml"))
     done = {(row["arm"], row["seed"]) for row in kept(plan.name)}
     new = [r for r in planned_runs(plan) if (r.arm, r.seed) not in done and r.is_finished(home)]
+    if not new:
+        return 0
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{plan.name}.jsonl").open("a") as file:
         for run in new:
