@@ -175,7 +175,7 @@ def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
 
 def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
     home = tmp_path / "again"
-    result = command("train", "--preset", run / "config.yaml", "--workers", 1, "--out", home)
+    result = command("train", "--preset", run / "config.yaml", "--out", home)
     assert result.exit_code == 0, result.output
     assert runs.outcome(home) == runs.outcome(run)
     # Without --quiet, and without a terminal, there is a line per step.
