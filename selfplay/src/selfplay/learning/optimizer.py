@@ -165,5 +165,5 @@ class MemberAdamW:
         """Restore what `tensors` and `scalars` returned of a member with the same parameters."""
         for name, moment in self.tensors(member).items():
             moment.copy_(tensors[name])
-        for name, value in scalars.items():
-            setattr(self.states[member], name, value)
+        for name, value in scalars.items():  # JSON's reader makes a float of a step count
+            setattr(self.states[member], name, int(value) if name == "step" else value)
