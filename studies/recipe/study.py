@@ -63,9 +63,11 @@ def main() -> None:
 
 
 def kept(name: str) -> list[Row]:
-    """Return the kept runs of a plan."""
+    """Return the kept runs of a plan, once each: two may have kept one at the same time."""
     path = RESULTS / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return list({(row["arm"], row["seed"]): row for row in rows}.values())
 
 
 def arms_of(name: str) -> list[str]:
