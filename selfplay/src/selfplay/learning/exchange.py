@@ -107,8 +107,8 @@ class Exchange:
         if self.count == 1:
             return [text]
         letters = torch.zeros(self.count, _LETTERS, dtype=torch.uint8)
-        own = text.encode()
-        letters[self.rank, : len(own)] = torch.tensor(list(own), dtype=torch.uint8)
+        encoded = text.encode()
+        letters[self.rank, : len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
         _done(lambda: self.group.allreduce([letters]))
         return [bytes(row.tolist()).rstrip(b"\0").decode() for row in letters]
 
@@ -165,13 +165,13 @@ def open_group(
     options._timeout = _PATIENCE
     try:
         options._devices = [gloo.create_device(hostname=address)]
-        found = distributed.TCPStore(
+        meeting = distributed.TCPStore(
             *store,
             is_master=listener is not None,
             master_listen_fd=None if listener is None else listener.detach(),
             wait_for_workers=False,
             timeout=_MEETING,
         )
-        return gloo(found, rank, count, options)
+        return gloo(meeting, rank, count, options)
     except RuntimeError as error:
         raise PeerLost(first_line(error)) from error

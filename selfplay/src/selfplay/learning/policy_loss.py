@@ -259,8 +259,8 @@ class ForwardPass:
         split = [torch.split(column, padded.lengths) for column in columns]
         cap = self.config.importance_sampling_clip_max
         for row, beta, *tokens in zip(batch, betas, *split, strict=True):
-            mine = tokens if beta > 0.0 else tokens[:4]
-            sums[row.member].add_tokens(*mine, importance_clip_max=cap)
+            columns_of_row = tokens if beta > 0.0 else tokens[:4]
+            sums[row.member].add_tokens(*columns_of_row, importance_clip_max=cap)
         return weighted.sum()
 
     def _hidden(self, padded: PaddedRows, members: Sequence[int]) -> Tensor:

@@ -80,9 +80,9 @@ class StatsSum:
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` returned; a divergence that is no number is none."""
         tokens, learned, *sums, largest, kl = numbers
-        found = cls(int(tokens), int(learned), **dict(zip(_SUMS, sums, strict=True)))
-        found.logp_difference_max, found.kl = largest, None if isnan(kl) else kl
-        return found
+        total = cls(int(tokens), int(learned), **dict(zip(_SUMS, sums, strict=True)))
+        total.logp_difference_max, total.kl = largest, None if isnan(kl) else kl
+        return total
 
     def add_tokens(
         self,

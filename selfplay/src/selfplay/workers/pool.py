@@ -220,13 +220,13 @@ class RemotePopulation(Members):
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        found: dict[int, SavedMember] = {}
+        members: dict[int, SavedMember] = {}
         for of_worker in self.pool.everywhere("save", folder, home):
             for place, saved in of_worker.items():
                 if not isinstance(saved, SavedMember):  # of a machine without this folder
                     saved = save_member(saved[0], saved[1], folder, home)
-                found[place] = saved
-        return [found[place] for place in range(len(self._names))]
+                members[place] = saved
+        return [members[place] for place in range(len(self._names))]
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
         near = [place.node == self.pool.node for place in self.pool.places]
