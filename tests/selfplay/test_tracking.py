@@ -160,7 +160,7 @@ def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_
 
 def test_names_are_those_of_trl_where_it_has_them(whole):
     row = next(iter(read_rows(whole / "metrics.jsonl", StepRow)))
-    found = step_metrics(row, [], 0.25)
+    found = step_metrics(row, 0.25)
     of_member = {name.partition("/")[2] for name in found if name.startswith("s0/")}
     assert {
         "reward",

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
-from selfplay.members import role_of
+from selfplay.members import Advance, counted, role_of
 from selfplay.prompts.task_kind import TaskKind
 from selfplay.records.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
 from selfplay.rewards import populora
@@ -26,7 +26,7 @@ COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
 
 
-def evaluate_members(run: Run, step: int) -> list[EvalRow]:
+def evaluate_members(run: Run, step: int, advance: Advance | None = None) -> list[EvalRow]:
     """Return a row for every living member; before the first step for what members start from.
 
     That is the base, whose members have B = 0, and after a warm start also its adapter, which every
@@ -42,9 +42,9 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
-    attempts = solve_held_out(run, list(solvers.values()), later=teaching)
+    attempts = solve_held_out(run, list(solvers.values()), advance, later=teaching)
     solved = dict(zip(solvers, attempts, strict=True))
-    rows = teaching_rows(run, list(teachers.values()), earlier=solving)
+    rows = teaching_rows(run, list(teachers.values()), advance, earlier=solving)
     taught = dict(zip(teachers, rows, strict=True))
     if step == 0:
         run.baseline_rates = {
@@ -67,7 +67,7 @@ def evaluate_members(run: Run, step: int) -> list[EvalRow]:
 
 
 def solve_held_out(
-    run: Run, members: Sequence[str | None], *, later: int = 0
+    run: Run, members: Sequence[str | None], advance: Advance | None = None, *, later: int = 0
 ) -> list[list[list[Attempt]]]:
     """Let members (None: the frozen base) attempt the held-out tasks; attempts task by task.
 
@@ -81,7 +81,7 @@ def solve_held_out(
         for i in range(e.samples)
     ]
     attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(planned)]
-    answers = run.counted(run.population.solve(attempts), len(attempts) + later)
+    answers = counted(run.population.solve(attempts), len(attempts) + later, advance)
     done = iter(graded(answers, run.sandbox, run.population.prompts))
     return [[list(islice(done, e.samples)) for _ in run.held_out] for _ in members]
 
@@ -119,7 +119,7 @@ def solving_row(
 
 
 def teaching_rows(
-    run: Run, members: Sequence[str | None], *, earlier: int = 0
+    run: Run, members: Sequence[str | None], advance: Advance | None = None, *, earlier: int = 0
 ) -> list[TeachingRow]:
     """Let members (None: the frozen base) write proposals, and the base attempt the valid ones.
 
@@ -134,7 +134,7 @@ def teaching_rows(
         shown = _drawn(run, kind, i)
         drafts.append(Proposed(len(drafts), name, member, None, kind.name, shown, seed))
     total = earlier + len(drafts) * (1 + e.attempts)
-    proposals = run.counted(run.population.propose(drafts), total, earlier)
+    proposals = counted(run.population.propose(drafts), total, advance, earlier)
     written = validated(proposals, run.sandbox, run.population.prompts)
     attempts: list[Attempt] = []
     for p in written:
@@ -142,7 +142,7 @@ def teaching_rows(
             for i in range(e.attempts):
                 seed = run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i)
                 attempts.append(Attempt(len(attempts), None, p.task, seed, r.temperature))
-    answers = run.counted(run.population.solve(attempts), total, total - len(attempts))
+    answers = counted(run.population.solve(attempts), total, advance, total - len(attempts))
     done = iter(graded(answers, run.sandbox, run.population.prompts))
     tried = [
         replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))

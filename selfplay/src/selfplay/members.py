@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lora_evo import Adapter
 from selfplay.config import Config
@@ -14,8 +15,22 @@ from selfplay.pieces import batches, deal, even
 from selfplay.records.rows import BASE, WorkerRow
 from selfplay.rollout import Attempt, Prompts, Proposed, W
 
+T = TypeVar("T")
 Advance = Callable[[int, int], None]
 """Hears how many pieces of a phase's work are done, and how many there are."""
+
+
+def counted(
+    pieces: Iterable[T], total: int, advance: Advance | None, before: int = 0
+) -> Iterator[T]:
+    """Yield pieces of a phase's work as they are done, and let `advance` hear of each.
+
+    total: pieces of the phase, of which `before` are done.
+    """
+    for done, piece in enumerate(pieces, start=before + 1):
+        if advance is not None:
+            advance(done, total)
+        yield piece
 
 
 def role_of(member: str) -> str:

@@ -1,25 +1,23 @@
 """An open run: its configuration, its members, how far it is, and what a user adds to it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from code_verifier import Sandbox, Task
 from league import League
 from lora_evo import Operator
 from lora_evo.model import derive_seed
 from selfplay.config import Config
-from selfplay.members import Advance, Members
+from selfplay.members import Members
 from selfplay.prompts.task_kind import TaskKind
 from selfplay.prompts.template import Template
 from selfplay.records.rows import StepRow
-from selfplay.records.tracking import Trackers
 from selfplay.rewards import TEACHER_REWARDS, StudentReward, TeacherFunction
 from selfplay.tasks import HeldOutTask, TaskBuffer
 
-T = TypeVar("T")
 Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 
 
@@ -75,7 +73,6 @@ class Run:
     - extensions: with all operators that children are made with, and the configured rewards; a
       student_reward of None is `verifier` with the values of the configuration.
     - first_states: by role, what a reward that keeps a state began the run with.
-    - advance: hears how far a phase is.
     - changed_rewards: by role, what is to be said of rewards that hold something else than at the
       start, and have no `state_dict`.
     """
@@ -93,10 +90,8 @@ class Run:
     parents: dict[str, list[str]] = field(default_factory=dict)
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
-    trackers: Trackers = field(default_factory=Trackers)
     extensions: Extensions = field(default_factory=Extensions)
     first_states: Mapping[str, bytes] = field(default_factory=dict)
-    advance: Advance = lambda done, total: None
     changed_rewards: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -115,15 +110,6 @@ class Run:
         """Let the run start from these tasks."""
         r = self.config.rollout
         self.seed_tasks, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
-
-    def counted(self, pieces: Iterable[T], total: int, before: int = 0) -> Iterator[T]:
-        """Yield pieces of a phase's work as they are done, and let `advance` hear of each.
-
-        total: pieces of the phase, of which `before` are done.
-        """
-        for done, piece in enumerate(pieces, start=before + 1):
-            self.advance(done, total)
-            yield piece
 
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""

@@ -11,6 +11,7 @@ from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError
+from selfplay.members import Advance, counted
 from selfplay.prompts.task_kind import CALLS, TaskKind
 from selfplay.prompts.template import Template
 from selfplay.rollout import Prompts, Proposed, validated, without_comments
@@ -71,7 +72,7 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     return calls
 
 
-def self_made_seeds(run: Run) -> list[Task]:
+def self_made_seeds(run: Run, advance: Advance | None = None) -> list[Task]:
     """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
 
     References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
@@ -80,18 +81,22 @@ def self_made_seeds(run: Run) -> list[Task]:
     """
     kinds = run.template.in_play
     calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
-    seeds = _written(run, calls, [], [IDENTITY])
+    seeds = _written(run, advance, calls, [], [IDENTITY])
     for kind in kinds:
         if kind.name not in CALLS:
-            seeds += _written(run, [kind], seeds, [])
+            seeds += _written(run, advance, [kind], seeds, [])
     return seeds
 
 
 def _written(
-    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
+    run: Run,
+    advance: Advance | None,
+    kinds: Sequence[TaskKind],
+    known: Sequence[Task],
+    tasks: list[Task],
 ) -> list[Task]:
-    """Return found and what the model writes of these kinds in turn, batch by batch, until there is
-    enough; known: other tasks that it is shown."""
+    """Return these tasks and what the model writes of these kinds in turn, batch by batch, until
+    there are enough; known: other tasks that it is shown."""
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
     seen = {_content(task) for task in tasks}
@@ -113,7 +118,7 @@ def _written(
             shown = drawn_from(references, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
-        written = run.counted(run.population.propose(drafts), len(drafts))
+        written = counted(run.population.propose(drafts), len(drafts), advance)
         for p in validated(written, run.sandbox, run.population.prompts):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))

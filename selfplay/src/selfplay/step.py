@@ -28,13 +28,12 @@ from selfplay.devices import memory_mb
 from selfplay.evaluation import evaluate_members
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.statistics import UpdateStats
-from selfplay.members import founders, role_of
+from selfplay.members import Advance, counted, founders, role_of
 from selfplay.records.checkpoint import save_checkpoint, write_member
 from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
 from selfplay.records.rows import BASE, BirthRow, ResourceRow, StepRow, append_rows
-from selfplay.records.tracking import step_metrics
 from selfplay.rewards import needed_by, populora, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
@@ -42,24 +41,24 @@ from selfplay.run import Run
 T = TypeVar("T")
 
 
-def train_step(run: Run, progress: Progress) -> None:
-    """Do one step of the run and write down what happened."""
+def train_step(run: Run, progress: Progress) -> StepRow:
+    """Do one step of the run, write down what happened, and return its row."""
     step, config = run.step + 1, run.config
-    clock, run.advance = Clock(progress), progress.advance
+    clock, advance = Clock(progress), progress.advance
 
     clock.phase("match")
     matches = match(run, step)
     clock.phase("propose")
-    written = propose(run, matches, step)
+    written = propose(run, matches, step, advance)
     verified = verify(run, clock.then("verify", written))
     clock.phase("solve")
-    solved, replayed = solve(run, verified, step)
+    solved, replayed = solve(run, verified, step, advance)
     clock.phase("update")
     extensions = run.extensions
     teacher_reward = extensions.teacher_reward or populora
     samples = training_samples(solved, config, replayed, teacher_reward, extensions.student_reward)
     factor = config.learner.schedule(step, config.steps)
-    stats = run.population.update(samples, factor, run.advance)
+    stats = run.population.update(samples, factor, advance)
     for member, update in stats.items():
         if update.skipped:
             line = f"step {step}: {member} learns nothing: {update.skipped}"
@@ -68,11 +67,11 @@ def train_step(run: Run, progress: Progress) -> None:
     births = []
     if run.league is not None and config.evolves(step):
         clock.phase("evolve")
-        births = evolve(run, run.league, step)
+        births = evolve(run, run.league, step, advance)
     if not run.population.shares_parameters:
         clock.phase("weight_sync")
     run.population.sync(step)
-    record_step(run, matches, solved, samples, stats, births, clock)
+    return record_step(run, matches, solved, samples, stats, births, clock)
 
 
 def record_step(
@@ -87,7 +86,7 @@ def record_step(
     """Write down the step after `run.step`, which is done then, and return its row.
 
     Remembers its tasks, measures the members and saves a checkpoint where these are due, shows
-    progress, and calls trackers and callbacks. Weights are in sync. clock: what timed its phases.
+    progress, and calls callbacks. Weights are in sync. clock: what timed its phases.
     """
     step, config = run.step + 1, run.config
     clock = clock or Clock(Progress(quiet=True))
@@ -99,7 +98,7 @@ def record_step(
     measured = []
     if config.measures(step):
         clock.phase("eval")
-        measured = evaluate_members(run, step)
+        measured = evaluate_members(run, step, clock.progress.advance)
         append_rows(run.directory / EVALS, measured)
     with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
         row = msgspec.structs.replace(row, seconds=clock.stop())
@@ -110,8 +109,6 @@ def record_step(
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
     clock.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
-    rate = config.learner.schedule(step, config.steps) * config.learner.learning_rate
-    run.trackers.log(step_metrics(row, measured, rate), step)
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(proposals))
     for callback in run.extensions.callbacks:
         callback(run, row)
@@ -129,7 +126,9 @@ def match(run: Run, step: int) -> list[Pair]:
     return run.league.pair(step)
 
 
-def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
+def propose(
+    run: Run, matches: Sequence[Pair], step: int, advance: Advance | None = None
+) -> Iterator[Proposed]:
     """Let every teacher write its batch of tasks of each kind; yield them as they are written."""
     r = run.config.rollout
     drafts: list[Proposed] = []
@@ -143,7 +142,7 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
                 drafts.append(
                     Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
                 )
-    return run.counted(run.population.propose(drafts), len(drafts))
+    return counted(run.population.propose(drafts), len(drafts), advance)
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
@@ -157,7 +156,7 @@ def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
 
 
 def solve(
-    run: Run, verified: Sequence[Proposed], step: int
+    run: Run, verified: Sequence[Proposed], step: int, advance: Advance | None = None
 ) -> tuple[list[Proposed], list[Attempt]]:
     """Let the matched student attempt every accepted task several times, and grade it.
 
@@ -181,7 +180,7 @@ def solve(
                 for task in run.buffer.draw_newest(kind.name, r.proposals, step, drawn):
                     seed = run.seed(step, student or BASE, task.id, kind.name, "solve")
                     attempts.append(Attempt(len(attempts), student, task, seed, r.temperature))
-    answers = run.counted(run.population.solve(attempts), len(attempts))
+    answers = counted(run.population.solve(attempts), len(attempts), advance)
     done = iter(graded(answers, run.sandbox, run.population.prompts))
     solved = []
     for p in verified:
@@ -248,7 +247,7 @@ def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed
         run.league.record(m, outcome)
 
 
-def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
+def evolve(run: Run, league: League, step: int, advance: Advance | None = None) -> list[BirthRow]:
     """Replace the weakest of both roles; parents are drawn from the members that stay.
 
     Each parent is kept as it was, under `ancestors/<id>@<step>` with its lineage, so that `lora-evo
@@ -265,7 +264,8 @@ def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
             births.append(_replace(run, league, role, member, parents, step))
-            run.advance(len(births), sum(counts.values()))
+            if advance is not None:
+                advance(len(births), sum(counts.values()))
     return births
 
 

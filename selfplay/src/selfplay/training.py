@@ -45,7 +45,12 @@ from selfplay.records.directory import (
 )
 from selfplay.records.progress import Progress
 from selfplay.records.rows import EvalRow, StepRow, append_rows, read_rows
-from selfplay.records.tracking import measured_metrics, require_trackers
+from selfplay.records.tracking import (
+    Trackers,
+    measured_metrics,
+    require_trackers,
+    step_metrics,
+)
 from selfplay.rollout import open_sandbox
 from selfplay.run import Extensions, Run
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
@@ -140,13 +145,15 @@ def _to_the_end(
 
 def _train_until_done(run: Run, progress: Progress) -> None:
     run.population.end_step()  # what workers did before the first step belongs to none
-    run.trackers.open(run.config, run.directory, run.step)
-    with closing(run.trackers):
-        if run.step == 0 and run.config.report_to:
+    config = run.config
+    with closing(Trackers(config, run.directory, run.step)) as trackers:
+        if run.step == 0 and config.report_to:
             before = read_rows(run.directory / EVALS, EvalRow)
-            run.trackers.log(measured_metrics(list(before)), 0)
-        while run.step < run.config.steps:
-            train_step(run, progress)
+            trackers.log(measured_metrics(list(before)), 0)
+        while run.step < config.steps:
+            row = train_step(run, progress)
+            rate = config.learner.schedule(row.step, config.steps) * config.learner.learning_rate
+            trackers.log(step_metrics(row, rate), row.step)
 
 
 def deepcopied(reward: Any) -> Any:
@@ -195,7 +202,6 @@ def new_run(
         _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
     ):
         run.extensions, run.first_states = extensions, first_states
-        run.advance = progress.advance
         _found(run, progress)
         yield run
 
@@ -242,7 +248,6 @@ def open_run(
             _opened(config, template, directory, members) as run,
         ):
             run.extensions, run.first_states = extensions, first_states
-            run.advance = progress.advance
             if checkpoint is None:
                 _found(run, progress)
             else:
@@ -265,11 +270,11 @@ def _found(run: Run, progress: Progress) -> None:
     run.population.sync(0)
     if config.rollout.self_seed:
         progress.phase("seeds")
-        run.start_from(self_made_seeds(run))
+        run.start_from(self_made_seeds(run, progress.advance))
     write_seeds(run.directory / SEEDS, run.seed_tasks)
     if config.measures(0):
         progress.phase("eval")
-        append_rows(run.directory / EVALS, evaluate_members(run, 0))
+        append_rows(run.directory / EVALS, evaluate_members(run, 0, progress.advance))
     save_checkpoint(run)
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from lora_evo import write_text
 from selfplay.config import Config
@@ -43,13 +44,10 @@ Opened: TypeAlias = tuple[Log, Callable[[], None], str]
 
 
 class Trackers:
-    """The open trackers of a run; none until they are opened."""
+    """The open trackers of a run, as of a step: those that its configuration names."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config, home: Path, step: int) -> None:
         self._open: dict[str, Opened] = {}
-
-    def open(self, config: Config, home: Path, step: int) -> None:
-        """Open those that the configuration names, as of this step."""
         path = home / NAMES
         names = json.loads(path.read_text()) if path.is_file() else {}
         settings = msgspec.to_builtins(asdict(config))
@@ -92,15 +90,13 @@ def require_trackers(names: Sequence[str]) -> None:
             )
 
 
-def step_metrics(
-    row: StepRow, measured: Sequence[EvalRow], learning_rate: float
-) -> dict[str, float]:
+def step_metrics(row: StepRow, learning_rate: float) -> dict[str, float]:
     """Return the numbers of a step and of the measurement after it; unknown ones are absent.
 
     A member's stand under its name (`s0/entropy`), ratings as `ratings/s0/mu` and `/sigma`,
     measurements as `held_out/s0/difference` and `teaching/t0/base_solve_rate`.
     """
-    fields = msgspec.to_builtins(row)
+    fields = msgspec.to_builtins(msgspec.structs.replace(row, measured=UNSET, tasks=UNSET))
     del fields["step"]
     members, ratings = fields.pop("members"), fields.pop("ratings")
     metrics = _numbers({OF_RUN.get(name, name): value for name, value in fields.items()})
@@ -110,7 +106,7 @@ def step_metrics(
         metrics |= _numbers(named, f"{member}/")
     for member, (mu, sigma) in ratings.items():
         metrics |= {f"ratings/{member}/mu": mu, f"ratings/{member}/sigma": sigma}
-    return metrics | measured_metrics(measured)
+    return metrics | measured_metrics(row.measured or ())
 
 
 def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
