@@ -100,6 +100,17 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, clock, ter
     assert f"selfplay resume {HOME}\n" in said.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said_so"),
+    [((), True), (("learner.teacher_learning_rate=0",), False), (("mode=azr",), False)],
+)
+def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings, said_so):
+    progress, said = shown(clock, terminal=False)
+    with progress.showing(runs.config(*settings), HOME):
+        pass
+    assert ("--set learner.teacher_learning_rate=0" in said.getvalue()) == said_so
+
+
 def test_python_s_train_and_resume_say_what_the_command_says(runs, clock, tmp_path):
     home = tmp_path / "a run"
     progress, said = shown(clock, terminal=False)
@@ -215,7 +226,8 @@ def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs
         for step in range(1, 11):
             clock.now += PATIENCE_S if step in (2, 3) else 0.0
             progress.step(StepRow(step=step, seconds={"solve": 1.0}))
-    lines = [line.partition(":")[0] for line in said.getvalue().splitlines()[3:]]
+    told = said.getvalue().splitlines()
+    lines = [line.partition(":")[0] for line in told if line.startswith("step")]
     assert lines == [f"step {step} of 20" for step in (2, 3, 5, 10)]
     assert "\x1b" not in said.getvalue()
 

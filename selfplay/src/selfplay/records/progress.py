@@ -33,6 +33,11 @@ from selfplay.terminal import program, quote, wrapped
 
 EVERY, PATIENCE_S = 5, 60.0
 """Steps between two lines, and the longest time without one."""
+LEARNING_TEACHERS = (
+    "In long runs teachers that learn may end at one kind of task (docs/results.md); those that do "
+    "not learn are safe: --set learner.teacher_learning_rate=0"
+)
+"""Said at the start of a run whose teachers learn."""
 
 
 class Progress:
@@ -84,6 +89,12 @@ class Progress:
         self._estimate()
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
+        if (
+            config.mode == "populora"
+            and config.learner.learning_rate_of("teacher") > 0
+            and not done
+        ):
+            self._print(LEARNING_TEACHERS)
         if self._console.is_terminal and not self._console.quiet:
             self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
         try:
