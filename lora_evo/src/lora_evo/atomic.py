@@ -112,8 +112,8 @@ def refuse_existing(target: Path, *, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         sweep(target.parent)
         raise LoraEvoError(
-            f"{target} exists already; choose another output, or replace it (--overwrite, in Python "
-            "overwrite=True)"
+            f"{target} exists already; choose another output, or replace it (--overwrite, in "
+            "Python overwrite=True)"
         )
 
 
