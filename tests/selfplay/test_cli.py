@@ -1,6 +1,7 @@
 """The selfplay command: what it prints, what it refuses, and with which exit code."""
 
 import json
+import shutil
 from collections import Counter
 
 import click
@@ -226,3 +227,6 @@ def test_report_prints_a_summary_or_json(run, tmp_path):
     assert "2 teachers and 2 students" in command("report", run).output
     assert json.loads(command("report", run, "--json").stdout)["step"] == 1
     refused(command("report", tmp_path / "none"), "is not a run")
+    (tmp_path / "begun").mkdir()
+    shutil.copy(run / "config.yaml", tmp_path / "begun")
+    refused(command("report", tmp_path / "begun"), "has no finished step yet")

@@ -154,6 +154,12 @@ def test_each_task_is_written_in_both_roles_and_reads_back(runs, name):
     assert answered == len(training) // 2
 
 
+@pytest.mark.parametrize(("programs", "held_out"), [(6, 1), (150, 24)])
+def test_a_fifth_of_few_programs_is_held_out(runs, programs, held_out):
+    _, measured = examples(runs, solved_tasks(programs), held_out=None)
+    assert len(measured) == 4 * held_out  # two kinds, two roles
+
+
 def test_the_seed_holds_programs_out_that_no_training_prompt_shows(runs):
     found = examples(runs, solved_tasks(6))
     trained, measured = ("".join("".join(texts(pair)) for pair in some) for some in found)

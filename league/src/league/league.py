@@ -91,7 +91,8 @@ class League:
                 if founding:
                     if (self.directory / SETTINGS).exists():
                         raise LeagueError(
-                            f"{self.directory} already holds a league; open it without names"
+                            f"{self.directory} already holds a league; open it without names, or "
+                            "begin a new one in another directory"
                         )
                     write_new_league(self.directory, config or LeagueConfig(), founding)
                 self._store = Store(self.directory, writable=not read_only)

@@ -221,7 +221,7 @@ def _say_done(home: Path) -> None:
     help="Largest step size of the AdamW optimiser; it falls to a tenth at the end.",
 )  # fmt: skip
 @click.option(
-    "--held-out", type=click.IntRange(0), default=24, show_default=True,
+    "--held-out", type=click.IntRange(0), show_default="24, at most a fifth of all",
     help="Programs whose tasks are kept out of training, to measure the loss on.",
 )  # fmt: skip
 @SEED

@@ -141,7 +141,8 @@ def read_settings(data: object, kind: type[T], aliases: Mapping[str, str] | None
 def one_of(value: object, choices: Sequence[str]) -> str:
     """Return `expected one of ...`, with the one that was meant if one is close."""
     meant = closest(str(value), choices)
-    return f"expected one of {', '.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
+    apart = "; " if any("," in choice for choice in choices) else ", "
+    return f"expected one of {apart.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
 
 
 def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:

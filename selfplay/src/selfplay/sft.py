@@ -42,6 +42,8 @@ from selfplay.seeds import Say, Worked, read_tasks
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
+HELD_OUT = 24
+"""Programs that are held out unless it is said; of few programs a fifth."""
 SAVE_EVERY = 10
 """Steps between two checkpoints."""
 
@@ -54,7 +56,7 @@ def fine_tune(
     *,
     batch_size: int,
     learning_rate: float,
-    held_out: int,
+    held_out: int | None = None,
 ) -> list[dict[str, float]]:
     """Train an adapter for the members of such a run to start from; return the held-out losses.
 
@@ -153,7 +155,7 @@ def _train(
 
 
 def make_examples(
-    tasks: Sequence[Worked], config: Config, tokenizer: Any, say: Say, held_out: int
+    tasks: Sequence[Worked], config: Config, tokenizer: Any, say: Say, held_out: int | None
 ) -> tuple[list[TokenPair], list[TokenPair]]:
     """Write each task in both roles; return examples to learn from and those of other programs.
 
@@ -170,6 +172,8 @@ def make_examples(
     control = control_tokens(tokenizer)
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
+    if held_out is None:
+        held_out = min(HELD_OUT, len(programs) // 5)
     apart = {programs[int(i)] for i in order[:held_out]}
     shown = [task for task, _ in tasks if task.program not in apart]
     training: list[TokenPair] = []

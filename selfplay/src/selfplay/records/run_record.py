@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs, to_builtins
 
-from selfplay.errors import RunDirectoryError
+from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
 from selfplay.records.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.rows import (
     BASE,
@@ -185,8 +185,10 @@ class RunRecord:
 
         A nested value becomes a column of its own, `outer/inner`. Needs pandas.
         """
-        import pandas
-
+        try:
+            import pandas
+        except ImportError as error:
+            raise SelfplayError(f"to_pandas needs pandas; type: {pip_install('pandas')}") from error
         apart = ("members", "ratings", "matches", "evolution")
         tasks = list(self.tasks())
         tables = {
@@ -250,12 +252,11 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         (2, ['s0', 's1', 't0', 't1'])
     """
     home = Path(directory)
-    for file in (CONFIG, METRICS):
-        if not (home / file).is_file():
-            raise RunDirectoryError(
-                f"{home} is not a run: it has no {file}; "
-                "give a directory that `selfplay train --out` wrote"
-            )
+    if not (home / CONFIG).is_file():
+        raise RunDirectoryError(
+            f"{home} is not a run: it has no {CONFIG}; "
+            "give a directory that `selfplay train --out` wrote"
+        )
     resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
     steps: list[StepRow] = []
     for row in read_rows(home / METRICS, StepRow):
