@@ -19,14 +19,7 @@ from evals.installation import inspect_installation
 from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import saved_samples
-from evals.results import (
-    FinishedRun,
-    base_rate,
-    evalplus_samples,
-    read_runs,
-    score,
-    score_levels,
-)
+from evals.results import FinishedRun, base_rate, evalplus_samples, read_runs, score, score_levels
 from evals.saved import grade_saved, recipe_next_to
 from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells, side_by_side
 from evals.tables import align, to_markdown, to_text

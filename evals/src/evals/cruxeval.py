@@ -9,14 +9,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from code_verifier import (
-    Comparison,
-    Grade,
-    ProgramError,
-    Sandbox,
-    Task,
-    parse_program,
-)
+from code_verifier import Comparison, Grade, ProgramError, Sandbox, Task, parse_program
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
 from evals.recipes import CHAT, Template

@@ -314,14 +314,7 @@ CHAT = Recipe(
 )
 
 RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        AZR,
-        AZR_BOXED,
-        EVALPLUS,
-        EVALPLUS_COMPLETION,
-        CHAT,
-    )
+    recipe.name: recipe for recipe in (AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION, CHAT)
 }
 
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -17,13 +17,7 @@ import click
 
 from league import __version__
 from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
-from league.errors import (
-    LeagueError,
-    LeagueLocked,
-    UnreadableLeague,
-    charts_missing,
-    suggestion,
-)
+from league.errors import LeagueError, LeagueLocked, UnreadableLeague, charts_missing, suggestion
 from league.league import League
 from league.state import State
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed

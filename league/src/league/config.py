@@ -9,11 +9,7 @@ from league.ratings import RatingModel
 MATCHERS = ("sampled", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward")
 
-_LEAST = {
-    "seed": 0,
-    "grace_matches": 0,
-    "snapshot_every": 1,
-}
+_LEAST = {"seed": 0, "grace_matches": 0, "snapshot_every": 1}
 _RANGES = (
     (math.inf, ("evidence", "max_weight", "history_tasks", "child_sigma")),
     (1.0, ("explore", "history_decay")),

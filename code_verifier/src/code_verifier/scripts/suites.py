@@ -257,12 +257,7 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
         # A program can find the room in its memory: it tells little about what is expected.
         room = max(_LEAST_BYTES, 1 << (8 * len(expected)).bit_length())
         run = runner.run(
-            program,
-            stdin,
-            cpu_s=cpu_s,
-            prelude=prelude,
-            recursion=_RECURSION,
-            output_bytes=room,
+            program, stdin, cpu_s=cpu_s, prelude=prelude, recursion=_RECURSION, output_bytes=room
         )
         if run.status != Status.OK:
             return _failed(tests, number, run.reason, run.status)

@@ -36,12 +36,7 @@ class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
     `allow_weak`.
     """
 
-    def __init__(
-        self,
-        workers: int = 1,
-        timeout_s: float = 6.0,
-        allow_weak: bool = False,
-    ) -> None:
+    def __init__(self, workers: int = 1, timeout_s: float = 6.0, allow_weak: bool = False) -> None:
         self._workers = workers
         self._timeout_s = timeout_s
         self._runner = ScriptRunner(allow_weak=allow_weak, slots=threading.Semaphore(workers))

@@ -9,15 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from evals.math.notation import (
-    FUNCTIONS,
-    GREEK,
-    MAX_NESTING,
-    OPENING,
-    Token,
-    TooLarge,
-    Unreadable,
-)
+from evals.math.notation import FUNCTIONS, GREEK, MAX_NESTING, OPENING, Token, TooLarge, Unreadable
 
 Tree: TypeAlias = tuple[Any, ...]
 """("number", Fraction), ("variable", name), ("constant", name) or (operation, operand, ...)."""
