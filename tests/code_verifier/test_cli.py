@@ -19,7 +19,7 @@ from json_lines import read_rows
 from code_verifier import Limits
 from code_verifier.cli import main
 from code_verifier.jsonl import MAX_LINE
-from code_verifier.metrics import NUMBERS
+from code_verifier.metrics import MEANINGS
 from code_verifier.processes import EXAMINER, Pool, ProcessLost
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
@@ -87,7 +87,7 @@ def test_metrics_and_their_page(tmp_path: Path) -> None:
     result = call("metrics", rows, "--out", tmp_path / "out", "--html", page, "--json")
     assert result.exit_code == 0, result.output
     first, second, azr, broken = read_rows(tmp_path / "out")
-    assert set(first) == {"id", "structure", *NUMBERS}
+    assert set(first) == {"id", "structure", *MEANINGS}
     assert (first["id"], second["id"], azr["id"]) == ("a", 2, 3)
     assert (azr["imports"], azr["loc"]) == (1, 3)
     assert set(broken) == {"id", "error"}

@@ -15,7 +15,7 @@ from pages import Page
 
 from code_verifier import measure
 from code_verifier.cli import main
-from code_verifier.metrics import MEANINGS, NUMBERS, Metrics
+from code_verifier.metrics import MEANINGS, Metrics
 from code_verifier.python_files import read_program
 
 PROGRAM = "class A:\n    def m(self):\n        return 1 if self else 2\n\n\nprint(A() or 3)\n"
@@ -70,7 +70,7 @@ def test_the_summary_and_the_page_are_of_all_files() -> None:
     assert (summary["programs"], summary["unparsed"], summary["structures"]) == (2, 1, 2)
     assert summary["metrics"]["cyclomatic"]["p100"] == 4
     page = Page(Path("page.html").read_text())
-    assert page.count("figure") == len(NUMBERS)
+    assert page.count("figure") == len(MEANINGS)
     assert page.text.index("src/a.py") < page.text.index("src/b.py")
 
 
@@ -129,7 +129,7 @@ def test_files_are_decoded_as_python_does(name: str) -> None:
     data, expected = DECODED[name]
     write(a=data)
     assert expected in read_program(Path("a.py"))
-    assert set(measured("a.py")["a.py"]) == {"id", "structure", *NUMBERS}
+    assert set(measured("a.py")["a.py"]) == {"id", "structure", *MEANINGS}
 
 
 REASONS: dict[bytes, str] = {

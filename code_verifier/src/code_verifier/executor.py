@@ -59,23 +59,16 @@ class Executor:
         _require_texts(text, inputs)
         examined = self.examine(text, inputs)
         if isinstance(examined, Verdict):
-            return [partial(_itself, examined)] * len(inputs)
+            return [lambda: examined] * len(inputs)
         program, arguments = examined
         if runs > 1 and has_fixed_addresses():
             _warn()
             refused = _refused(Status.BANNED, f"it may show an address: {FIXED}")
-            if program.address:
-                return [partial(_itself, refused)] * len(inputs)
             arguments = [
-                refused if isinstance(item, Arguments) and item.chance else item
-                for item in arguments
+                refused if program.address or (isinstance(x, Arguments) and x.chance) else x
+                for x in arguments
             ]
-        return [
-            partial(_itself, item)
-            if isinstance(item, Verdict)
-            else partial(self._settle, program, item, runs)
-            for item in arguments
-        ]
+        return [partial(self._settle, program, item, runs) for item in arguments]
 
     def examine(self, text: str, inputs: Sequence[str]) -> Examined | Verdict:
         """The examined program and arguments, or the verdict that refuses the program."""
@@ -116,8 +109,11 @@ class Executor:
             arguments.append(with_input if isinstance(with_input, Verdict) else with_input[1][0])
         return examined[0], arguments
 
-    def _settle(self, program: Program, arguments: Arguments, runs: int) -> Verdict:
-        """The verdict of `runs` equal executions, or of the first that is not `ok` or differs."""
+    def _settle(self, program: Program, arguments: Arguments | Verdict, runs: int) -> Verdict:
+        """The verdict that refuses the arguments; or that of `runs` equal executions, or of the
+        first that is not `ok` or differs."""
+        if isinstance(arguments, Verdict):
+            return arguments
         if runs > 1 and (program.chance or arguments.chance):
             runs = max(runs, CHANCE_RUNS)
         first = self.execute(program, arguments, 0)
@@ -204,10 +200,6 @@ def _warn() -> None:
     warnings.warn(FIXED, stacklevel=2)
 
 
-def _itself(verdict: Verdict) -> Verdict:
-    return verdict
-
-
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
@@ -216,9 +208,9 @@ def _refused(status: str, reason: str, runs: int = 0) -> Verdict:
     return Verdict(status, None, reason, 0.0, runs)
 
 
-def _short(text: str | None, width: int = 80) -> str:
+def _short(text: str | None) -> str:
     text = text or ""
-    return text if len(text) <= width else f"{text[:width]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _require_texts(program: object, inputs: Sequence[object]) -> None:

@@ -84,8 +84,6 @@ MEANINGS = {
     "imports": ("modules", "different modules that it imports"),
 }
 """The unit and the meaning of every number of Metrics, in short."""
-NUMBERS = tuple(MEANINGS)
-"""The fields of Metrics that are numbers."""
 _Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a tree by their types."""
 
@@ -295,7 +293,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def summarise(metrics: Sequence[Metrics]) -> dict[str, dict[str, float]]:
     """For every number of Metrics: mean and quantiles, named `mean`, `p0` to `p100`."""
     table: dict[str, dict[str, float]] = {}
-    for name in NUMBERS if metrics else ():
+    for name in MEANINGS if metrics else ():
         values = sorted(float(getattr(item, name)) for item in metrics)
         table[name] = {"mean": sum(values) / len(values)}
         table[name] |= {f"p{round(100 * q)}": quantile(values, q) for q in _QUANTILES}
