@@ -73,13 +73,14 @@ def test_a_sum_is_conserved_evidence_never_adds_doubt_and_roles_are_mirror_image
     assert both(mirrored[0]) == pytest.approx(both(new_student), abs=1e-6)
 
 
-@pytest.mark.parametrize("tasks", [1, 5])
+@pytest.mark.parametrize("tasks", [(1,), (5,), (1, 5)])
 @pytest.mark.parametrize("step", [1, 4, 16])
 def test_matches_keep_their_bits_however_many_are_rated_at_once(tasks, step):
     rng = np.random.default_rng(step)
     mu, sigma = rng.normal(25, 12, (2, 96)), rng.uniform(0.05, 8.4, (2, 96))
     mu[1, :8] = mu[0, :8] + [0, 0, 70, -70, 200, -200, 1000, -1000]
-    score, weight = rng.integers(0, tasks + 1, 96) / tasks, np.full(96, float(tasks))
+    weight = rng.choice(np.array(tasks, dtype=float), 96)
+    score = rng.integers(0, weight.astype(int) + 1) / weight
     whole = rate_columns(Skills(mu, sigma), score, weight, MODEL)
     for at in range(0, 96, step):
         rows = slice(at, at + step)

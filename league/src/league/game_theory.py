@@ -50,7 +50,7 @@ def payoff(state: State, top: int | None = None) -> Payoff:
             tuple(won[key] / counted[key] if counted.get(key) else None for key in row)
             for row in names
         ),
-        expected=tuple(tuple(row) for row in expected),
+        expected=tuple(map(tuple, expected)),
         tasks=tuple(tuple(state.meeting(*key).tasks for key in row) for row in names),
     )
 

@@ -250,7 +250,8 @@ class League:
                 raise LeagueError(
                     f"{member} is the only {old.role}; expected at least two {old.role}s"
                 )
-            self._check_new(child)
+            if _checked_name(child) in self.state.members:
+                raise LeagueError(f"the name {child!r} has been used; expected a new one")
             if isinstance(parents, str) or not parents:
                 raise LeagueError(f"parents are {parents!r}; expected a list of one name or more")
             for parent in parents:
@@ -266,10 +267,6 @@ class League:
                 "reason": reason,
             }
             self._store.commit(event)
-
-    def _check_new(self, name: str) -> None:
-        if _checked_name(name) in self.state.members:
-            raise LeagueError(f"the name {name!r} has been used; expected a new one")
 
     @property
     def byte_length(self) -> int:

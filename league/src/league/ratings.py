@@ -188,15 +188,12 @@ def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel)
     """
     wandered = Skills(old.mu, np.sqrt(old.sigma * old.sigma + model.tau**2))
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
-    if game.all():
-        return _single_games(wandered, score, weight, model)
-    if not game.any():
-        return _at_once(wandered, score, weight, model)
     mu, sigma = np.empty(old.mu.shape), np.empty(old.mu.shape)
     for rows, update in ((game, _single_games), (~game, _at_once)):
-        part = Skills(wandered.mu[:, rows], wandered.sigma[:, rows])
-        new = update(part, score[rows], weight[rows], model)
-        mu[:, rows], sigma[:, rows] = new.mu, new.sigma
+        if rows.any():
+            part = Skills(wandered.mu[:, rows], wandered.sigma[:, rows])
+            new = update(part, score[rows], weight[rows], model)
+            mu[:, rows], sigma[:, rows] = new.mu, new.sigma
     return Skills(mu, sigma)
 
 

@@ -48,11 +48,7 @@ class Outcome:
             fits = self.valid > 0 and (self.solved > 0) == (self.unsolved < self.valid)
         else:
             fits = not self.unsolved
-        parts = (
-            (self.valid, self.tasks),
-            (self.solved, self.attempts),
-            (self.unsolved, self.valid),
-        )
+        parts = (self.valid, self.tasks), (self.solved, self.attempts), (self.unsolved, self.valid)
         if not fits or any(part > whole for part, whole in parts):
             raise LeagueError(
                 f"{self} contradicts itself; expected valid <= tasks, solved <= attempts, unsolved "
