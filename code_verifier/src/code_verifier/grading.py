@@ -126,7 +126,6 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         parsed = None
     calls: list[Arguments] = []
     tidy: list[str] = []
-    texts: list[str] = []
     for number, input in enumerate(proposal.inputs, 1):
         try:
             args, kwargs, laid_out = read_arguments(input, limits.input_chars)
@@ -135,7 +134,8 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         except LiteralError as error:
             return Verdict(error.status, reason=f"input {number}: {error}")
     try:
-        texts = Signature(parsed).distinct(calls, limits.input_chars)
+        parameters = _parameters(parsed.tree) if parsed else None
+        texts = _distinct(calls, parameters, limits.input_chars)
     except LiteralError as error:
         return Verdict(error.status, reason=f"the inputs: {error}")
     for number, text in enumerate(texts, 1):
@@ -168,64 +168,60 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     return Verdict(Status.OK, task=task.with_id())
 
 
-class Signature:
-    """The parameters of the program's function `f`, read without executing it; none where `f` is
+def _parameters(tree: ast.Module) -> ast.arguments | None:
+    """The parameters of the program's function `f`, read without executing it; None where `f` is
     anything but one plain `def` at the top of the program, or is changed later."""
+    plain = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list
+    ]
+    return plain[0].args if len(plain) == 1 == sum(map(_binds_f, ast.walk(tree))) else None
 
-    def __init__(self, program: ParsedProgram | None) -> None:
-        body = program.tree.body if program is not None else []
-        plain = [
-            node
-            for node in body
-            if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list
-        ]
-        nodes = list(ast.walk(program.tree)) if program is not None else []
-        self.arguments = plain[0].args if len(plain) == 1 == sum(map(_binds_f, nodes)) else None
 
-    def distinct(self, calls: Sequence[Arguments], max_chars: int) -> list[str]:
-        """A text for each call; two calls that may be the same have the same text. Raises
-        LiteralError.
+def _distinct(
+    calls: Sequence[Arguments], parameters: ast.arguments | None, max_chars: int
+) -> list[str]:
+    """A text for each call; two calls that may be the same have the same text. Raises LiteralError.
 
-        Keywords are put in their places, and defaults that are literals filled in. A parameter with
-        another default does not tell calls apart, if one of them leaves it to its default. Without
-        parameters that are known, calls by keywords or with other numbers of values are the same.
-        """
-        if self.arguments is None:
-            sizes = {(len(args), bool(kwargs)) for args, kwargs in calls}
-            known = sizes <= {(len(calls[0][0]), False)}
-            return [canonical_arguments(*call, max_chars) if known else "" for call in calls]
-        plain = [item.arg for item in (*self.arguments.posonlyargs, *self.arguments.args)]
-        only = {item.arg for item in self.arguments.posonlyargs}
-        defaults, unknown = self._defaults()
-        texts = []
-        for args, kwargs in calls:
-            named = dict(zip(plain, args, strict=False))
-            extra = [canonical(value, max_chars) for value in args[len(named) :]]
-            named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
-            texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
-        unknown = {name for name in unknown if any(name not in named for named, _ in texts)}
-        filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
-        return [
-            ", ".join([*(f"{name}={x}" for name, x in items if name not in unknown), *extra])
-            for items, extra in filled
-        ]
+    Keywords are put in their places, and defaults that are literals filled in. A parameter with
+    another default does not tell calls apart, if one of them leaves it to its default. Without
+    parameters that are known, calls by keywords or with other numbers of values are the same.
+    """
+    if parameters is None:
+        sizes = {(len(args), bool(kwargs)) for args, kwargs in calls}
+        known = sizes <= {(len(calls[0][0]), False)}
+        return [canonical_arguments(*call, max_chars) if known else "" for call in calls]
+    plain = [item.arg for item in (*parameters.posonlyargs, *parameters.args)]
+    only = {item.arg for item in parameters.posonlyargs}
+    defaults, unknown = _defaults(parameters)
+    texts = []
+    for args, kwargs in calls:
+        named = dict(zip(plain, args, strict=False))
+        extra = [canonical(value, max_chars) for value in args[len(named) :]]
+        named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
+        texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
+    unknown = {name for name in unknown if any(name not in named for named, _ in texts)}
+    filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
+    return [
+        ", ".join([*(f"{name}={x}" for name, x in items if name not in unknown), *extra])
+        for items, extra in filled
+    ]
 
-    def _defaults(self) -> tuple[dict[str, str], set[str]]:
-        """The texts of the defaults that are literals, and the parameters that have others."""
-        arguments = self.arguments
-        if arguments is None:
-            return {}, set()
-        plain = [*arguments.posonlyargs, *arguments.args]
-        items = [*plain[len(plain) - len(arguments.defaults) :], *arguments.kwonlyargs]
-        defaults: dict[str, str] = {}
-        unknown: set[str] = set()
-        for item, default in zip(items, [*arguments.defaults, *arguments.kw_defaults], strict=True):
-            if default is not None:
-                try:
-                    defaults[item.arg] = canonical(literal_value(default))
-                except LiteralError:
-                    unknown.add(item.arg)
-        return defaults, unknown
+
+def _defaults(parameters: ast.arguments) -> tuple[dict[str, str], set[str]]:
+    """The texts of the defaults that are literals, and the parameters that have others."""
+    plain = [*parameters.posonlyargs, *parameters.args]
+    items = [*plain[len(plain) - len(parameters.defaults) :], *parameters.kwonlyargs]
+    defaults: dict[str, str] = {}
+    unknown: set[str] = set()
+    for item, default in zip(items, [*parameters.defaults, *parameters.kw_defaults], strict=True):
+        if default is not None:
+            try:
+                defaults[item.arg] = canonical(literal_value(default))
+            except LiteralError:
+                unknown.add(item.arg)
+    return defaults, unknown
 
 
 def _binds_f(node: ast.AST) -> bool:

@@ -51,9 +51,7 @@ def python_files(folder: Path) -> Iterator[Path]:
             and name != "__pycache__"
             and not os.path.lexists(os.path.join(place, name, "pyvenv.cfg"))
         )
-        yield from (
-            path for path in (Path(place, name) for name in sorted(files)) if is_python(path)
-        )
+        yield from filter(is_python, (Path(place, name) for name in sorted(files)))
     yield from closed
 
 

@@ -77,12 +77,12 @@ class Reward:
             if answer is not None:
                 pairs[index] = (task, answer)
         rewards: list[float | None] = [0.0] * len(completions)
-        different = list(dict.fromkeys(pairs.values()))  # equal ones are judged once
         workers = self._sandbox.workers if self._sandbox is not None else os.cpu_count() or 1
-        judged = ordered_map(lambda pair: _judge(*pair, self._sandbox), different, workers)
-        grades = dict(zip(different, judged, strict=True))
-        for index, pair in pairs.items():
-            rewards[index] = grades[pair].score if grades[pair].judged else None
+        grades = ordered_map(
+            lambda pair: _judge(*pair, self._sandbox), pairs.values(), workers, share=True
+        )
+        for index, grade in zip(pairs, grades, strict=True):
+            rewards[index] = grade.score if grade.judged else None
         return rewards
 
 

@@ -28,18 +28,12 @@ _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
 _SPARE_FRAMES = 200
 
 
-def parse_module(text: str) -> ast.Module:
-    """The syntax tree of a program.
+def parse_expression(text: str) -> ast.expr:
+    """The syntax tree of one expression.
 
     Raises SyntaxError for every text that Python's parser refuses, whatever the parser itself
     raised (null bytes, surrogates, excessive nesting, over-long integers).
     """
-    tree: ast.Module = _parse(text, "exec")
-    return tree
-
-
-def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of one expression. Raises SyntaxError as `parse_module`."""
     tree: ast.Expression = _parse(text, "eval")
     return tree.body
 
@@ -106,7 +100,7 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
             f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"
         )
     try:
-        return ParsedProgram(program, parse_module(program))
+        return ParsedProgram(program, _parse(program, "exec"))
     except SyntaxError as error:
         if error.msg.startswith(("RecursionError", "MemoryError")):
             raise ProgramError("the program is nested too deeply to be parsed") from None
