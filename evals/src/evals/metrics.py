@@ -150,8 +150,10 @@ def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> E
         >>> estimate({"q1": [True, True], "q2": [True, False]}, k=2).value
         1.0
     """
-    score = score_members({"": verdicts}, benchmark, k).estimate("")
-    assert score is not None
+    column = score_members({"": verdicts}, benchmark, k)
+    score = column.estimate("") if column is not None else None
+    if score is None:
+        raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
     return score
 
 
@@ -189,11 +191,13 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Comparis
     )
 
 
-def score_members(verdicts: Mapping[str, Verdicts], benchmark: str, k: int | None = None) -> Column:
+def score_members(
+    verdicts: Mapping[str, Verdicts], benchmark: str, k: int | None = None
+) -> Column | None:
     """Score members (name -> verdicts) on one benchmark by avg@n or pass@k.
 
-    A member without any graded sample is left out. Raises EvalsError when none is left, or for a k
-    that `problem_scores` refuses, naming the member.
+    A member without any graded sample is left out; None when none is left. Raises EvalsError for a
+    k that `problem_scores` refuses, naming the member.
     """
     import numpy as np
 
@@ -205,7 +209,7 @@ def score_members(verdicts: Mapping[str, Verdicts], benchmark: str, k: int | Non
         except EvalsError as error:
             raise EvalsError(f"{name} on {benchmark}: {error}") from None
     if not scores:
-        raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
+        return None
     problems = dict.fromkeys(problem for row in scores.values() for problem in row)
     table = np.array(
         [[row.get(problem, np.nan) for problem in problems] for row in scores.values()]

@@ -115,27 +115,26 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
     this part of a benchmark lacks are passed over.
     """
     named = {question.id: question for question in benchmark.questions}
-    harness, notes = "", []
+    notes: list[str] = []
     rows = parse_rows(read_bytes(path), str(path))
     if not rows:
         raise EvalsError(f"{path} holds no samples; {_EXPECTED}")
-    if "response" in rows[0] and "task_id" not in rows[0]:
+    of_evalplus = all("task_id" in row for row in rows)
+    if of_evalplus:
+        samples = list(_programs(rows, str(path), named))
+    elif "response" in rows[0] and "task_id" not in rows[0]:
         samples = read_samples(path)
-    elif all("task_id" in row for row in rows):
-        harness, samples = "evalplus", list(_programs(rows, str(path), named))
     else:
         raise EvalsError(f"{path}: found fields {', '.join(list(rows[0])[:8])}; {_EXPECTED}")
     known = [sample for sample in samples if sample.id in named]
     strange = next((sample.id for sample in samples if sample.id not in named), None)
-    if strange is not None and not (harness and known):
+    if strange is not None and not (of_evalplus and known):
         raise EvalsError(
             f"{path}: {benchmark.name} has no task {strange!r} (first: "
             f"{benchmark.questions[0].id!r})"
         )
-    if not known:
-        raise EvalsError(f"{path} holds no samples; {_EXPECTED}")
-    if harness:
-        notes.append(f"samples of {harness}")
+    if of_evalplus:
+        notes.append("samples of evalplus")
     if strange is not None:
         count = len(samples) - len(known)
         notes.append(f"{count} samples passed over: not in this data, {strange!r} first")

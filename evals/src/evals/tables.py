@@ -227,13 +227,8 @@ def _columns(
             for member, by_benchmark in results.items()
             if name in by_benchmark
         }
-        if any(
-            v is not None
-            for by_benchmark in verdicts.values()
-            for s in by_benchmark.values()
-            for v in s
-        ):
-            columns[name] = score_members(verdicts, name, k)
+        if (column := score_members(verdicts, name, k)) is not None:
+            columns[name] = column
         else:
             ungraded.append(name)
     if not columns:

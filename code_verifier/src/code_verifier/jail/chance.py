@@ -265,9 +265,8 @@ def _is_number(node: ast.BinOp) -> bool:
     return any(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)
 
 
-def _name_of(node: ast.expr) -> str:
-    node = node.func if isinstance(node, ast.Call) else node
-    return str(getattr(node, "id", getattr(node, "attr", "")))
+def _name_of(node: ast.Call) -> str:
+    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
 
 
 def _says_its_text(node: ast.ClassDef) -> bool:

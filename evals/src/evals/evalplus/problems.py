@@ -154,10 +154,6 @@ _RTOL, _LEAST_ATOL = 1e-7, 1e-6
 _UNREADABLE = (LiteralError, ArithmeticError, TypeError, ValueError, AttributeError)
 
 
-class NoData(ValueError):
-    """A value is no data, or too long to be looked at."""
-
-
 def compares_sets(problem: FunctionProblem) -> bool:
     """Return whether the order and repetition of the members do not matter."""
     return problem.benchmark != HUMANEVAL and problem.entry_point in SET_TASKS
@@ -196,12 +192,11 @@ class _Pair:
     returned: Value
 
     def values(self) -> tuple[Any, Any]:
-        """Both as Python values. Raises NoData, LiteralError."""
+        """Both as Python values. Raises ValueError for one that is no data, or too long."""
         wanted, returned = self.wanted.text, self.returned.text
-        if min(self.wanted.chars, self.returned.chars) < 0:
-            raise NoData
-        if wanted is None or returned is None or len(returned) > WHOLE_CHARS:
-            raise NoData
+        data = min(self.wanted.chars, self.returned.chars) >= 0
+        if not data or wanted is None or returned is None or len(returned) > WHOLE_CHARS:
+            raise ValueError("no data")
         return read_value(wanted), read_value(returned)
 
     def equal(self) -> bool:
