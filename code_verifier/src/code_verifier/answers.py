@@ -160,7 +160,8 @@ def find_program(text: str, entry: str = "") -> str | None:
     python = [
         (block, tree)
         for block, tree in trees
-        if tree is not None and (block.is_python or _has_code(tree))
+        if tree is not None
+        and (block.is_python or any(isinstance(node, _PROGRAM) for node in ast.walk(tree)))
     ]
     ranks = (
         [block for block, tree in python if entry and entry in bound_names(tree)],
@@ -196,7 +197,3 @@ def _answer_part(text: str) -> tuple[str, bool, list[Block]]:
     tagged = start >= 0
     text = text[start + len(_OPEN) : end] if tagged else text
     return text, tagged, [block for block in code_blocks(text) if block.closed or tagged]
-
-
-def _has_code(tree: ast.Module) -> bool:
-    return any(isinstance(node, _PROGRAM) for node in ast.walk(tree))

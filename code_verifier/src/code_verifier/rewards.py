@@ -175,11 +175,11 @@ def compute_score(
         kind = type(row).__name__
         raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
     task = _read(row)
-    answer = _answer(task, solution_str)
-    return 0.0 if answer is None else _score(_judge(task, answer))
+    return _score(task, _answer(task, solution_str))
 
 
-def _score(grade: Grade) -> float:
+def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = None) -> float:
+    grade = Grade(0.0, "no answer") if answer is None else _judge(tests, answer, sandbox)
     if not grade.judged:
         raise SandboxUnavailable(f"the answer was not judged: {grade.reason}")
     return grade.score
@@ -205,8 +205,6 @@ def verifiers_reward(
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
         tests = _read(row)
         answer = _answer(tests, str(trace.last_reply), parse)
-        if answer is None:
-            return 0.0
-        return _score(await asyncio.to_thread(_judge, tests, answer, sandbox))
+        return await asyncio.to_thread(_score, tests, answer, sandbox)
 
     return reward

@@ -21,7 +21,7 @@ from evals.recipes import RECIPES
 from evals.records import saved_samples
 from evals.results import FinishedRun, base_rate, evalplus_samples, read_runs, score, score_levels
 from evals.saved import grade_saved, recipe_next_to
-from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells, side_by_side
+from evals.side_by_side import PAIR_COLUMNS, SideBySide, pair_cells, side_by_side
 from evals.tables import align, to_markdown, to_text
 from lora_evo import check_output, write_text
 
@@ -416,13 +416,10 @@ def _show(shown: SideBySide, as_json: bool, form: str = "text") -> int:
         if shown.table is not None:
             click.echo(_WRITERS[form](shown.table))
         if shown.pairs:
-            click.echo("\n" + _pair_lines(shown.pairs))
+            rows = [[p.adapter, p.against, p.benchmark, *pair_cells(p)] for p in shown.pairs]
+            head = ("adapter", "minus", "benchmark", *PAIR_COLUMNS)
+            click.echo("\n" + align(head, rows, left=3))
     return _ungraded(sum(run.result.overall.ungraded for run in shown.runs))
-
-
-def _pair_lines(pairs: Sequence[Pair]) -> str:
-    rows = [[pair.adapter, pair.against, pair.benchmark, *pair_cells(pair)] for pair in pairs]
-    return align(("adapter", "minus", "benchmark", *PAIR_COLUMNS), rows, left=3)
 
 
 def _ungraded(count: int) -> int:

@@ -227,7 +227,7 @@ class _Program:
 
     def makes_iterator(self, node: ast.Call) -> bool:
         """Whether a call may give an iterator, or another object whose text shows its address."""
-        name = _name_of(node)
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
         source = self.sources.get(name, "")
         if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
             source = self.modules.get(node.func.value.id, "")
@@ -263,10 +263,6 @@ def _is_number(node: ast.BinOp) -> bool:
     """Whether `left % right` is no text, as far as one can see."""
     sides = (node.left, node.right)
     return any(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)
-
-
-def _name_of(node: ast.Call) -> str:
-    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
 
 
 def _says_its_text(node: ast.ClassDef) -> bool:
