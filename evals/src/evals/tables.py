@@ -150,8 +150,12 @@ class _Columns:
     def summaries(self, members: Sequence[str], group: Group | None, several: bool) -> list[Row]:
         """Return the mean, the weakest and the best of a group; several: runs are told apart."""
         columns = {column: population(self.scores[column], members) for column in self.order}
+        role = "adapter" if group is None else group.role
+        of = f" of {group.run}" if group is not None and several and group.run else ""
+        labels: dict[Kind, str] = {"mean": f"mean of {len(members)} {role}s{of}"}
+        labels |= {"weakest": f"weakest {role}{of}", "best": f"best {role}{of}"}
         rows = []
-        for kind, label in _summaries(group, len(members), several):
+        for kind, label in labels.items():
             cells = {
                 column: self._cell(column, summary[kind][0], members, summary[kind][1])
                 for column, summary in columns.items()
@@ -258,17 +262,6 @@ def _notes(
         notes.append("weakest and best are chosen column by column")
         notes.append("intervals of groups resample problems, not members")
     return notes
-
-
-def _summaries(group: Group | None, count: int, several: bool) -> list[tuple[Kind, str]]:
-    """Kinds and labels of the rows below a group of `count`; several: runs are told apart."""
-    role = "adapter" if group is None else group.role
-    of = f" of {group.run}" if group is not None and several and group.run else ""
-    return [
-        ("mean", f"mean of {count} {role}s{of}"),
-        ("weakest", f"weakest {role}{of}"),
-        ("best", f"best {role}{of}"),
-    ]
 
 
 def heading(table: Table) -> list[str]:

@@ -275,7 +275,6 @@ class State:
         Rows are in the order of the fields of `Pair` (without its round, with those of its
         `Outcome` if it has one), `Meeting` and `Replacement`.
         """
-        before = [(name, self.before[name]) for name in sorted(self.before)]
         return {
             "members": [_plain(member) for member in self.members.values()],
             "rounds": [[r, [self._played(i) for i in ids]] for r, ids in self.rounds.items()],
@@ -283,7 +282,7 @@ class State:
             "replacements": [row(r) for r in self.replacements],
             "open_round": self.open_round,
             "open_pairs": sorted(set().union(*self.open_pairs.values())),
-            "before": [[name, rating.mu, rating.sigma] for name, rating in before],
+            "before": [[name, r.mu, r.sigma] for name, r in sorted(self.before.items())],
             "events": self.events,
         }
 
