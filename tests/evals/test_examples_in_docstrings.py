@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from evals import catalog, metrics, tables
-from evals.math import reward
+from evals.math import benchmark as math
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from evals.math import reward
     [
         (metrics, ["estimate", "compare"]),
         (tables, ["build_table"]),
-        (reward, ["math_reward", "math_score"]),
+        (math, ["math_reward", "math_score"]),
         (catalog, ["benchmark_names"]),
     ],
 )

@@ -14,13 +14,19 @@ from evals.benchmark import Benchmark, Grading
 from evals.catalog import benchmark_names, describe, load_named
 from evals.console import clean_exit, print_error, progress_bar
 from evals.errors import EvalsError
-from evals.evaluation import BASE, choose_recipe, choose_sampling, evaluate
+from evals.evaluation import (
+    BASE,
+    choose_recipe,
+    choose_sampling,
+    evaluate,
+    grade_saved,
+    recipe_next_to,
+)
 from evals.installation import inspect_installation
 from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import saved_samples
 from evals.results import FinishedRun, base_rate, evalplus_samples, read_runs, score, score_levels
-from evals.saved import grade_saved, recipe_next_to
 from evals.side_by_side import PAIR_COLUMNS, SideBySide, pair_cells, side_by_side
 from evals.tables import align, to_markdown, to_text
 from lora_evo import check_output, write_text

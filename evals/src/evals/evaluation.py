@@ -1,4 +1,4 @@
-"""Adapters on a benchmark: ask, keep, grade, count."""
+"""Adapters on a benchmark: ask, keep, grade, count; and samples that exist already, graded."""
 
 import hashlib
 import json
@@ -14,9 +14,11 @@ from evals.errors import EvalsError, did_you_mean
 from evals.installation import versions
 from evals.members import Group
 from evals.recipes import RECIPES, Recipe, render
-from evals.records import read_verdicts
+from evals.records import read_verdicts, sample_lines, verdict_lines
 from evals.results import FinishedRun, Result, Settings, base_rate, score, score_levels
-from evals.run_folder import RunFolder, open_run_folder
+from evals.run_folder import RunFolder, open_run_folder, open_verdicts
+from evals.sources import parse_object
+from lora_evo import write_text
 from lora_evo.model import Engine, Request, before_stop
 
 BASE = "base"
@@ -259,3 +261,46 @@ def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:
     """What the engine says of itself; engines need not say anything."""
     identity = getattr(engine, "identity", None)
     return dict(identity(adapter)) if identity else {"engine": type(engine).__name__}
+
+
+def grade_saved(
+    benchmark: Benchmark,
+    recipe: Recipe,
+    how: Grading,
+    samples: Sequence[Sample],
+    out: Path,
+    progress: Callable[[str, int], None],
+    resuming: Callable[[int], None],
+) -> list[Verdict]:
+    """Grade samples, write their verdicts to `out`, and return them.
+
+    progress: called with "grade" and the number of samples that are newly done. resuming: called
+    with the number of verdicts that a command which was stopped left, if any.
+    """
+    digest = hashlib.blake2b(sample_lines(samples).encode(), digest_size=16).hexdigest()
+    job = {**recipe.settings(benchmark.name), "benchmark": benchmark.name}
+    job |= {"benchmark_hash": benchmark.content_hash, "samples": digest, "versions": versions()}
+    questions = {question.id: question for question in benchmark.questions}
+    with open_verdicts(out, job) as (kept, keep):
+        known = {(v.id, v.sample): v for v in kept if v.correct is not None}
+        if known:
+            resuming(len(known))
+        progress("grade", len(known))
+        missing = [(questions[s.id], s) for s in samples if (s.id, s.sample) not in known]
+        for verdict in benchmark.grade(missing, how) if missing else ():
+            keep(verdict)
+            known[verdict.id, verdict.sample] = verdict
+            progress("grade", 1)
+        verdicts = [known[s.id, s.sample] for s in samples]
+        write_text(out, verdict_lines(verdicts))
+    return verdicts
+
+
+def recipe_next_to(samples: Path) -> str | None:
+    """Return the recipe that `evals run` named next to its samples; None without one."""
+    try:
+        settings = parse_object((samples.parent / "settings.json").read_bytes(), "")
+    except (OSError, EvalsError):
+        return None
+    name = settings.get("recipe")
+    return name if isinstance(name, str) else None

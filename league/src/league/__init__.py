@@ -63,8 +63,6 @@ def __getattr__(name: str) -> Any:
     if name != "league_chart":
         raise AttributeError(f"module 'league' has no attribute {name!r}")
     try:
-        import vl_convert  # noqa: F401  saves charts
-
         from league.charts import league_chart
     except ModuleNotFoundError as error:
         raise charts_missing(error) from error

@@ -141,8 +141,8 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         if html.name in _FILES and html.parent.resolve() == directory.resolve():
             raise LeagueError(f"{html} is a file of the league itself; choose another file")
         try:
-            from league.charts import league_size, league_title, panels  # slow, and an extra
-            from league.page import write_page
+            # slow, and an extra
+            from league.charts import league_size, league_title, panels, write_page
         except ModuleNotFoundError as error:
             raise charts_missing(error) from error
     league = _opened(directory)
