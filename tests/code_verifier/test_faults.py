@@ -310,6 +310,7 @@ def test_two_thousand_programs_leave_nothing_behind() -> None:
     def open_files() -> list[int]:
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *sandbox.pids())]
 
+    gc.collect()  # sandboxes of other tests must not come to their ends in between
     with Sandbox(workers=2, limits=limits) as sandbox:
         wanted = [*HOSTILE, *[("ok", IDENTITY, str(i)) for i in range(192)]]
         counts = []
