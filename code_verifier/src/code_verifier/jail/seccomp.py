@@ -104,19 +104,18 @@ def build(
     if calls is None or not fits:
         return None
     leaves: dict[int, list[_Line]] = {
-        **{number: [(_RET, 0, 0, _ALLOW)] for number in calls.allow},
-        **{number: [(_RET, 0, 0, _ERRNO | errno.EPERM)] for number in calls.refused},
+        **dict.fromkeys(calls.allow, _ALLOWED),
+        **dict.fromkeys(calls.refused, _REFUSED),
         **dict.fromkeys(calls.no_exec, _NOT_EXECUTABLE),
         calls.write: _only(write_fd),
-        calls.read: [(_RET, 0, 0, _ERRNO | errno.EPERM)] if read_fd is None else _only(read_fd),
+        calls.read: _REFUSED if read_fd is None else _only(read_fd),
     }
     if mild:
-        leaves |= {number: [(_RET, 0, 0, _ALLOW)] for number in calls.refused + calls.ordinary}
-        leaves[calls.setitimer] = [(_RET, 0, 0, _ALLOW)]
+        leaves |= dict.fromkeys(calls.refused + calls.ordinary, _ALLOWED)
         leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
         leaves[calls.fcntl] = _FLAGS
-    if timer:
-        leaves[calls.setitimer] = [(_RET, 0, 0, _ALLOW)]
+    if mild or timer:
+        leaves[calls.setitimer] = _ALLOWED
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, calls.arch),
@@ -129,31 +128,16 @@ def build(
     return b"".join(_INSTRUCTION.pack(*line) for line in lines)
 
 
-_NOT_EXECUTABLE: list[_Line] = [
-    (_LOAD, 0, 0, _ARG2),
-    (_JSET, 0, 1, _PROT_EXEC),
-    (_RET, 0, 0, _ERRNO | errno.EPERM),
-    (_RET, 0, 0, _ALLOW),
-]
+_ALLOWED: list[_Line] = [(_RET, 0, 0, _ALLOW)]
+_REFUSED: list[_Line] = [(_RET, 0, 0, _ERRNO | errno.EPERM)]
+_NOT_EXECUTABLE = [(_LOAD, 0, 0, _ARG2), (_JSET, 0, 1, _PROT_EXEC), *_REFUSED, *_ALLOWED]
 
 
 # The C library tries clone3 first, whose flags lie in memory, out of a filter's sight.
-_THREAD: list[_Line] = [
-    (_LOAD, 0, 0, _ARG0),
-    (_JSET, 0, 1, _CLONE_THREAD),
-    (_RET, 0, 0, _ALLOW),
-    (_RET, 0, 0, _ERRNO | errno.EPERM),
-]
-
-
+_THREAD = [(_LOAD, 0, 0, _ARG0), (_JSET, 0, 1, _CLONE_THREAD), *_ALLOWED, *_REFUSED]
 # F_DUPFD to F_SETFL. The commands above name an owner of the descriptor, a process of the program's
 # choice that the kernel then sends signals of its choice.
-_FLAGS: list[_Line] = [
-    (_LOAD, 0, 0, _ARG1),
-    (_JGE, 0, 1, _F_SETFL + 1),
-    (_RET, 0, 0, _ERRNO | errno.EPERM),
-    (_RET, 0, 0, _ALLOW),
-]
+_FLAGS = [(_LOAD, 0, 0, _ARG1), (_JGE, 0, 1, _F_SETFL + 1), *_REFUSED, *_ALLOWED]
 
 
 def _only(fd: int) -> list[_Line]:
@@ -163,8 +147,8 @@ def _only(fd: int) -> list[_Line]:
         (_JEQ, 0, 3, fd),
         (_LOAD, 0, 0, _ARG0 + 4),
         (_JEQ, 0, 1, 0),
-        (_RET, 0, 0, _ALLOW),
-        (_RET, 0, 0, _ERRNO | errno.EPERM),
+        *_ALLOWED,
+        *_REFUSED,
     ]
 
 

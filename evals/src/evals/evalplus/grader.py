@@ -184,21 +184,7 @@ def expected_values(
     kept = _read_kept(path, len(inputs))
     if kept is not None:
         return kept
-    calls = _run_reference(problem, inputs, runner)
-    if calls.status != Status.OK:
-        failure = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
-        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {failure}")
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(path) as draft:
-            draft.write_bytes(gzip.compress(json.dumps(calls.values).encode(), 6, mtime=0))
-    return calls.values
-
-
-def _run_reference(
-    problem: FunctionProblem, inputs: Sequence[Arguments], runner: ScriptRunner
-) -> Calls:
-    return runner.call(
+    calls = runner.call(
         problem.reference,
         problem.entry_point,
         inputs,
@@ -210,6 +196,14 @@ def _run_reference(
         output_bytes=_OUTPUT_BYTES,
         deep=True,
     )
+    if calls.status != Status.OK:
+        failure = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
+        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {failure}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(path) as draft:
+            draft.write_bytes(gzip.compress(json.dumps(calls.values).encode(), 6, mtime=0))
+    return calls.values
 
 
 def _key(problem: FunctionProblem, inputs: Sequence[Arguments]) -> str:

@@ -1,7 +1,7 @@
 """LiveCodeBench's code generation: programs for contest problems, graded by the hidden tests."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from evals.benchmark import (
@@ -18,7 +18,7 @@ from evals.benchmark import (
 )
 from evals.errors import EvalsError
 from evals.livecodebench.grader import LiveCodeBenchGrader
-from evals.livecodebench.problems import Problem, content_hash, read_problems, window
+from evals.livecodebench.problems import content_hash, read_problems, window
 from evals.recipes import CHAT
 from evals.sources import load_source, remarks
 from evals.turns import own_turn
@@ -54,7 +54,16 @@ def load(name: str, data: Data) -> Benchmark:
             raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
-    return Benchmark(name, DESCRIPTIONS[name], _questions(chosen), grade, CHAT, digest, notes)
+    questions = tuple(
+        Question(
+            problem.question_id,
+            {"question": problem.content, "starter_code": problem.starter_code},
+            problem,
+            _LEVELS.get(problem.difficulty, 0),
+        )
+        for problem in chosen
+    )
+    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, digest, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
@@ -118,15 +127,3 @@ def _fault(program: str) -> str:
     if len(program) > MAX_CHARS:
         return f"ill-formed: a program of {len(program)} characters, more than {MAX_CHARS}"
     return ""
-
-
-def _questions(problems: Sequence[Problem]) -> tuple[Question, ...]:
-    return tuple(
-        Question(
-            problem.question_id,
-            {"question": problem.content, "starter_code": problem.starter_code},
-            problem,
-            _LEVELS.get(problem.difficulty, 0),
-        )
-        for problem in problems
-    )
