@@ -89,16 +89,8 @@ class Verdict:
         **details: Any,
     ) -> "Verdict":
         """Return the verdict on a sample of a question."""
-        return cls(
-            id=question.id,
-            sample=sample.sample,
-            level=question.level,
-            correct=correct,
-            reason=reason,
-            extracted=extracted,
-            truncated=sample.truncated,
-            details=details,
-        )
+        place = question.id, sample.sample, question.level
+        return cls(*place, correct, reason, extracted, sample.truncated, details)
 
     @property
     def well_formed(self) -> bool:
