@@ -113,6 +113,7 @@ def test_charts_without_the_extra_name_what_to_install(monkeypatch):
     import league
 
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+    monkeypatch.delitem(__import__("sys").modules, "league.charts", raising=False)
     with pytest.raises(LeagueError, match="-m pip install altair vl-convert-python"):
         _ = league.league_chart
 
