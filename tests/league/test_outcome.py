@@ -3,7 +3,7 @@
 import pytest
 
 from league import LeagueError, Outcome
-from league.state import teacher_reward
+from league.events import teacher_reward
 
 
 @pytest.mark.parametrize(

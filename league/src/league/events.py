@@ -15,18 +15,7 @@ import numpy as np
 from league.errors import LeagueError
 from league.pairing import propose
 from league.ratings import Rating, child_rating, rate_series
-from league.state import (
-    MEMBER,
-    ROLES,
-    STUDENT,
-    TEACHER,
-    Member,
-    Outcome,
-    Pair,
-    Replacement,
-    State,
-    teacher_reward,
-)
+from league.state import MEMBER, ROLES, STUDENT, TEACHER, Member, Outcome, Pair, Replacement, State
 
 Event = Mapping[str, Any]
 
@@ -225,3 +214,16 @@ def _with_counts(member: Member, outcome: Outcome, side: str) -> Member:
         tried=member.tried + (outcome.valid if outcome.attempts and teaches else 0),
         reward_millionths=member.reward_millionths + reward,
     )
+
+
+def teacher_reward(outcome: Outcome) -> float:
+    """Return the sum of the paper's teacher reward over a batch.
+
+    Per task: -1 if invalid, 0 if no rollout solved it, else 1 - solve rate. The sum needs no solve
+    rate of single tasks as long as each valid task gets equally many attempts.
+    """
+    reward = -float(outcome.invalid)
+    if outcome.attempts:
+        reward += outcome.valid - outcome.unsolved
+        reward -= outcome.valid * outcome.solved / outcome.attempts
+    return reward

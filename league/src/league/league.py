@@ -21,16 +21,7 @@ from league.game_theory import Payoff, payoff
 from league.ratings import Rating
 from league.selection import Standing, leaderboard, select
 from league.state import MEMBER, STUDENT, TEACHER, Outcome, Pair, Replacement, State, row
-from league.store import (
-    EVENTS,
-    LOCK,
-    SETTINGS,
-    SNAPSHOT,
-    Store,
-    write_atomically,
-    write_new_league,
-    writer_lock,
-)
+from league.store import SETTINGS, Store, write_new_league, writer_lock
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
@@ -87,7 +78,7 @@ class League:
                 if founding:
                     self.directory.mkdir(parents=True, exist_ok=True)
                 if not read_only:
-                    opened.enter_context(writer_lock(self.directory / LOCK))
+                    opened.enter_context(writer_lock(self.directory))
                 if founding:
                     if (self.directory / SETTINGS).exists():
                         raise LeagueError(
@@ -278,12 +269,7 @@ class League:
         target = Path(directory)
         try:
             with self._mutex:
-                self._store.sync()
-                target.mkdir(parents=True, exist_ok=True)
-                for name in (EVENTS, SNAPSHOT, SETTINGS):
-                    content = (self.directory / name).read_bytes()
-                    end = self.byte_length if name == EVENTS else None
-                    write_atomically(target / name, content[:end])
+                self._store.copy_to(target)
         except OSError as error:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
 

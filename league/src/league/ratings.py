@@ -220,13 +220,8 @@ def rate_series(
         layers[layer].append(i)
     for rows in layers:
         teachers, students = ([pairs[i][side] for i in rows] for side in (0, 1))
-        new = rate_matches(
-            [ratings[name] for name in teachers],
-            [ratings[name] for name in students],
-            score[rows],
-            weight[rows],
-            model,
-        )
+        first, second = ([ratings[name] for name in names] for names in (teachers, students))
+        new = rate_matches(first, second, score[rows], weight[rows], model)
         ratings |= zip(teachers + students, [*new[0], *new[1]], strict=True)
 
 

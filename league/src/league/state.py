@@ -186,19 +186,6 @@ class Member:
         return solving if self.role == STUDENT else teaching
 
 
-def teacher_reward(outcome: Outcome) -> float:
-    """Return the sum of the paper's teacher reward over a batch.
-
-    Per task: -1 if invalid, 0 if no rollout solved it, else 1 - solve rate. The sum needs no solve
-    rate of single tasks as long as each valid task gets equally many attempts.
-    """
-    reward = -float(outcome.invalid)
-    if outcome.attempts:
-        reward += outcome.valid - outcome.unsolved
-        reward -= outcome.valid * outcome.solved / outcome.attempts
-    return reward
-
-
 def _plain(member: Member) -> dict[str, Any]:
     plain = {name: getattr(member, name) for name in member.__slots__}
     rating = {"mu": member.rating.mu, "sigma": member.rating.sigma}

@@ -118,6 +118,14 @@ class Store:
         if self._handle is not None:
             os.fsync(self._handle)
 
+    def copy_to(self, target: Path) -> None:
+        """Write the three files of this moment into another directory."""
+        self.sync()
+        target.mkdir(parents=True, exist_ok=True)
+        for name in (EVENTS, SNAPSHOT, SETTINGS):
+            content = (self.directory / name).read_bytes()
+            write_atomically(target / name, content[: self.byte_length if name == EVENTS else None])
+
     def close(self) -> None:
         """Sync and close; harmless when called again."""
         self.sync()
@@ -207,16 +215,16 @@ def _fold(state: State, line: bytes, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writer_lock(path: Path) -> Iterator[None]:
+def writer_lock(directory: Path) -> Iterator[None]:
     """Hold the lock of a league's directory; it also ends with the process."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
         os.close(handle)
         raise LeagueLocked(
-            f"{path.parent} is open for writing by process {holder or 'unknown'}; wait until "
+            f"{directory} is open for writing by process {holder or 'unknown'}; wait until "
             "it ends, or read with League(directory, read_only=True)"
         ) from None
     os.ftruncate(handle, 0)

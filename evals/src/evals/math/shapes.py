@@ -214,14 +214,10 @@ def _without(base: Form, removed: Form) -> Form:
     if base == Words("reals"):
         base = Ordered("(", ")", (_LOWEST, _HIGHEST))
     if isinstance(base, Ordered) and isinstance(removed, Ordered):
-        left = (base.left, ")" if removed.left == "[" else "]", base.items[0], removed.items[0])
-        right = (
-            "(" if removed.right == "]" else "[",
-            base.right,
-            removed.items[-1],
-            base.items[-1],
-        )
-        return Several(tuple(Ordered(end[0], end[1], end[2:]) for end in (left, right)))
+        end, start = ")" if removed.left == "[" else "]", "(" if removed.right == "]" else "["
+        below = Ordered(base.left, end, (base.items[0], removed.items[0]))
+        above = Ordered(start, base.right, (removed.items[-1], base.items[-1]))
+        return Several((below, above))
     taken = removed.items if isinstance(removed, Several) else (removed,)
     points = [point for point in taken if isinstance(point, Quantity)]
     if not isinstance(base, Ordered) or len(base.items) != 2 or len(points) < len(taken):
