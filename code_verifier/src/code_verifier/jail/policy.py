@@ -12,23 +12,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from code_verifier.jail import modules
 from code_verifier.jail.chance import Nodes, has_chance
-from code_verifier.jail.modules import (
-    BANNED_ATTRIBUTES,
-    BANNED_NAMES,
-    SYS_NAMES,
-    may_import,
-    reason,
-    tier,
-)
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
 _OUTSIDE = frozenset(
     str.split("os sys posix builtins subprocess socket threading importlib inspect signal shutil")
 )
-_SYS_READABLE = SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
+_SYS_READABLE = modules.SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
 _BINDING = ("name", "asname", "arg", "rest")
-_SPECIAL = frozenset(name for name in BANNED_NAMES if name.startswith("__"))
+_SPECIAL = frozenset(name for name in modules.BANNED_NAMES if name.startswith("__"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ def _banned_names(
     banned = [
         node
         for node in nodes[ast.Name]
-        if node.id in BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load)
+        if node.id in modules.BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load)
     ]
     free = _SPECIAL | _built_in_names(tree, guards) if banned else _SPECIAL
     for node in banned:
@@ -87,14 +80,14 @@ def _banned_names(
 
 def _outside_uses(nodes: Nodes) -> Iterator[tuple[ast.Attribute, str]]:
     """The attributes of imported modules that a program may not use, and why not."""
-    modules = {
+    imported = {
         alias.asname or alias.name.partition(".")[0]: alias.name
         for node in nodes[ast.Import]
         for alias in node.names
     }
     for node in nodes[ast.Attribute]:
         if isinstance(node.value, ast.Name):
-            refusal = _outside(modules.get(node.value.id, ""), node.attr)
+            refusal = _outside(imported.get(node.value.id, ""), node.attr)
             if refusal is not None:
                 yield node, refusal
 
@@ -186,8 +179,8 @@ def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
     for node in nodes:
         match node:
             case ast.Attribute(attr="encode" | "decode") | ast.Name("bytes" | "bytearray"):
-                return tier({"codecs"})
-    return tier(imported)
+                return modules.tier({"codecs"})
+    return modules.tier(imported)
 
 
 def _refused(node: ast.AST) -> str | None:
@@ -197,8 +190,8 @@ def _refused(node: ast.AST) -> str | None:
             return f"use of {getattr(node, field)!r}"
     match node:
         case ast.Import(names):
-            others = (alias.name for alias in names if not may_import(alias.name))
-            return next(map(reason, others), None)
+            others = (alias.name for alias in names if not modules.may_import(alias.name))
+            return next(map(modules.reason, others), None)
         case ast.ImportFrom():
             return _refused_import(node)
         case ast.Attribute(attr=name):
@@ -217,12 +210,13 @@ def _refused_import(node: ast.ImportFrom) -> str | None:
     refusals = (_outside(node.module, name) for name in names if name != "*")
     if refusal := next(filter(None, refusals), None):
         return refusal
-    if not may_import(node.module):
-        return reason(node.module)
+    if not modules.may_import(node.module):
+        return modules.reason(node.module)
     if node.module == "urllib" and names != ["parse"] * len(names):
-        return reason(f"urllib.{names[0]}")
+        return modules.reason(f"urllib.{names[0]}")
     return None
 
 
 def _banned_attribute(names: Iterable[object]) -> str | None:
-    return next((f"use of attribute {name!r}" for name in names if name in BANNED_ATTRIBUTES), None)
+    banned = (name for name in names if name in modules.BANNED_ATTRIBUTES)
+    return next((f"use of attribute {name!r}" for name in banned), None)
