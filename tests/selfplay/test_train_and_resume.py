@@ -14,7 +14,7 @@ from rich.console import Console
 from standing import start
 
 from lora_evo import EngineStopped
-from selfplay import Extensions, step
+from selfplay import Extensions, step, training
 from selfplay.opening import Population
 from selfplay.records import directory as run_directory
 from selfplay.records.progress import Progress
@@ -285,6 +285,18 @@ def test_a_run_that_ended_before_its_first_checkpoint_can_be_started_again(runs,
     home = tmp_path / "run"
     refused(command(*runs.arguments(home, "base=/no/such/model")), "/no/such/model")
     assert command(*runs.arguments(home, "steps=1")).exit_code == 0
+
+
+def test_a_resume_removes_nothing_where_there_is_no_checkpoint_yet(runs, tmp_path, monkeypatch):
+    home = tmp_path / "run"
+    run_directory.create(home, runs.config("steps=1"))
+    once(monkeypatch, training, "save_checkpoint", KeyboardInterrupt())
+    assert command(*resume(home)).exit_code == 130
+    once(monkeypatch, training, "save_checkpoint", EngineStopped("vLLM failed to sample"))
+    result = command(*resume(home))
+    assert result.exit_code == 0, result.output
+    assert "vLLM failed to sample; the run goes back to its start" in result.stderr
+    assert len(runs.rows(home / "metrics.jsonl")) == 1
 
 
 def test_a_line_leads_with_the_held_out_gain_and_its_error(runs, tmp_path):

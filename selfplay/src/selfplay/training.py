@@ -198,6 +198,7 @@ def new_run(
     create(directory, config)
     with (
         closing(lock(directory)),
+        removed_unless_checkpointed(directory),
         progress.showing(config, directory),
         _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
     ):
@@ -310,7 +311,6 @@ def _opened(
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
     with ExitStack() as stack:
-        stack.enter_context(removed_unless_checkpointed(directory))
         sandbox = stack.enter_context(open_sandbox(config))
         population = stack.enter_context(members(config, template))
         e = config.eval

@@ -81,7 +81,7 @@ def clear(directory: Path) -> None:
 
 @contextmanager
 def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
-    """Remove a run that fails before its first checkpoint: it could not be resumed."""
+    """Remove a new run that fails before its first checkpoint: there is nothing to resume."""
     try:
         yield
     except BaseException:
