@@ -1,6 +1,5 @@
 """Learners that share the shards of an update: the same bytes for any number of them."""
 
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 
 from lora_evo.model import Rollout
 from selfplay.learning.batch import TrainingSample, make_batch, share_out
-from selfplay.learning.exchange import Exchange, PeerLost, open_group
+from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
 from selfplay.learning.learner import Learner, LearnerConfig
 from selfplay.learning.weight_sync import folder_of
 from selfplay.pieces import batches, blocks, deal, even
@@ -42,15 +41,16 @@ def learner(tiny, config=CONFIG, exchange=None):
 
 def together(count, work):
     """Call work(exchange) in a thread for each of so many learners; return what they return."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    store = listener.getsockname()[:2]
+    store, place = open_store("127.0.0.1")
 
     def one(rank):
-        group = open_group("127.0.0.1", store, rank, count, None if rank else listener)
-        return work(Exchange(rank, MACHINES[:count], group))
+        group = open_group("127.0.0.1", place, rank, count)
+        return work(Exchange(rank, count, group, MACHINES[rank]))
 
     with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(one, range(count)))
+        outcomes = list(threads.map(one, range(count)))
+    del store
+    return outcomes
 
 
 MACHINES = ["here", "here", "there"]
@@ -144,7 +144,7 @@ def test_a_learner_that_is_gone_is_noticed(tiny):
         if exchange.rank == 1:
             exchange.group = None  # which ends its connections
             return None
-        with pytest.raises(PeerLost):
+        with pytest.raises(PeerLost, match=r"lost the others \(.*"):
             exchange.tell("anybody?")
         return True
 

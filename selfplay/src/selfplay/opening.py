@@ -84,10 +84,12 @@ class Population(Members):
         self.learner.replace(member, adapter, new_name)
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        return [
-            save_member(self.learner.member_state(place), self.export(name), folder, home)
-            for place, name in enumerate(self.members)
-        ]
+        return [save_member(state, adapter, folder, home) for state, adapter in self.owned()]
+
+    def owned(self) -> Iterator[tuple[MemberState, Adapter]]:
+        """Yield each member whose moments are here, which without other workers is each."""
+        for place in self.learner.exchange.owned(len(self.members)):
+            yield self.learner.member_state(place), self.export(self.members[place])
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
         for place, saved in enumerate(members):

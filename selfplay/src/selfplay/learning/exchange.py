@@ -12,25 +12,27 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 from torch import Tensor
 
+from lora_evo import EngineStopped
 from selfplay.errors import first_line
 from selfplay.learning.statistics import StatsSum
 
+_torch: Any = torch.distributed
 Gradient: TypeAlias = list[Tensor | None]
 """By parameter of a member; None is zero."""
 Part: TypeAlias = tuple[Gradient, StatsSum]
 Homes: TypeAlias = Mapping[int, Sequence[int]]
 """By a member's place: the ranks of the learners that have its shards, in the order of these."""
-_MEETING, _PATIENCE = timedelta(minutes=2), timedelta(hours=2)
+MEETING, PATIENCE = timedelta(minutes=5), timedelta(hours=2)
 """How long learners may take to find each other, and one to hear of another: a death is noticed at
 once, and whoever runs them ends the others."""
 _LETTERS = 4096
 """Longest text, in bytes, that learners tell each other: a path."""
 
 
-class PeerLost(Exception):
+class PeerLost(EngineStopped):
     """Another learner is gone; what happened there is not known here."""
 
 
@@ -46,13 +48,13 @@ def added(one: Part, other: Part) -> Part:
 class Exchange:
     """What a learner sends to the others and hears of them; alone it does neither.
 
-    rank: its number. machines: the name of each learner's. A member's owner is the learner whose
+    rank: its number, of so many. machine: a name of it. A member's owner is the learner whose
     number is the rest of its place divided by how many there are.
     """
 
-    def __init__(self, rank: int = 0, machines: Sequence[str] = ("",), group: Any = None) -> None:
-        self.rank, self.machines, self.group = rank, machines, group
-        self.count = len(machines)
+    def __init__(self, rank: int = 0, count: int = 1, group: Any = None, machine: str = "") -> None:
+        self.rank, self.count, self.group = rank, count, group
+        self.machines = self.tell(machine)
 
     def owner(self, place: int) -> int:
         """Return the rank of the learner that has a member's optimiser state."""
@@ -131,9 +133,9 @@ class Exchange:
 def _done(ask: Callable[[], Any]) -> None:
     """Wait for what is asked of the group."""
     try:
-        ask().wait(_PATIENCE)
+        ask().wait(PATIENCE)
     except RuntimeError as error:
-        raise PeerLost(first_line(error)) from error
+        raise PeerLost(f"lost the others ({first_line(error)})") from error
 
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:
@@ -150,28 +152,37 @@ def _unpacked(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return [part.view(t.shape).to(t.device) for part, t in zip(parts, like, strict=True)]
 
 
-def open_group(
-    address: str, store: tuple[str, int], rank: int, count: int, listener: socket.socket | None
-) -> Any:
+def open_store(address: str) -> tuple[Any, tuple[str, int]]:
+    """Return a store at which learners meet as long as it is held, and where it listens.
+
+    address: of this machine; torch itself would listen on all addresses.
+    """
+    listener = socket.create_server((address, 0))
+    place = address, listener.getsockname()[1]
+    return _store(place, listener.detach()), place
+
+
+def open_group(address: str, store: tuple[str, int], rank: int, count: int) -> Any:
     """Return a gloo group of so many processes, which is not torch's default one.
 
     address: of this process, which others reach; gloo would take that of the machine's name. store:
-    address and port of the first one's store. listener: the socket that listens there, in the first
-    process alone, which the store takes over; torch's own would listen on all addresses.
+    where one is open. Raises PeerLost.
     """
-    distributed: Any = dist
-    gloo = distributed.ProcessGroupGloo
+    gloo = _torch.ProcessGroupGloo
     options = gloo._Options()
-    options._timeout = _PATIENCE
+    options._timeout = PATIENCE
     try:
         options._devices = [gloo.create_device(hostname=address)]
-        meeting = distributed.TCPStore(
-            *store,
-            is_master=listener is not None,
-            master_listen_fd=None if listener is None else listener.detach(),
-            wait_for_workers=False,
-            timeout=_MEETING,
-        )
-        return gloo(meeting, rank, count, options)
+        return gloo(_store(store), rank, count, options)
     except RuntimeError as error:
-        raise PeerLost(first_line(error)) from error
+        raise PeerLost(f"met no others ({first_line(error)})") from error
+
+
+def _store(place: tuple[str, int], listener: int | None = None) -> Any:
+    return _torch.TCPStore(
+        *place,
+        is_master=listener is not None,
+        master_listen_fd=listener,
+        wait_for_workers=False,
+        timeout=MEETING,
+    )

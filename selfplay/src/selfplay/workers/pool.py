@@ -6,7 +6,6 @@ run goes back to its last checkpoint (`selfplay.training`).
 """
 
 import pickle
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from lora_evo import Adapter, EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
-from selfplay.learning.exchange import PeerLost
+from selfplay.learning.exchange import PATIENCE, PeerLost, open_store
 from selfplay.learning.statistics import UpdateStats
 from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
 from selfplay.opening import read_member, save_member
@@ -24,137 +23,91 @@ from selfplay.pieces import blocks
 from selfplay.prompts.template import Template
 from selfplay.records.rows import WorkerRow
 from selfplay.rollout import Prompts, W
-from selfplay.workers.worker import Place, Worker, WorkerInfo, versions
+from selfplay.workers.worker import Worker, WorkerInfo, versions
 
-_PLACES_S = 300.0
-"""How long workers may wait for the room that was free a moment before."""
 _CAUSE_S = 10.0
 """How long the worker that failed first may take to be known as such, after others missed it."""
 
 
 class WorkerPool:
-    """Asks workers, and ends them.
+    """Asks workers, which Ray ends with its session.
 
-    ray: the module, connected. gpus: of each worker, 0 or 1. alone: all are on this machine.
+    ray: the module, connected. gpus: of each worker, 0 or 1.
     """
 
-    def __init__(
-        self, ray: Any, config: Config, template: Template, gpus: int, count: int, alone: bool
-    ) -> None:
+    def __init__(self, ray: Any, config: Config, template: Template, gpus: int, count: int) -> None:
         self._ray, self._kind = ray, "GPU" if gpus else "core"
-        self.node = ray.get_runtime_context().get_node_id()
-        needs = {"num_cpus": 1, "num_gpus": gpus}
-        actor = ray.remote(max_restarts=0, max_task_retries=0, **needs)(Worker)
-        self.actors = [actor.remote() for _ in range(count)]
-        self.names = [f"worker-{n}" for n in range(count)]
+        self._store, place = open_store(ray.util.get_node_ip_address())
+        self.infos: list[WorkerInfo] = []
         self.busy, self.memory_mb = [0.0] * count, [0.0] * count
         """Seconds that each has worked since they were last counted, and its largest memory."""
-        try:
-            self.places: list[Place] = self.everywhere("meet", alone)
-            asked = [(config, template, rank, self.places) for rank in range(count)]
-            self.infos: list[WorkerInfo] = self.ask("open", asked)
-            for rank, info in enumerate(self.infos):
-                check_equal(self.name(rank), info.identity, self.infos[0].identity["base"])
-        except BaseException:
-            self.close()
-            raise
+        actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
+        self.actors = [actor.remote(rank) for rank in range(count)]
+        self.infos += self.everywhere("open", config, template, place, count)
+        expected = versions() | {"base": self.infos[0].versions["base"]}
+        for rank, info in enumerate(self.infos):
+            check_equal(self.name(rank), info.versions, expected)
 
     def name(self, rank: int) -> str:
-        """Return a worker's name, with its process and machine."""
-        place = self.places[rank] if hasattr(self, "places") else None
-        where = f" (process {place.process} on {place.host})" if place else ""
-        return f"{self.names[rank]}{where}"
+        """Return a worker's name, with its process and machine once they are known."""
+        where = [f" (process {info.process} on {info.host})" for info in self.infos]
+        return f"worker-{rank}{where[rank] if where else ''}"
 
     @property
     def text(self) -> str:
         """How many workers there are, of what kind, and on which machines."""
-        hosts, count = Counter(place.host for place in self.places), len(self.actors)
+        hosts, count = Counter(info.host for info in self.infos), len(self.actors)
         where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
         return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
 
     def everywhere(self, method: str, *arguments: Any) -> list[Any]:
         """Ask every worker the same; return the answers in order."""
-        return self.ask(method, [arguments] * len(self.actors))
+        stored = tuple(map(self._ray.put, arguments))
+        return [answer for _, answer in sorted(self.each(method, [stored] * len(self.actors)))]
 
-    def ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Ask every worker, with arguments of its own; return the answers in order."""
-        answers = dict(self.stream(method, dict(enumerate(arguments))))
-        return [answers[rank] for rank in range(len(self.actors))]
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Ask the first workers, each with its arguments; yield rank and answer as they come.
 
-    def stream(
-        self, method: str, arguments: Mapping[int, tuple[Any, ...]]
-    ) -> Iterator[tuple[int, Any]]:
-        """Ask workers, by rank; yield rank and answer as they come.
-
-        Raises what a worker raised for the user, and EngineStopped where one has died.
+        Raises what a worker raised for the user, and EngineStopped where one has died or is silent.
         """
-        asked = {self.actors[n].do.remote(method, *own): n for n, own in arguments.items()}
-        return self._answers(asked, _PLACES_S if method == "meet" else None)
-
-    def _answers(self, asked: dict[Any, int], patience: float | None) -> Iterator[tuple[int, Any]]:
+        pairs = zip(self.actors, arguments, strict=False)
+        asked = {actor.do.remote(method, *own): rank for rank, (actor, own) in enumerate(pairs)}
+        errors, lost = self._ray.exceptions, None
         while asked:
-            ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=patience)
+            patience = _CAUSE_S if lost else PATIENCE.total_seconds()
+            ready, _ = self._ray.wait(list(asked), timeout=patience)
             if not ready:
-                raise SelfplayError(
-                    f"{len(asked)} of {len(self.actors)} workers wait for room in Ray, which "
-                    "others have taken; look at `ray status`, and give fewer --workers"
-                )
-            rank = asked[ready[0]]
+                silent = ", ".join(map(self.name, asked.values()))
+                raise lost or EngineStopped(f"no answer for {PATIENCE} from {silent}")
+            rank = asked.pop(ready[0])
             try:
                 answer, seconds, self.memory_mb[rank] = self._ray.get(ready[0])
-            except Exception as error:
-                raise self._cause({rank: error}, asked) from None
-            del asked[ready[0]]
+            except errors.RayTaskError as error:
+                if isinstance(error.cause, PeerLost):  # who was lost is about to fail
+                    lost = EngineStopped(f"{self.name(rank)} {error.cause}")
+                    continue
+                known = isinstance(error.cause, ValueError | OSError)
+                raise (error.cause if known else error) from None
+            except errors.RayError as error:
+                raise EngineStopped(f"{self.name(rank)} died: {_reason(error)}") from None
             self.busy[rank] += seconds
             yield rank, answer
-
-    def _cause(self, failed: dict[int, Exception], asked: dict[Any, int]) -> Exception:
-        """Return what is to be raised: the failure of the worker that others then missed."""
-        end = time.monotonic() + _CAUSE_S
-        left = [ref for ref, rank in asked.items() if rank not in failed]
-        while all(_is_lost_peer(error) for error in failed.values()) and left:
-            ready, left = self._ray.wait(left, timeout=max(0.0, end - time.monotonic()))
-            if not ready:
-                break
-            try:
-                self._ray.get(ready[0])
-            except Exception as error:
-                failed[asked[ready[0]]] = error
-        rank, first = min(failed.items(), key=lambda pair: _is_lost_peer(pair[1]))
-        worker, cause = self.name(rank), getattr(first, "cause", None)
-        if isinstance(cause, PeerLost):
-            return EngineStopped(f"{worker} lost the others ({first_line(cause)})")
-        if isinstance(cause, ValueError | OSError):
-            return cause
-        task_error = isinstance(first, self._ray.exceptions.RayTaskError)
-        if task_error or not isinstance(first, self._ray.exceptions.RayError):
-            return first
-        return EngineStopped(f"{worker} died: {_reason(first)}")
-
-    def close(self) -> None:
-        """End all workers."""
-        for actor in self.actors:
-            self._ray.kill(actor)
-
-
-def _is_lost_peer(error: Exception) -> bool:
-    return isinstance(getattr(error, "cause", None), PeerLost)
+        if lost:
+            raise lost
 
 
 def _reason(error: Exception) -> str:
     """Say what is known of a worker's death; Ray's own text is a kilobyte of possible causes."""
-    kind = type(error).__name__
-    if kind == "OutOfMemoryError":
+    if type(error).__name__ == "OutOfMemoryError":
         return "Ray ended it, as memory ran out on its machine"
-    if kind in ("NodeDiedError", "ActorUnavailableError") or "node" in first_line(error).lower():
+    if "node" in first_line(error).lower() or "unavailable" in first_line(error):
         return "its machine is gone"
     return "it was killed, as the system does where memory runs out"
 
 
-def check_equal(worker: str, identity: Mapping[str, str], base: str) -> None:
-    """Raise SelfplayError where a worker has other versions than here, or not this base."""
-    expected = versions() | {"base": base}
-    if odd := [f"{k} {identity[k]} (not {v})" for k, v in expected.items() if identity[k] != v]:
+def check_equal(worker: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raise SelfplayError where a worker has other versions, or another base."""
+    if odd := [f"{k} {found[k]} (not {v})" for k, v in expected.items() if found[k] != v]:
         raise SelfplayError(
             f"{worker} is not as the others: {', '.join(odd)}; install the same versions on all "
             "machines, and put the same files of the base there"
@@ -177,7 +130,7 @@ class RemotePopulation(Members):
     def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
         shares = blocks([len(piece) for piece in pieces], len(self.pool.actors))
         packed = [(pickle.dumps([pieces[number] for number in share]),) for share in shares]
-        for _, answer in self.pool.stream("written", dict(enumerate(packed))):
+        for _, answer in self.pool.each("written", packed):
             yield from pickle.loads(answer)
 
     def update(
@@ -186,7 +139,7 @@ class RemotePopulation(Members):
         lr_factor: float = 1.0,
         advance: Advance | None = None,
     ) -> dict[str, UpdateStats]:
-        config = self.config
+        config, workers = self.config, len(self.pool.actors)
         batch = make_batch(
             samples,
             self._names,
@@ -195,24 +148,20 @@ class RemotePopulation(Members):
             max_completion_length=config.rollout.max_completion_length,
             pieces=config.pieces,
         )
-        shares, homes = share_out(batch.shards, len(self.pool.actors))
-        asked = {n: (pickle.dumps(share), homes, lr_factor) for n, share in enumerate(shares)}
+        shares, homes = share_out(batch.shards, workers)
+        asked = [(pickle.dumps(share), homes, lr_factor) for share in shares]
         outcomes: dict[int, Outcome] = {}
-        done, total = 0, sum(len(shard.rows) for shard in batch.shards)
-        for rank, answer in self.pool.stream("learn", asked):
+        for done, (_, answer) in enumerate(self.pool.each("learn", asked), 1):
             outcomes |= answer
-            done += sum(len(shard.rows) for shard in shares[rank])
             if advance is not None:
-                advance(done, total)
+                advance(done, workers)
         return batch.stats(self._names, outcomes)
 
     def sync(self, step: int) -> None:
-        if not self.shares_parameters:
-            self.pool.everywhere("sync", step)
+        self.pool.everywhere("sync", step)
 
     def export(self, member: str) -> Adapter:
-        owner = self._names.index(member) % len(self.pool.actors)
-        ((_, adapter),) = self.pool.stream("export", {owner: (member,)})
+        ((_, adapter),) = self.pool.each("export", [(member,)])
         return adapter  # type: ignore[no-any-return]
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
@@ -220,27 +169,24 @@ class RemotePopulation(Members):
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        members: dict[int, SavedMember] = {}
-        for of_worker in self.pool.everywhere("save", folder, home):
-            for place, saved in of_worker.items():
-                if not isinstance(saved, SavedMember):  # of a machine without this folder
-                    saved = save_member(saved[0], saved[1], folder, home)
-                members[place] = saved
-        return [members[place] for place in range(len(self._names))]
+        saved: list[Any] = list(self._names)
+        answers = self.pool.everywhere("save", folder, home)
+        for rank, owned in enumerate(answers):
+            saved[rank :: len(answers)] = owned
+        for place, member in enumerate(saved):
+            if not isinstance(member, SavedMember):  # of a machine without this folder
+                saved[place] = save_member(member[0], member[1], folder, home)
+        return saved
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        near = [place.node == self.pool.node for place in self.pool.places]
         for place, saved in enumerate(members):
-            state = None if all(near) else read_member(folder, saved)
-            asked = [(place, folder, saved, None if here else state) for here in near]
-            self.pool.ask("take", asked)
+            self.pool.everywhere("take", place, read_member(folder, saved))
         self._names = [saved.name for saved in members]
 
     def end_step(self) -> dict[str, WorkerRow]:
         pool, rows = self.pool, {}
-        for rank, name in enumerate(pool.names):
-            owned = tuple(self._names[rank :: len(pool.names)])
-            busy, memory = round(pool.busy[rank], 4), pool.memory_mb[rank]
-            rows[name] = WorkerRow(pool.places[rank].host, owned, busy, memory)
+        for rank, info in enumerate(pool.infos):
+            owned, busy = self.members[rank :: len(pool.infos)], round(pool.busy[rank], 4)
+            rows[f"worker-{rank}"] = WorkerRow(info.host, owned, busy, pool.memory_mb[rank])
             pool.busy[rank] = 0.0
         return rows
