@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from io import StringIO
@@ -18,6 +20,7 @@ from rich.console import Console
 from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
 from lora_evo.model import Rollout, resolve
+from processes import gone, listening, living, started
 from selfplay import devices, pieces, training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
@@ -248,6 +251,21 @@ def test_a_worker_takes_a_gpu_where_ray_has_some(runs):
                 assert population.export("s1").slots
     finally:
         cluster.shutdown()
+
+
+def test_no_process_of_a_run_listens_beyond_the_loopback(runs, tmp_path):
+    home, seen = tmp_path / "run", {}
+    words = runs.arguments(home, "steps=1", "eval.eval_every=0")
+    process = started(home, str(home), *words, "--workers", "2")
+    while process.poll() is None:
+        for pid, kind in living(str(home)).items():
+            with suppress(OSError):  # it has ended
+                seen.setdefault(kind, set()).update(listening(pid))
+        time.sleep(0.2)
+    assert process.returncode == 0, (tmp_path / "said").read_text()
+    assert {"driver", "worker", "raylet", "gcs_server"} <= {k for k in seen if seen[k]}
+    assert set().union(*seen.values()) == {"127.0.0.1"}, seen
+    assert not gone(str(home), 60.0)
 
 
 def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):

@@ -3,13 +3,18 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from random import Random
 
+import pytest
 from json_lines import read_rows
 from programs import python
 from standing import start
 
+from processes import gone, living, started
 from selfplay_command import outcome
 
 SMALL = (
@@ -22,14 +27,21 @@ SMALL = (
 )
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
+def train(home):
     flags = [part for a in SMALL for part in ("--set", a)]
+    return ["train", "--engine", "vllm", "--quiet", "--out", home, *flags]
 
-    def train(home):
-        return ["train", "--engine", "vllm", "--quiet", "--out", home, *flags]
 
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    python("-m", "selfplay", *train(whole))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The undisturbed run, with vLLM in its own process."""
+    home = tmp_path_factory.mktemp("whole") / "run"
+    python("-m", "selfplay", *train(home))
+    return home
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path):
+    killed = tmp_path / "killed"
     with start(3, dict(os.environ), *train(killed)) as started:
         started.kill()
     assert len(read_rows(killed / "metrics.jsonl")) == 2
@@ -42,6 +54,38 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
     assert any(row["evolution"] for row in mine["metrics"])
     summary = python("-m", "selfplay", "report", killed)
     assert "Sampler against learner: KL divergence at most" in summary
+
+
+OWN_PROCESS = """
+from lora_evo.model import vllm_engine
+from selfplay.cli import main
+
+import_vllm = vllm_engine.import_vllm
+vllm_engine.import_vllm = lambda own: import_vllm(True)  # as on a GPU
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(whole, tmp_path, seed):
+    """vLLM has a process of its own, and is killed at any moment after the first step."""
+    script, killed, deaths = tmp_path / "own.py", tmp_path / "killed", 0
+    script.write_text(OWN_PROCESS)
+    run = started(killed, "vllm", *train(killed), program=(script,))
+    metrics, rng = killed / "metrics.jsonl", Random(seed)
+    while run.poll() is None:
+        engines = [pid for pid, kind in living("vllm").items() if kind == "vllm"]
+        if deaths == 0 and engines and metrics.exists() and metrics.read_bytes().endswith(b"\n"):
+            time.sleep(rng.random())
+            os.kill(engines[0], signal.SIGKILL)
+            deaths += 1
+        time.sleep(0.1)
+    said = (tmp_path / "said").read_text()
+    assert (run.returncode, deaths) == (0, 1), said
+    assert re.search(r"vLLM failed to .* \(process \d+ ended .*; the run goes back to", said)
+    assert outcome(killed) == outcome(whole)
+    assert not gone("vllm", 60.0)
 
 
 def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):

@@ -1,0 +1,100 @@
+"""Whatever is killed at whatever moment, a run on workers ends as an undisturbed one.
+
+`make kills` kills fifty times in ten runs; KILLS, RUNS and SEED change that.
+"""
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from processes import gone, living, started
+from selfplay.records.checkpoint import damage_of
+from selfplay.records.directory import lock
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not find_spec("ray"), reason="workers need Ray: pip install ray"),
+]
+KILLS, RUNS, SEED = (int(os.environ.get(n, d)) for n, d in (("KILLS", 4), ("RUNS", 1), ("SEED", 1)))
+KINDS = ("worker", "raylet", "gcs_server", "driver")
+LIMIT_S = 900.0
+"""How long anything may take on a busy machine."""
+QUICK = {"RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
+"""Ray's own processes wait a minute for a lost head."""
+
+
+@pytest.fixture
+def folder():
+    """For Ray's sockets, whose paths are short, and all that a run leaves in places like /tmp."""
+    made = Path(tempfile.mkdtemp(prefix="kills-"))
+    yield made
+    shutil.rmtree(made)
+
+
+def files(runs, home):
+    """What equal runs have in common, with the tensors of checkpoints."""
+    tensors = (home / "checkpoints").rglob("*.safetensors")
+    found = {str(p.relative_to(home)): p.read_bytes() for p in tensors}
+    assert found
+    assert not [damage for c in home.glob("checkpoints/step-*") if (damage := damage_of(c))]
+    assert not [path for path in home.rglob(".*") if not path.name.startswith(".nfs")]
+    lock(home).close()
+    return found | runs.outcome(home)
+
+
+def killed(process, token, kind, rng, seconds):
+    """Kill one of this kind within so many seconds, or later; False where the run ends before."""
+    moment = time.monotonic() + rng.uniform(0.0, seconds)
+    while process.poll() is None:
+        victims = sorted(pid for pid, name in living(token).items() if name == kind)
+        if victims and time.monotonic() > moment:
+            os.kill(rng.choice(victims), signal.SIGKILL)
+            return True
+        assert time.monotonic() < moment + LIMIT_S, f"no {kind}: {living(token)}"
+        time.sleep(0.1)
+    return False
+
+
+def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, folder):
+    def start(home, *words):
+        places = {"TMPDIR": str(folder), "RAY_TMPDIR": str(folder)}
+        return started(home, str(home), *words, "--workers", "2", **QUICK, **places)
+
+    def train(home):
+        return start(home, *runs.arguments(home, "steps=6", "rollout.proposals=4"))
+
+    begin, twin = time.monotonic(), folder / "twin" / "run"
+    assert train(twin).wait(LIMIT_S) == 0
+    seconds, expected = (time.monotonic() - begin) / 2, files(runs, twin)
+    rng, deaths, resumes, homes = random.Random(SEED), Counter(), 0, ["ray", "twin"]
+    while deaths.total() < KILLS or len(homes) < RUNS + 2:
+        home = folder / f"{len(homes)}" / "run"
+        homes.append(home.parent.name)
+        process, kills, resumed = train(home), [], 0
+        while True:
+            while len(kills) < KILLS / RUNS:
+                kind = rng.choice(KINDS)
+                if not killed(process, home, kind, rng, seconds):
+                    break
+                kills.append(kind)
+            if process.wait(LIMIT_S) == 0:
+                break
+            resumed += 1
+            assert resumed <= len(kills), (home.parent / "said").read_text()
+            begun = (home / "config.yaml").exists()
+            process = start(home, "resume", home, "--quiet") if begun else train(home)
+        assert not gone(home, 60.0)
+        assert files(runs, home) == expected, home
+        print(home.parent.name, *kills, f"{resumed} resumed", flush=True)
+        deaths.update(kills)
+        resumes += resumed
+    print(f"{dict(deaths)} in {len(homes) - 2} runs, {resumes} resumed by hand")
+    assert sorted(p.name for p in folder.iterdir()) == sorted(homes)
