@@ -21,7 +21,7 @@ from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
 from lora_evo.model import Rollout, resolve
 from processes import gone, listening, living, started
-from selfplay import devices, pieces, training
+from selfplay import pieces, training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
@@ -407,7 +407,7 @@ def test_an_address_where_nothing_answers_is_one_line(tmp_path):
 
 
 def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     refused(
         train_with(tmp_path, "--workers", "2"),
         f"type: {sys.executable} -m pip install ray, or leave out",

@@ -143,10 +143,8 @@ def train(
     and `selfplay resume` continues it after any interruption.
     """
     from selfplay.base_defaults import configured
-    from selfplay.devices import require_ray
 
     config = configured(base, preset, assignments, quiet, **given)
-    require_ray(workers, ray)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -173,14 +171,12 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     have gone without the interruption.
     """
     with one_line_errors(run):
-        from selfplay.devices import require_ray
         from selfplay.records.directory import open_config
         from selfplay.records.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
         config = open_config(run)
-        require_ray(workers, ray)
         if not config.pieces and (ray is not None or workers not in (None, 1)):
             click.echo(
                 "this run was started without --workers: from here on its work is cut into pieces, "

@@ -5,12 +5,11 @@ import resource
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from lora_evo.model import choose_device
 from selfplay.config import Config
-from selfplay.errors import ConfigError, SelfplayError, pip_install
+from selfplay.errors import ConfigError
 from selfplay.settings import one_of
 
 GIB = 2**30
@@ -103,15 +102,6 @@ def refuse_spread_base(config: Config) -> None:
         raise ConfigError(
             f"vllm.tensor_parallel_size is {cards}, and each of several workers has one GPU; type "
             "--set vllm.tensor_parallel_size=1, or leave out --workers and --ray"
-        )
-
-
-def require_ray(workers: int | None, ray: str | None) -> None:
-    """Raise SelfplayError where a run on these workers needs Ray, which is not installed."""
-    if find_spec("ray") is None and (ray is not None or workers not in (None, 1)):
-        raise SelfplayError(
-            "several workers need Ray, which is not installed; type: "
-            f"{pip_install('ray')}, or leave out --workers and --ray"
         )
 
 

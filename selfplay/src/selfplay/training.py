@@ -77,14 +77,7 @@ def train(
 
         >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
-    progress = progress or Progress(quiet=True)
-    how: dict[str, Any] = {
-        "extensions": extensions,
-        "workers": workers,
-        "ray": ray,
-        "progress": progress,
-    }
-    _to_the_end(partial(new_run, config, out, **how), out, how)
+    _to_the_end(partial(new_run, config, out), out, extensions, workers, ray, progress)
 
 
 def resume(
@@ -103,31 +96,28 @@ def resume(
 
         >>> resume("runs/mine")
     """
-    progress = progress or Progress(quiet=True)
-    how: dict[str, Any] = {
-        "extensions": extensions,
-        "workers": workers,
-        "ray": ray,
-        "progress": progress,
-    }
-    _to_the_end(partial(open_run, out, **how), out, how)
+    _to_the_end(partial(open_run, out), out, extensions, workers, ray, progress)
 
 
 def _to_the_end(
-    start: Callable[[], AbstractContextManager[Run]], out: str | PathLike[str], how: dict[str, Any]
+    opening: Callable[..., AbstractContextManager[Run]],
+    out: str | PathLike[str],
+    extensions: Extensions | None,
+    workers: int | None,
+    ray: str | None,
+    progress: Progress | None,
 ) -> None:
     """Carry a run through; where a worker or an engine dies, go back to the last checkpoint.
 
-    start: opens the run. how: it is opened again. Raises EngineStopped where another death comes
-    before another checkpoint.
+    opening: of the run. Raises EngineStopped where another death comes before another checkpoint.
     """
-    opening, extensions = start, how["extensions"] or Extensions()
+    extensions, progress = extensions or Extensions(), progress or Progress(quiet=True)
     fresh = {name: deepcopied(getattr(extensions, name)) for name in REWARDS}
     before: int | None = -1
     while True:
         try:
-            with opening() as run:
-                _train_until_done(run, how["progress"])
+            with opening(extensions=extensions, workers=workers, ray=ray, progress=progress) as run:
+                _train_until_done(run, progress)
             return
         except EngineStopped as error:
             reached = newest_step(Path(out))
@@ -137,8 +127,8 @@ def _to_the_end(
             click.echo(f"{error}; the run goes back to {where}", err=True)
         if reached is not None:  # with rewards that hold what they held at first
             rewards = {name: deepcopied(reward) for name, reward in fresh.items()}
-            again = how | {"extensions": replace(extensions, **rewards)}
-            opening = partial(open_run, out, **again, fewer=True)
+            extensions = replace(extensions, **rewards)
+            opening = partial(open_run, out, fewer=True)
         before = reached
         gc.collect()  # frees what the run held before it is opened again
 
@@ -240,14 +230,15 @@ def open_run(
         extensions, first_states, _ = open_extensions(config, extensions, kept)
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
-        if not config.pieces and (ray is not None or workers not in (None, 1)):
+        if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
-            write_text(directory / CONFIG, config_text(config))
         members = partial(_members, workers, ray, progress, fewer=fewer)
         with (
             progress.showing(config, directory, done, rows),
             _opened(config, template, directory, members) as run,
         ):
+            if cut:
+                write_text(directory / CONFIG, config_text(config))
             run.extensions, run.first_states = extensions, first_states
             if checkpoint is None:
                 _found(run, progress)

@@ -83,7 +83,10 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise SelfplayError(f"several workers need Ray; type: {pip_install('ray')}") from error
+        raise SelfplayError(
+            "several workers need Ray, which is not installed; type: "
+            f"{pip_install('ray')}, or leave out --workers and --ray"
+        ) from error
     own = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     options = {"address": address} if address else own
     if address not in (None, "auto"):
