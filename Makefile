@@ -11,7 +11,7 @@ VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 WITH_VENV := .venv-integrations
 
-.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
+.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -27,6 +27,7 @@ help:
 	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
 	@echo "make rest       the tests that the wheels do not run, in this environment"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make kills      fifty processes of ten runs on two workers are killed at any moment: an hour"
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
@@ -145,6 +146,9 @@ $(VLLM_VENV)/.selfplay: pyproject.toml constraints.txt tools/install.py
 
 test-vllm: $(VLLM_VENV)/.selfplay
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -rs --durations=10 tests/vllm
+
+kills: env
+	KILLS=50 RUNS=10 $(BIN)/python -m pytest -s -m slow tests/selfplay/test_kills.py
 
 # They go into the environment of `make env`: the default suite then runs these tests, too.
 test-trackers: env

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from importlib.util import find_spec
 from io import StringIO
 
@@ -31,7 +32,7 @@ from selfplay.records.directory import create
 from selfplay.records.progress import Progress
 from selfplay.rollout import Proposed
 from selfplay.training import resume, train
-from selfplay.workers import session
+from selfplay.workers import pool, session
 from selfplay.workers.pool import WorkerPool, check_equal
 from selfplay.workers.session import open_workers, ray_errors
 from selfplay.workers.worker import versions
@@ -52,14 +53,17 @@ def small_pieces():
 
 
 class Ending(Progress):
-    """Ends something when a phase of a step begins; once, or every time."""
+    """Ends something when a phase of a step begins, once or every time; then stops, if asked to."""
 
-    def __init__(self, phase, end, step=2, again=False):
+    def __init__(self, phase, end, step=2, again=False, until=None):
         super().__init__(quiet=True)
         self.at, self.end, self.ended, self.again = (step, phase), end, False, again
+        self.until = until, "propose"
 
     def phase(self, phase):
         super().phase(phase)
+        if (self.done + 1, phase) == self.until:
+            raise KeyboardInterrupt
         if (self.done + 1, phase) == self.at and (self.again or not self.ended):
             self.ended = True
             self.end()
@@ -201,22 +205,23 @@ def two_machines():
 
 @SLOW
 @pytest.mark.parametrize("phase", ["match", "propose", "verify", "solve", "update"])
-def test_a_lost_machine_changes_nothing(alone, runs, two_machines, tmp_path, capfd, phase):
+def test_a_machine_that_is_lost_and_comes_back_changes_nothing(
+    alone, runs, two_machines, tmp_path, capfd, phase
+):
     config, expected = alone()
     (second,) = two_machines.worker_nodes
-    ending = Ending(phase, lambda: two_machines.remove_node(second, allow_graceful=False))
-    home = tmp_path / "run"
-    train(config, home, workers=2, ray=two_machines.address, progress=ending)
+    ending = Ending(phase, lambda: two_machines.remove_node(second, allow_graceful=False), until=3)
+    home, both = tmp_path / "run", {"workers": 2, "ray": two_machines.address}
+    with pytest.raises(KeyboardInterrupt):
+        train(config, home, progress=ending, **both)
     assert ending.ended
-    assert runs.outcome(home) == expected
     assert "the run goes back to its checkpoint of step 1" in capfd.readouterr().err
-    shares = [row["workers"] for row in runs.rows(home / "resources.jsonl")]
-    assert (len(shares[0]), len(shares[-1])) == (2, 1)
     two_machines.add_node(num_cpus=1)
     two_machines.wait_for_nodes()
-    more = replace(config, steps=4)
-    create(tmp_path / "more", more)
-    train_until(3, more, tmp_path / "again", workers=2, ray=two_machines.address)
+    resume(home, **both)
+    assert runs.outcome(home) == expected
+    shares = [row["workers"] for row in runs.rows(home / "resources.jsonl")]
+    assert [len(workers) for workers in shares] == [2, 1, 2]
 
 
 @SLOW
@@ -303,6 +308,16 @@ def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
     assert all(one == other != old for (one, other), old in zip(after, before, strict=True))
 
 
+@SLOW
+def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch):
+    config = for_workers(runs.config())
+    with open_workers(config, template_of(config), 2, None) as population:
+        os.kill(population.pool.infos[1].process, signal.SIGSTOP)
+        monkeypatch.setattr(pool, "PATIENCE", timedelta(seconds=2))
+        with pytest.raises(EngineStopped, match=r"no answer for 0:00:02 from .*worker-1 \(process"):
+            population.sync(1)
+
+
 def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):
     base = shutil.copytree(resolve("nano"), tmp_path / "base")
     (base / "chat_template.jinja").write_text(
@@ -355,6 +370,15 @@ def train_with(tmp_path, *options):
 def test_workers_that_cannot_be_had_are_one_line(tmp_path, options, message):
     refused(train_with(tmp_path, *options), f"error: {message}")
     assert not (tmp_path / "run").exists()
+
+
+def test_workers_that_cannot_be_had_change_no_run(runs, tmp_path):
+    home = tmp_path / "run"
+    create(home, runs.config("pieces=0"))
+    before = (home / "config.yaml").read_bytes()
+    result = command("resume", home, "--workers", "5")
+    assert (result.exit_code, "4 cores" in result.stderr) == (2, True)
+    assert (home / "config.yaml").read_bytes() == before
 
 
 HOLDING = """
