@@ -18,7 +18,7 @@ _ANSWER_S, _ROOM_S = 5.0, 10.0
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died or was killed|The node with node id)",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with node id|Raylet is terminated)",
 }
 """Ray's own text on a death, a kilobyte, is not shown; what workers write is."""
 
