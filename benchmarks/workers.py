@@ -40,7 +40,7 @@ def seconds(config: Config, workers: int | None) -> tuple[float, float]:
 
     def watch(run, row):
         pool = getattr(run.population, "pool", None)
-        processes = [] if pool is None else [info.process for info in pool.infos]
+        processes = [] if pool is None else [process for _, process in pool.places]
         used.append({p: processor_seconds(p) for p in (os.getpid(), *processes)})
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 """Whatever is killed at whatever moment, a run on workers ends as an undisturbed one.
 
-`make kills` kills fifty times in ten runs; KILLS, RUNS and SEED change that.
+`make kills` kills fifty times in ten runs; KILLS, RUNS, SEED and TOGETHER, how many runs at a time,
+change that.
 """
 
 import os
@@ -10,6 +11,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +25,10 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not find_spec("ray"), reason="workers need Ray: pip install ray"),
 ]
-KILLS, RUNS, SEED = (int(os.environ.get(n, d)) for n, d in (("KILLS", 4), ("RUNS", 1), ("SEED", 1)))
+KILLS, RUNS, SEED, TOGETHER = (
+    int(os.environ.get(name, default))
+    for name, default in (("KILLS", 4), ("RUNS", 1), ("SEED", 1), ("TOGETHER", 1))
+)
 KINDS = ("worker", "raylet", "gcs_server", "driver")
 LIMIT_S = 900.0
 """How long anything may take on a busy machine."""
@@ -59,7 +64,7 @@ def killed(process, token, kind, rng, seconds):
             os.kill(rng.choice(victims), signal.SIGKILL)
             return True
         assert time.monotonic() < moment + LIMIT_S, f"no {kind}: {living(token)}"
-        time.sleep(0.1)
+        time.sleep(0.3)
     return False
 
 
@@ -71,30 +76,38 @@ def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, f
     def train(home):
         return start(home, *runs.arguments(home, "steps=6", "rollout.proposals=4"))
 
+    def disturbed(number):
+        """Kill processes of a run, of another one where that ends before; return their kinds."""
+        rng, deaths, attempt = random.Random(f"{SEED} {number}"), [], 0
+        while len(deaths) < KILLS / RUNS:
+            attempt += 1
+            home = folder / f"{number}.{attempt}" / "run"
+            process, kills, resumed = train(home), [], 0
+            while True:
+                while len(deaths) + len(kills) < KILLS / RUNS:
+                    kind = rng.choice(KINDS)
+                    if not killed(process, home, kind, rng, seconds):
+                        break
+                    kills.append(kind)
+                if process.wait(LIMIT_S) == 0:
+                    break
+                resumed += 1
+                assert resumed <= len(kills), (home.parent / "said").read_text()
+                begun = (home / "config.yaml").exists()
+                process = start(home, "resume", home, "--quiet") if begun else train(home)
+            assert not gone(home, 60.0)
+            assert files(runs, home) == expected, home
+            print(home.parent.name, *kills, f"{resumed} resumed by hand", flush=True)
+            deaths += kills
+        return deaths
+
     begin, twin = time.monotonic(), folder / "twin" / "run"
     assert train(twin).wait(LIMIT_S) == 0
     seconds, expected = (time.monotonic() - begin) / 2, files(runs, twin)
-    rng, deaths, resumes, homes = random.Random(SEED), Counter(), 0, ["ray", "twin"]
-    while deaths.total() < KILLS or len(homes) < RUNS + 2:
-        home = folder / f"{len(homes)}" / "run"
-        homes.append(home.parent.name)
-        process, kills, resumed = train(home), [], 0
-        while True:
-            while len(kills) < KILLS / RUNS:
-                kind = rng.choice(KINDS)
-                if not killed(process, home, kind, rng, seconds):
-                    break
-                kills.append(kind)
-            if process.wait(LIMIT_S) == 0:
-                break
-            resumed += 1
-            assert resumed <= len(kills), (home.parent / "said").read_text()
-            begun = (home / "config.yaml").exists()
-            process = start(home, "resume", home, "--quiet") if begun else train(home)
-        assert not gone(home, 60.0)
-        assert files(runs, home) == expected, home
-        print(home.parent.name, *kills, f"{resumed} resumed", flush=True)
-        deaths.update(kills)
-        resumes += resumed
-    print(f"{dict(deaths)} in {len(homes) - 2} runs, {resumes} resumed by hand")
-    assert sorted(p.name for p in folder.iterdir()) == sorted(homes)
+    with ThreadPoolExecutor(TOGETHER) as threads:
+        deaths = Counter(kind for kinds in threads.map(disturbed, range(RUNS)) for kind in kinds)
+    print(dict(deaths))
+    assert {path.name.partition(".")[0] for path in folder.iterdir()} == {
+        *("ray", "twin"),
+        *map(str, range(RUNS)),
+    }

@@ -34,7 +34,7 @@ from selfplay.rollout import Proposed
 from selfplay.training import resume, train
 from selfplay.workers import pool, session
 from selfplay.workers.pool import WorkerPool, check_equal
-from selfplay.workers.session import open_workers, ray_errors
+from selfplay.workers.session import open_workers, ray_errors, ray_session
 from selfplay.workers.worker import versions
 from selfplay_command import command, refused, train_until
 
@@ -73,7 +73,7 @@ def killed(pools, phase, asked=False, **how):
     """Kill the last worker by SIGKILL when the phase begins, or as it is asked."""
 
     def kill():
-        process, ray = pools[-1].infos[-1].process, pools[-1]._ray
+        (_, process), ray = pools[-1].places[-1], pools[-1]._ray
         wait = ray.wait
 
         def mortal(*arguments, **how):
@@ -130,7 +130,7 @@ def test_any_number_of_workers_gives_the_same_bytes(alone, runs, pools, tmp_path
     train(config, tmp_path / "run", workers=workers, progress=shown)
     assert runs.outcome(tmp_path / "run") == expected
     assert f"on {workers} workers, one a core: {workers} on " in said.getvalue()
-    assert [len(pool.infos) for pool in pools] == [workers]
+    assert [len(pool.places) for pool in pools] == [workers]
     rows = runs.rows(tmp_path / "run" / "resources.jsonl")
     busy = [sum(row["workers"][name]["busy"] for row in rows) for name in rows[0]["workers"]]
     assert len(busy) == workers
@@ -312,10 +312,22 @@ def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
 def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch):
     config = for_workers(runs.config())
     with open_workers(config, template_of(config), 2, None) as population:
-        os.kill(population.pool.infos[1].process, signal.SIGSTOP)
+        os.kill(population.pool.places[1][1], signal.SIGSTOP)
         monkeypatch.setattr(pool, "PATIENCE", timedelta(seconds=2))
         with pytest.raises(EngineStopped, match=r"no answer for 0:00:02 from .*worker-1 \(process"):
             population.sync(1)
+
+
+@SLOW
+def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch):
+    """As where others take the room that was free, or where Ray's own process dies meanwhile."""
+    config = for_workers(runs.config())
+    monkeypatch.setattr(pool, "MEETING", timedelta(seconds=3))
+    with (
+        ray_session(None, 1) as ray,
+        pytest.raises(EngineStopped, match=r"0:00:03 from .*worker-1"),
+    ):
+        WorkerPool(ray, config, template_of(config), 0, 2)
 
 
 def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):

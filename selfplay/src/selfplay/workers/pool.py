@@ -8,6 +8,7 @@ run goes back to its last checkpoint (`selfplay.training`).
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lora_evo import Adapter, EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
-from selfplay.learning.exchange import PATIENCE, PeerLost, open_store
+from selfplay.learning.exchange import MEETING, PATIENCE, PeerLost, open_store
 from selfplay.learning.statistics import UpdateStats
 from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
 from selfplay.opening import read_member, save_member
@@ -25,7 +26,7 @@ from selfplay.records.rows import WorkerRow
 from selfplay.rollout import Prompts, W
 from selfplay.workers.worker import Worker, WorkerInfo, versions
 
-_CAUSE_S = 10.0
+_CAUSE = timedelta(seconds=10)
 """How long the worker that failed first may take to be known as such, after others missed it."""
 
 
@@ -38,25 +39,28 @@ class WorkerPool:
     def __init__(self, ray: Any, config: Config, template: Template, gpus: int, count: int) -> None:
         self._ray, self._kind = ray, "GPU" if gpus else "core"
         self._store, place = open_store(ray.util.get_node_ip_address())
-        self.infos: list[WorkerInfo] = []
+        self.places: list[tuple[str, int]] = []
+        """Of each worker, its machine's name and its process."""
         self.busy, self.memory_mb = [0.0] * count, [0.0] * count
         """Seconds that each has worked since they were last counted, and its largest memory."""
         actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
         self.actors = [actor.remote(rank) for rank in range(count)]
-        self.infos += self.everywhere("open", config, template, place, count)
-        expected = versions() | {"base": self.infos[0].versions["base"]}
-        for rank, info in enumerate(self.infos):
+        self.places += self.everywhere("meet", place, count)
+        infos: list[WorkerInfo] = self.everywhere("open", config, template)
+        self.info = infos[0]
+        for rank, info in enumerate(infos):
+            expected = versions() | {"base": self.info.versions["base"]}
             check_equal(self.name(rank), info.versions, expected)
 
     def name(self, rank: int) -> str:
         """Return a worker's name, with its process and machine once they are known."""
-        where = [f" (process {info.process} on {info.host})" for info in self.infos]
+        where = [f" (process {process} on {host})" for host, process in self.places]
         return f"worker-{rank}{where[rank] if where else ''}"
 
     @property
     def text(self) -> str:
         """How many workers there are, of what kind, and on which machines."""
-        hosts, count = Counter(info.host for info in self.infos), len(self.actors)
+        hosts, count = Counter(host for host, _ in self.places), len(self.actors)
         where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
         return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
 
@@ -73,18 +77,18 @@ class WorkerPool:
         pairs = zip(self.actors, arguments, strict=False)
         asked = {actor.do.remote(method, *own): rank for rank, (actor, own) in enumerate(pairs)}
         errors, lost = self._ray.exceptions, None
+        patience = MEETING if method == "meet" else PATIENCE
         while asked:
-            patience = _CAUSE_S if lost else PATIENCE.total_seconds()
-            ready, _ = self._ray.wait(list(asked), timeout=patience)
+            ready, _ = self._ray.wait(list(asked), timeout=patience.total_seconds())
             if not ready:
                 silent = ", ".join(map(self.name, asked.values()))
-                raise lost or EngineStopped(f"no answer for {PATIENCE} from {silent}")
+                raise lost or EngineStopped(f"no answer for {patience} from {silent}")
             rank = asked.pop(ready[0])
             try:
                 answer, seconds, self.memory_mb[rank] = self._ray.get(ready[0])
             except errors.RayTaskError as error:
                 if isinstance(error.cause, PeerLost):  # who was lost is about to fail
-                    lost = EngineStopped(f"{self.name(rank)} {error.cause}")
+                    lost, patience = EngineStopped(f"{self.name(rank)} {error.cause}"), _CAUSE
                     continue
                 known = isinstance(error.cause, ValueError | OSError)
                 raise (error.cause if known else error) from None
@@ -118,7 +122,7 @@ class RemotePopulation(Members):
     """All members on workers, which hold a population each."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
-        about = pool.infos[0]
+        about = pool.info
         prompts = Prompts(config, template, about.tokenizer, about.context)
         super().__init__(config, prompts, about.shares_parameters)
         self.pool, self._names = pool, all_founders(config)
@@ -185,8 +189,8 @@ class RemotePopulation(Members):
 
     def end_step(self) -> dict[str, WorkerRow]:
         pool, rows = self.pool, {}
-        for rank, info in enumerate(pool.infos):
-            owned, busy = self.members[rank :: len(pool.infos)], round(pool.busy[rank], 4)
-            rows[f"worker-{rank}"] = WorkerRow(info.host, owned, busy, pool.memory_mb[rank])
+        for rank, (host, _) in enumerate(pool.places):
+            owned, busy = self.members[rank :: len(pool.places)], round(pool.busy[rank], 4)
+            rows[f"worker-{rank}"] = WorkerRow(host, owned, busy, pool.memory_mb[rank])
             pool.busy[rank] = 0.0
         return rows

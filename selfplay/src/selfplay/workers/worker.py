@@ -26,13 +26,11 @@ from selfplay.prompts.template import Template
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Where a worker is, what it has loaded, and what its engine samples with.
+    """What a worker has loaded, and what its engine samples with.
 
     versions: of libraries, and the hash of its base. context: tokens that the engine reads.
     """
 
-    host: str
-    process: int
     versions: Mapping[str, str]
     tokenizer: Any
     context: int | None
@@ -61,20 +59,21 @@ class Worker:
             result = pickle.dumps(list(result))
         return result, time.perf_counter() - start, memory_mb()
 
-    def open(
-        self, config: Config, template: Template, store: tuple[str, int], count: int
-    ) -> WorkerInfo:
-        """Meet so many workers at a store, and load the base with all members, as they are born."""
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        silence_transformers()
+    def meet(self, store: tuple[str, int], count: int) -> tuple[str, int]:
+        """Meet so many workers at a store; return this machine's name, and this process."""
         ray: Any = import_module("ray")
         group = open_group(ray.util.get_node_ip_address(), store, self._rank, count)
         machine = ray.get_runtime_context().get_node_id()
-        learner, engine = open_learner(config, Exchange(self._rank, count, group, machine))
+        self._exchange = Exchange(self._rank, count, group, machine)
+        return socket.gethostname(), os.getpid()
+
+    def open(self, config: Config, template: Template) -> WorkerInfo:
+        """Load the base with all members, as they are born."""
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        silence_transformers()
+        learner, engine = open_learner(config, self._exchange)
         self._population = Population(learner, engine, config, template)
         return WorkerInfo(
-            socket.gethostname(),
-            os.getpid(),
             versions() | {"base": learner.base_hash},
             engine.tokenizer,
             engine.context,
