@@ -73,7 +73,7 @@ def killed(pools, phase, asked=False, **how):
     """Kill the last worker by SIGKILL when the phase begins, or as it is asked."""
 
     def kill():
-        (_, process), ray = pools[-1].places[-1], pools[-1]._ray
+        (_, process), ray = pools[-1].places[-1], pools[-1].ray
         wait = ray.wait
 
         def mortal(*arguments, **how):

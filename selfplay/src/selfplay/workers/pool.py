@@ -37,7 +37,7 @@ class WorkerPool:
     """
 
     def __init__(self, ray: Any, config: Config, template: Template, gpus: int, count: int) -> None:
-        self._ray, self._kind = ray, "GPU" if gpus else "core"
+        self.ray, self._kind = ray, "GPU" if gpus else "core"
         self._store, place = open_store(ray.util.get_node_ip_address())
         self.places: list[tuple[str, int]] = []
         """Of each worker, its machine's name and its process."""
@@ -66,8 +66,7 @@ class WorkerPool:
 
     def everywhere(self, method: str, *arguments: Any) -> list[Any]:
         """Ask every worker the same; return the answers in order."""
-        stored = tuple(map(self._ray.put, arguments))
-        return [answer for _, answer in sorted(self.each(method, [stored] * len(self.actors)))]
+        return [answer for _, answer in sorted(self.each(method, [arguments] * len(self.actors)))]
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Ask the first workers, each with its arguments; yield rank and answer as they come.
@@ -76,16 +75,16 @@ class WorkerPool:
         """
         pairs = zip(self.actors, arguments, strict=False)
         asked = {actor.do.remote(method, *own): rank for rank, (actor, own) in enumerate(pairs)}
-        errors, lost = self._ray.exceptions, None
+        errors, lost = self.ray.exceptions, None
         patience = MEETING if method == "meet" else PATIENCE
         while asked:
-            ready, _ = self._ray.wait(list(asked), timeout=patience.total_seconds())
+            ready, _ = self.ray.wait(list(asked), timeout=patience.total_seconds())
             if not ready:
                 silent = ", ".join(map(self.name, asked.values()))
                 raise lost or EngineStopped(f"no answer for {patience} from {silent}")
             rank = asked.pop(ready[0])
             try:
-                answer, seconds, self.memory_mb[rank] = self._ray.get(ready[0])
+                answer, seconds, self.memory_mb[rank] = self.ray.get(ready[0])
             except errors.RayTaskError as error:
                 if isinstance(error.cause, PeerLost):  # who was lost is about to fail
                     lost, patience = EngineStopped(f"{self.name(rank)} {error.cause}"), _CAUSE
@@ -169,7 +168,7 @@ class RemotePopulation(Members):
         return adapter  # type: ignore[no-any-return]
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        self.pool.everywhere("replace", member, adapter, new_name)
+        self.pool.everywhere("replace", member, self.pool.ray.put(adapter), new_name)
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> list[SavedMember]:
@@ -184,7 +183,7 @@ class RemotePopulation(Members):
 
     def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
         for place, saved in enumerate(members):
-            self.pool.everywhere("take", place, read_member(folder, saved))
+            self.pool.everywhere("take", place, self.pool.ray.put(read_member(folder, saved)))
         self._names = [saved.name for saved in members]
 
     def end_step(self) -> dict[str, WorkerRow]:
