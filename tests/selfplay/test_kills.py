@@ -29,6 +29,7 @@ KILLS, RUNS, SEED, TOGETHER = (
     int(os.environ.get(name, default))
     for name, default in (("KILLS", 4), ("RUNS", 1), ("SEED", 1), ("TOGETHER", 1))
 )
+STEPS = 8
 KINDS = ("worker", "raylet", "gcs_server", "driver")
 LIMIT_S = 900.0
 """How long anything may take on a busy machine."""
@@ -55,17 +56,28 @@ def files(runs, home):
     return found | runs.outcome(home)
 
 
-def killed(process, token, kind, rng, seconds):
-    """Kill one of this kind within so many seconds, or later; False where the run ends before."""
-    moment = time.monotonic() + rng.uniform(0.0, seconds)
+def steps(home):
+    """How many steps a run has recorded."""
+    path = home / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def killed(process, home, kind, after, seconds):
+    """Kill a process of this kind so long after so many steps, as soon as there is one.
+
+    Returns how many steps were recorded then; None where the run ends before.
+    """
+    moment, end = None, time.monotonic() + LIMIT_S
     while process.poll() is None:
-        victims = sorted(pid for pid, name in living(token).items() if name == kind)
-        if victims and time.monotonic() > moment:
-            os.kill(rng.choice(victims), signal.SIGKILL)
-            return True
-        assert time.monotonic() < moment + LIMIT_S, f"no {kind}: {living(token)}"
+        if moment is None and steps(home) >= after:
+            moment = time.monotonic() + seconds
+        victims = [pid for pid, name in living(home).items() if name == kind]
+        if victims and moment and time.monotonic() > moment:
+            os.kill(max(victims), signal.SIGKILL)
+            return steps(home)
+        assert time.monotonic() < end, f"no {kind}: {living(home)}"
         time.sleep(0.3)
-    return False
+    return None
 
 
 def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, folder):
@@ -74,7 +86,7 @@ def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, f
         return started(home, str(home), *words, "--workers", "2", **QUICK, **places)
 
     def train(home):
-        return start(home, *runs.arguments(home, "steps=6", "rollout.proposals=4"))
+        return start(home, *runs.arguments(home, f"steps={STEPS}", "rollout.proposals=4"))
 
     def disturbed(number):
         """Kill processes of a run, of another one where that ends before; return their kinds."""
@@ -85,10 +97,11 @@ def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, f
             process, kills, resumed = train(home), [], 0
             while True:
                 while len(deaths) + len(kills) < KILLS / RUNS:
-                    kind = rng.choice(KINDS)
-                    if not killed(process, home, kind, rng, seconds):
+                    kind, after = rng.choice(KINDS), rng.randint(0, len(kills) + 1)
+                    step = killed(process, home, kind, after, rng.uniform(0.0, seconds / STEPS))
+                    if step is None:
                         break
-                    kills.append(kind)
+                    kills.append((kind, step))
                 if process.wait(LIMIT_S) == 0:
                     break
                 resumed += 1
@@ -103,10 +116,10 @@ def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, f
 
     begin, twin = time.monotonic(), folder / "twin" / "run"
     assert train(twin).wait(LIMIT_S) == 0
-    seconds, expected = (time.monotonic() - begin) / 2, files(runs, twin)
+    seconds, expected = time.monotonic() - begin, files(runs, twin)
     with ThreadPoolExecutor(TOGETHER) as threads:
-        deaths = Counter(kind for kinds in threads.map(disturbed, range(RUNS)) for kind in kinds)
-    print(dict(deaths))
+        deaths = [death for run in threads.map(disturbed, range(RUNS)) for death in run]
+    print(Counter(kind for kind, _ in deaths), Counter(step for _, step in deaths))
     assert {path.name.partition(".")[0] for path in folder.iterdir()} == {
         *("ray", "twin"),
         *map(str, range(RUNS)),
