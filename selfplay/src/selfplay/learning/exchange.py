@@ -19,7 +19,7 @@ from lora_evo import EngineStopped
 from selfplay.errors import first_line
 from selfplay.learning.statistics import StatsSum
 
-_torch: Any = torch.distributed
+_dist: Any = torch.distributed
 Gradient: TypeAlias = list[Tensor | None]
 """By parameter of a member; None is zero."""
 Part: TypeAlias = tuple[Gradient, StatsSum]
@@ -168,7 +168,7 @@ def open_group(address: str, store: tuple[str, int], rank: int, count: int) -> A
     address: of this process, which others reach; gloo would take that of the machine's name. store:
     where one is open. Raises PeerLost.
     """
-    gloo = _torch.ProcessGroupGloo
+    gloo = _dist.ProcessGroupGloo
     options = gloo._Options()
     options._timeout = PATIENCE
     try:
@@ -179,7 +179,7 @@ def open_group(address: str, store: tuple[str, int], rank: int, count: int) -> A
 
 
 def _store(place: tuple[str, int], listener: int | None = None) -> Any:
-    return _torch.TCPStore(
+    return _dist.TCPStore(
         *place,
         is_master=listener is not None,
         master_listen_fd=listener,
