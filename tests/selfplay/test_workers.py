@@ -469,6 +469,18 @@ def test_what_ray_itself_cannot_do_is_one_line():
             raise error
 
 
+def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch):
+    import ray
+
+    def late(**how):
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", late)
+    words = "Ray on this machine cannot be used: The current node timed out during startup."
+    refused(train_with(tmp_path, "--workers", "2"), words)
+    assert not (tmp_path / "run").exists()
+
+
 def test_workers_of_other_versions_or_another_base_are_refused():
     same = versions() | {"base": "abc"}
     check_equal("worker-1", same, same)

@@ -93,7 +93,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         _check_answers(address)
     try:
         context = ray.init(**options, logging_level=logging.CRITICAL)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # a node that does not start in time is a bare one
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
             f"{where} cannot be used: {' '.join(str(error).split())}; see `ray status`, and the "
