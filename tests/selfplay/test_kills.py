@@ -89,7 +89,7 @@ def test_a_run_whose_processes_are_killed_at_any_moment_ends_as_its_twin(runs, f
         return start(home, *runs.arguments(home, f"steps={STEPS}", "rollout.proposals=4"))
 
     def disturbed(number):
-        """Kill processes of a run, of another one where that ends before; return kinds and steps."""
+        """Kill processes of a run, of another one where that ends before; return what, and when."""
         rng, deaths, attempt = random.Random(f"{SEED} {number}"), [], 0
         while len(deaths) < KILLS / RUNS:
             attempt += 1
