@@ -309,6 +309,27 @@ def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
 
 
 @SLOW
+def test_members_of_a_machine_without_the_run_directory_are_saved_as_those_of_others(
+    runs, tmp_path, monkeypatch
+):
+    config, (near, far, home) = for_workers(runs.config()), (tmp_path / n for n in "abc")
+    near.mkdir()
+    far.mkdir()
+    with open_workers(config, template_of(config), 2, None) as population:
+        saved = population.save(near, home)
+        whole = population.pool.everywhere("save", tmp_path / "not-there", home)
+        with monkeypatch.context() as patch:
+            patch.setattr(population.pool, "everywhere", lambda *_: whole)
+            assert population.save(far, home) == saved
+        before = [adapter_hash(population.export(name)) for name in population.members]
+        population.replace("t0", population.export("s0"), "t7")
+        population.load(far, saved)
+        after = [adapter_hash(population.export(name)) for name in population.members]
+    assert after == before
+    assert [member.name for member in saved] == all_founders(config)
+
+
+@SLOW
 def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch):
     config = for_workers(runs.config())
     with open_workers(config, template_of(config), 2, None) as population:
