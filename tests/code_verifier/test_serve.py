@@ -1,7 +1,10 @@
 """SandboxFusion's protocol on loopback: what clients send, what they get, and what is refused."""
 
 import base64
+import bz2
+import gzip
 import json
+import lzma
 import signal
 import socket
 import subprocess
@@ -90,6 +93,14 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
     assert again["run_result"]["stderr"] == "FileNotFoundError"
 
 
+def test_packed_files_are_read(server: Server) -> None:
+    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    files = {f"a.{end}": base64.b64encode(pack(b"hey")).decode() for end, pack in packed.items()}
+    code = "import bz2, gzip, lzma\nmodules = {'gz': gzip, 'bz2': bz2, 'xz': lzma}\n"
+    code += "print(*(module.open(f'a.{end}').read() for end, module in modules.items()))"
+    assert run(server, code, files=files)["run_result"]["stdout"] == "b'hey' b'hey' b'hey'\n"
+
+
 @pytest.mark.parametrize(
     ("read", "output"),
     [
@@ -100,6 +111,8 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
         ("[*os.walk('.')]", "[('.', ['m'], ['a.txt']), ('./m', [], ['b.txt'])]"),
         ("glob.glob('**/*.txt', recursive=True)", "['a.txt', 'm/b.txt']"),
         ("sorted(map(str, Path('.').rglob('*.txt')))", "['a.txt', 'm/b.txt']"),
+        ("sorted(map(str, Path('m').glob('b.*')))", "['m/b.txt']"),
+        ("[*map(str, Path('.').glob('*/b.txt'))]", "['m/b.txt']"),
         ("codecs.open('m/../a.txt', encoding='utf-8').read()", "hey"),
         ("linecache.getline('a.txt', 1).strip()", "hey"),
         ("tokenize.open('a.txt').read()", "hey"),

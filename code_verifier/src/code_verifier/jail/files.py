@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import errno
+import glob
 import importlib.util
 import io
 import os
@@ -202,6 +203,10 @@ def install(files: dict[str, bytes]) -> None:
     builtins.open = io.open = place.open
     io.open_code = lambda path: place.open(path, "rb")
     tokenize._builtin_open = place.open  # type: ignore[attr-defined]
+    if bz2 := sys.modules.get("bz2"):
+        bz2._builtin_open = place.open  # type: ignore[attr-defined]
+    if globber := getattr(glob, "_StringGlobber", None):  # of Python 3.13 and newer
+        globber.scandir, globber.lstat = staticmethod(place.scandir), staticmethod(place.stat)
     if numpy := sys.modules.get("numpy.lib._datasource"):
         numpy._file_openers._file_openers[None] = place.open
     os.stat, os.lstat, os.fstat = place.stat, place.stat, place.fstat
