@@ -7,7 +7,7 @@ import torch
 
 from selfplay import opening
 from selfplay.errors import SelfplayError
-from selfplay.members import SavedMember
+from selfplay.learning.exchange import open_store
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt
 from selfplay.tasks import IDENTITY
@@ -65,25 +65,25 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
             run.population.sync(1)
 
 
-def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(
-    runs, tmp_path, monkeypatch
-):
+def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(runs, monkeypatch):
     ray = pytest.importorskip("ray")
     here = SimpleNamespace(get_node_id=lambda: "n1")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: here)
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
     monkeypatch.setattr(workers, "open_learner", open_separate)
     config = runs.config(*SMALL)
-    trained, fresh = workers.Worker(), workers.Worker()
+    trained, fresh = workers.Worker(0), workers.Worker(0)
     for worker in (trained, fresh):
-        worker.open(config, template_of(config), 0, [worker.meet(True)])
+        _store, place = open_store("127.0.0.1")
+        worker.meet(place, 1)
+        worker.open(config, template_of(config))
     learner = trained._population.learner
     with torch.no_grad():
         for layer in learner.adapters.layers.values():
             layer.lora_B[2].normal_()
     trained.do("sync", 3)
     for place in range(4):
-        state = learner.member_state(place)
-        fresh.take(place, tmp_path, SavedMember(state.name, state.optimizer), state)
+        fresh.take(place, learner.member_state(place))
     fresh.do("sync", 3)
     attempts = [Attempt(i, m, IDENTITY, i, 1.0) for i, m in enumerate(("s0", "s1", None))]
     one, other = (
