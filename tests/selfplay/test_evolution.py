@@ -23,11 +23,11 @@ def evolving(runs, directory, *assignments):
     seen = SimpleNamespace(home=directory, births=[], at_birth={})
     real = step.evolve
 
-    def watched(run, league, step):
+    def watched(run, league, step, advance):
         seen.before = run.population.members
         ranked = {r: league.leaderboard(r) for r in ("teacher", "student")}
         seen.ranking = {r: [row.member for row in rows] for r, rows in ranked.items()}
-        births = real(run, league, step)
+        births = real(run, league, step, advance)
         seen.births += births
         seen.after = run.population.members
         seen.league = {r: league.members(r) for r in ranked}

@@ -10,11 +10,11 @@ from selfplay.cli import main
 
 solve, at = step.solve, int(sys.argv.pop(1))
 
-def waiting(run, verified, number):
+def waiting(run, verified, number, advance):
     if number == at:
         print("here", flush=True)
         threading.Event().wait()
-    return solve(run, verified, number)
+    return solve(run, verified, number, advance)
 
 step.solve = waiting
 main()
