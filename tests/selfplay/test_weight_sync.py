@@ -66,10 +66,11 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
 
 
 def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(runs, monkeypatch):
-    ray = pytest.importorskip("ray")
-    here = SimpleNamespace(get_node_id=lambda: "n1")
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: here)
-    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+    ray = SimpleNamespace(
+        util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1"),
+        get_runtime_context=lambda: SimpleNamespace(get_node_id=lambda: "n1"),
+    )
+    monkeypatch.setattr(workers, "import_module", lambda name: ray)
     monkeypatch.setattr(workers, "open_learner", open_separate)
     config = runs.config(*SMALL)
     trained, fresh = workers.Worker(0), workers.Worker(0)
