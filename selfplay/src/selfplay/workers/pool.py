@@ -74,15 +74,15 @@ class WorkerPool:
         Raises what a worker raised for the user, and EngineStopped where one has died or is silent.
         """
         pairs = zip(self.actors, arguments, strict=False)
-        asked = {actor.do.remote(method, *own): rank for rank, (actor, own) in enumerate(pairs)}
+        pending = {actor.do.remote(method, *call): rank for rank, (actor, call) in enumerate(pairs)}
         errors, lost = self.ray.exceptions, None
         patience = MEETING if method == "meet" else PATIENCE
-        while asked:
-            ready, _ = self.ray.wait(list(asked), timeout=patience.total_seconds())
+        while pending:
+            ready, _ = self.ray.wait(list(pending), timeout=patience.total_seconds())
             if not ready:
-                silent = ", ".join(map(self.name, asked.values()))
+                silent = ", ".join(map(self.name, pending.values()))
                 raise lost or EngineStopped(f"no answer for {patience} from {silent}")
-            rank = asked.pop(ready[0])
+            rank = pending.pop(ready[0])
             try:
                 answer, seconds, self.memory_mb[rank] = self.ray.get(ready[0])
             except errors.RayTaskError as error:
@@ -152,9 +152,9 @@ class RemotePopulation(Members):
             pieces=config.pieces,
         )
         shares, homes = share_out(batch.shards, workers)
-        asked = [(pickle.dumps(share), homes, lr_factor) for share in shares]
+        calls = [(pickle.dumps(share), homes, lr_factor) for share in shares]
         outcomes: dict[int, Outcome] = {}
-        for done, (_, answer) in enumerate(self.pool.each("learn", asked), 1):
+        for done, (_, answer) in enumerate(self.pool.each("learn", calls), 1):
             outcomes |= answer
             if advance is not None:
                 advance(done, workers)

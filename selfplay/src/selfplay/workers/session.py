@@ -87,8 +87,8 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
             "several workers need Ray, which is not installed; type: "
             f"{pip_install('ray')}, or leave out --workers and --ray"
         ) from error
-    own = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-    options = {"address": address} if address else own
+    local = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    options = {"address": address} if address else local
     if address not in (None, "auto"):
         _check_answers(address)
     try:
