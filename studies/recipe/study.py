@@ -3,6 +3,7 @@
     python -m studies.recipe.study run PLAN --out DIR [--workers N]
     python -m studies.recipe.study keep DIR
     python -m studies.recipe.study table NAME...
+    python -m studies.recipe.study warnings NAME...
 
 A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not made again.
 """
@@ -28,6 +29,7 @@ from selfplay import RunRecord
 from selfplay.experiments.comparison import estimate
 from selfplay.experiments.experiment import open_plan, planned_runs
 from selfplay.experiments.measures import Group, read_trial
+from selfplay.records.run_record import signs_in
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -52,13 +54,18 @@ def main() -> None:
     keep_parser.add_argument("home", type=Path, metavar="DIR")
     table_parser = commands.add_parser("table", help="Print what was kept.")
     table_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-steady.")
+    warnings_parser = commands.add_parser("warnings", help="Print how often a run was warned of.")
+    warnings_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-candidates.")
     options = parser.parse_args()
     if options.command == "run":
         make(options.plan, options.out, options.workers)
     elif options.command == "keep":
         print(f"{keep(options.home)} runs kept")
+        return
+    rows = [row for name in options.names for row in kept(name)]
+    if options.command == "warnings":
+        print(warnings(rows))
     else:
-        rows = [row for name in options.names for row in kept(name)]
         print(table(rows, [arm for name in options.names for arm in arms_of(name)]))
 
 
@@ -134,6 +141,7 @@ def measured(directory: Path) -> dict[str, Any]:
     base and rates: solve rates on held-out tasks by family, of the frozen base, and by step and
     solver. norms: the longest gradient of each solver in the `BIN` steps up to a step. wrote: what
     teachers wrote in them, see `what_teachers_wrote`. numbers: those of the study of collapse.
+    warned: the steps after which `selfplay train` would have warned of a collapse.
     """
     trial = read_trial(directory, Group("", None), 0)
     run = trial.run
@@ -156,6 +164,7 @@ def measured(directory: Path) -> dict[str, Any]:
         "norms": norms,
         "wrote": what_teachers_wrote(run),
         "numbers": {k: v if v is None else round(v, 4) for k, v in written(run).numbers.items()},
+        "warned": [s.step for i, s in enumerate(run.steps, 1) if signs_in(run.steps[:i])],
     }
 
 
@@ -252,6 +261,26 @@ def table(rows: Sequence[Row], arms: Sequence[str]) -> str:
         both = [s for s in numbers["drops"][arm] if s in numbers["drops"][arms[0]]]
         cells = [_cell(of[arm][s] - of[arms[0]][s] for s in both) for of in numbers.values()]
         lines.append(_line([f"{arm} − {arms[0]}", str(len(both)), *cells]))
+    return "\n".join(lines)
+
+
+def warnings(rows: Sequence[Row]) -> str:
+    """Return how many runs were warned of, of those that ended in traps (half of the valid tasks
+    of the last third or more) and of the others; of the first, also when."""
+    lines = [
+        _line(["runs", "of them warned", "first warning", "half are traps"]),
+        _line(["---"] * 4),
+    ]
+    for name, is_trapped in (("that ended in traps", True), ("others", False)):
+        group = [row for row in rows if ((row["numbers"].get("traps") or 0.0) >= 0.5) is is_trapped]
+        first = [str(row["warned"][0]) for row in group if row["warned"]]
+        half = [
+            next(step for step, shares in row["wrote"].items() if shares[1] >= 0.5)
+            for row in group
+            if is_trapped
+        ]
+        cells = [f"{len(group)} {name}", str(len(first)), ", ".join(first), ", ".join(half)]
+        lines.append(_line(cells))
     return "\n".join(lines)
 
 

@@ -84,6 +84,7 @@ def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch):
     ]
     assert set(row["norms"]["25"]) <= {"s0", "s1"}
     assert len(row["wrote"]["25"]) == 5
+    assert row["warned"] == []
     text = study.table(rows, ["paper", "regret"])
     assert [line.split(" | ")[0] for line in text.splitlines()[2:]] == [
         "| paper", "| regret", "| regret − paper",
@@ -128,3 +129,13 @@ def test_a_task_is_paid_over_the_share_of_its_family_and_depth():
     assert family_and_depth(replace(p, task=trap)) == "z1"
     assert REGRET_OVER_SHARE.needs == ("rival", "step")
     assert json.dumps(REGRET_OVER_SHARE.function.state_dict()) == '{"counts": {}}'
+
+
+def test_warnings_count_the_runs_that_ended_in_traps_apart_from_the_others():
+    bins = {"25": [0.9, 0.1, 0, 0, 8], "50": [0.9, 0.6, 0, 0, 1]}
+    trapped = {"numbers": {"traps": 0.7}, "wrote": bins, "warned": [41, 42]}
+    missed = {"numbers": {"traps": 0.5}, "wrote": bins, "warned": []}
+    fine = {"numbers": {"traps": None}, "wrote": {}, "warned": []}
+    *_, of_trapped, of_others = study.warnings([trapped, missed, fine]).splitlines()
+    assert of_trapped == "| 2 that ended in traps | 1 | 41 | 50, 50 |"
+    assert of_others == "| 1 others | 0 |  |  |"
