@@ -24,7 +24,7 @@ from lora_evo.model import load_base_model
 from lora_evo.model.stacked_lora import export_adapter, fill_member, stack_saved
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, TokenPair, drawn, split_rows
 from lora_evo.operators.operator import stream
-from lora_evo.retained.recovery import (
+from lora_evo.recovery import (
     CHILD,
     CONTINUED,
     RESET,

@@ -16,8 +16,7 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.retained.weights import retention
-from lora_evo.updates import inspect_directory
+from lora_evo.updates import inspect_directory, retention
 
 
 @pytest.mark.parametrize("stretch", [None, 4.0])

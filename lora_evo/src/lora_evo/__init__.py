@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from lora_evo.operators.measured import measured
     from lora_evo.peft_files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.population import diversity
-    from lora_evo.retained.weights import retention
-    from lora_evo.updates import distance
+    from lora_evo.updates import distance, retention
 
 __version__ = "0.1.0"
 
@@ -67,10 +66,7 @@ __all__ = [
     "write_text",
 ]
 
-_WITH_TORCH = (
-    "peft_files.adapter", "updates", "operators.measured", "population", "retained.weights",
-    "children",
-)  # fmt: skip
+_WITH_TORCH = ("peft_files.adapter", "updates", "operators.measured", "population", "children")
 
 
 def __getattr__(name: str) -> Any:

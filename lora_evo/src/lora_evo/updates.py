@@ -1,4 +1,4 @@
-"""Updates s B A without forming them: singular values, norms, inner products, distances."""
+"""Updates s B A without forming them: singular values, norms, distances, retention."""
 
 import math
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from lora_evo.peft_files.adapter import (
     check_comparable,
     open_adapter,
     slot_digest,
+    slot_source,
 )
 from lora_evo.peft_files.directory import PathLike, combine
 from lora_evo.thin import one_thread, prepared, thin
@@ -99,6 +100,11 @@ class Gap:
         across = self.difference**2 - (self.second - self.first) ** 2
         return min(1.0, max(-1.0, 1.0 - across / (2 * self.first * self.second)))
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers that do not depend on the unit, JSON-ready."""
+        names = ("distance", "relative_change", "cosine", "norm_ratio")
+        return {name: getattr(self, name) for name in names}
+
 
 def distance(first: Adapter, second: Adapter) -> float:
     """Return the symmetric relative Frobenius distance of the updates of two adapters.
@@ -115,6 +121,43 @@ def distance(first: Adapter, second: Adapter) -> float:
         0.15
     """
     return adapter_gap(first, second).distance
+
+
+@dataclass(frozen=True)
+class Retention:
+    """A parent's update (first) and a child's; no number depends on the factorization."""
+
+    whole: Gap
+    modules: dict[str, Gap]
+    """By path, in sorted order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        modules = {path: gap.to_dict() for path, gap in self.modules.items()}
+        return {"whole": self.whole.to_dict(), "modules": modules}
+
+
+def retention(
+    parent: Adapter | PathLike, child: Adapter | PathLike, *, any_base: bool = False
+) -> Retention:
+    """Compare a child with a parent without the base model and without any dense update.
+
+    Both are adapters or directories, which are read module by module. Ranks and alphas may differ;
+    any_base: so may the names of their base models. Raises `LoraEvoError` when the two do not sit
+    on the same modules of the same shapes, or hold NaN or infinite weights.
+
+    Example:
+
+        >>> parent = load_adapter("members/t0")
+        >>> child = mutate(parent, "subspace_rotation", seed=1, strength=0.1)
+        >>> round(retention(parent, child).whole.relative_change, 3)
+        0.1
+    """
+    one, two = slot_source(parent), slot_source(child)
+    check_comparable({"the parent": one, "the child": two}, any_base=any_base)
+    with one_thread():
+        gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
+    return Retention(total_gap(gaps.values()), gaps)
 
 
 def adapter_gap(first: Adapter, second: Adapter) -> Gap:

@@ -67,7 +67,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     `cosine` is that of the angle between both updates, and `norm ratio` the norm of SECOND over
     that of FIRST. `change` is the norm of the difference over the norm of FIRST.
     """
-    from lora_evo.retained.weights import retention
+    from lora_evo.updates import retention
 
     comparison = retention(first, second, any_base=True)
     if as_json:

@@ -13,9 +13,9 @@ from lora_evo.lineage import parents_on_disk, read_lineage
 from lora_evo.peft_files.directory import content_hash, shortest_unique_names
 
 if TYPE_CHECKING:  # they bring torch
-    from lora_evo.retained.behaviour import Behaviour
-    from lora_evo.retained.recovery import Recovery
-    from lora_evo.retained.weights import Retention
+    from lora_evo.probe import Behaviour
+    from lora_evo.recovery import Recovery
+    from lora_evo.updates import Retention
 
 
 @click.command()
@@ -69,7 +69,7 @@ def retention(
     short = shortest_unique_names(folders)  # refuses a parent given twice
     parents = dict(zip([str(parent) for parent in named] or short, folders, strict=True))
 
-    from lora_evo.retained.weights import retention as compare
+    from lora_evo.updates import retention as compare
 
     weights = {name: compare(folder, child) for name, folder in parents.items()}
     behaviour: dict[str, Behaviour] = {}
@@ -122,8 +122,8 @@ def _run(
     from lora_evo.model.base_model import choose_device, load_base_model
     from lora_evo.model.supervised import read_rows
     from lora_evo.peft_files.adapter import load_adapter
-    from lora_evo.retained.behaviour import probe
-    from lora_evo.retained.recovery import recovery
+    from lora_evo.probe import probe
+    from lora_evo.recovery import recovery
 
     prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
     parents = {name: load_adapter(folder) for name, folder in folders.items()}

@@ -28,7 +28,7 @@ from lora_evo.model.supervised import (
     split_rows,
 )
 from lora_evo.peft_files.adapter import Adapter, Slot
-from lora_evo.retained.behaviour import BATCH_SIZE, stacked
+from lora_evo.probe import BATCH_SIZE, stacked
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
 CHILD, CONTINUED, RESET = "child", "continued", "reset"
