@@ -506,10 +506,7 @@ def verify(
 
 
 def _remake(
-    lineage: Lineage,
-    child: Path,
-    folders: list[Path],
-    operator: Operator | None,
+    lineage: Lineage, child: Path, folders: list[Path], operator: Operator | None
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
     """Return the record of the child made again, each module's distance, and which differ."""
     if operator is None and lineage.operator not in OPERATORS:

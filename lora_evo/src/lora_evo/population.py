@@ -57,8 +57,7 @@ class Diversity:
 
 
 def diversity(
-    members: Sequence[Adapter | PathLike],
-    names: Sequence[str] | None = None,
+    members: Sequence[Adapter | PathLike], names: Sequence[str] | None = None
 ) -> Diversity:
     """Compare all members of a population: adapters, or their directories, read module by module.
 

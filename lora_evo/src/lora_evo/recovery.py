@@ -20,13 +20,7 @@ import torch
 from lora_evo.model.base_model import BaseModel
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import fill_member
-from lora_evo.model.supervised import (
-    PromptRow,
-    SupervisedLearner,
-    drawn,
-    encode_row,
-    split_rows,
-)
+from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
 from lora_evo.peft_files.adapter import Adapter, Slot
 from lora_evo.probe import BATCH_SIZE, stacked
 

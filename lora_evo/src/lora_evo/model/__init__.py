@@ -6,14 +6,7 @@ torch and transformers load with the first name that needs them, vllm with the f
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lora_evo.model.engine import (
-    Engine,
-    Request,
-    Rollout,
-    before_stop,
-    derive_seed,
-    stream,
-)
+from lora_evo.model.engine import Engine, Request, Rollout, before_stop, derive_seed, stream
 from lora_evo.peft_files.config import TARGET_MODULES
 
 if TYPE_CHECKING:

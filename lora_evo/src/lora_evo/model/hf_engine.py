@@ -239,13 +239,7 @@ class HFEngine(Engine):
 
     shares_parameters = True
 
-    def __init__(
-        self,
-        adapters: StackedAdapters,
-        tokenizer: Any,
-        *,
-        max_rows: int = 128,
-    ):
+    def __init__(self, adapters: StackedAdapters, tokenizer: Any, *, max_rows: int = 128):
         self.adapters = adapters
         self.tokenizer = tokenizer
         self.max_rows = max_rows

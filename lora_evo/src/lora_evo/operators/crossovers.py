@@ -250,7 +250,7 @@ def slot_swap(request: Request) -> Recipe:
     the weights. If all fell to one parent, one drawn unit goes to another: no child is a copy.
     """
     request.check_equal_ranks(
-        "slot_swap moves factors whole: give it parents of equal rank, or use average",
+        "slot_swap moves factors whole: give it parents of equal rank, or use average"
     )
     units = request.units()
     chosen = assign(request, sorted(set(units.values())))
@@ -318,7 +318,7 @@ def _sum(
     """Return the recipe of A = sum_k c_k A_k, B = sum_k c_k B_k, of what `keep` leaves of each
     factor."""
     request.check_equal_ranks(
-        f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not",
+        f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not"
     )
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:

@@ -266,10 +266,7 @@ def save_adapter(
 
 
 def write_adapter(
-    folder: Path,
-    config: AdapterConfig,
-    layout: Layout,
-    slots: Iterable[tuple[str, Slot]],
+    folder: Path, config: AdapterConfig, layout: Layout, slots: Iterable[tuple[str, Slot]]
 ) -> None:
     """Write configuration and weights into `folder`; slots come one by one, in any order."""
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
