@@ -9,11 +9,10 @@ from by_hand import changed, dense, doubled, flipped, regauged, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lora_evo import LoraEvoError, cross, distance
+from lora_evo import LoraEvoError, cross, distance, retention
 from lora_evo.children import make_child
 from lora_evo.operators.crossovers import assign
 from lora_evo.operators.operator import Request, stream
-from lora_evo.updates import adapter_gap
 
 ON_UPDATES = {
     "average": {},
@@ -182,7 +181,7 @@ def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, co
     assert len(sources) > 1
     assert child.lineage.moments_valid
     assert child.lineage.relative_change == pytest.approx(
-        adapter_gap(parents[0], child.adapter).relative_change, rel=1e-6
+        retention(parents[0], child.adapter).whole.relative_change, rel=1e-6
     )
 
 
@@ -239,7 +238,7 @@ def test_children_of_siblings_keep_their_digits(make_adapter, operator, size):
     one = make_adapter(3, inputs=60, outputs=50)
     two = changed(one, lambda a, b: (drawn(a), drawn(b)))
     child = make_child([one, two], operator, 1)
-    change = adapter_gap(one, child.adapter).relative_change
+    change = retention(one, child.adapter).whole.relative_change
     assert change > size / 10
     assert child.lineage.relative_change == pytest.approx(change, rel=1e-4, abs=3e-7)
     if operator == "svd_subspace":

@@ -6,11 +6,11 @@ from by_hand import DOUBLE, change, changed, dense, flipped, regauged, same
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate
+from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate, retention
 from lora_evo.children import make_child
 from lora_evo.operators.operator import stream
 from lora_evo.operators.spectral import masked_values
-from lora_evo.updates import adapter_gap, dead_pairs, numerical_rank, singular_values
+from lora_evo.updates import dead_pairs, numerical_rank, singular_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
@@ -220,7 +220,7 @@ def test_deficient_and_ill_conditioned_factors(make_adapter):
     ):
         parent = changed(make_adapter(8, dtype=DOUBLE), turn)
         child = mutate(parent, "svd_structured", 1, 0.2)
-        assert adapter_gap(parent, child).relative_change == pytest.approx(0.2, rel=1e-6)
+        assert retention(parent, child).whole.relative_change == pytest.approx(0.2, rel=1e-6)
 
 
 @each_mutation
@@ -228,7 +228,7 @@ def test_factors_wider_than_the_module_and_narrow_modules(make_adapter, name):
     for shape in ({"r": 40, "inputs": 24, "outputs": 16}, {"r": 8, "inputs": 6, "outputs": 64}):
         parent = make_adapter(9, dtype=DOUBLE, **shape)
         child = make_child([parent], name, 1, strength=0.2)
-        assert adapter_gap(parent, child.adapter).relative_change == pytest.approx(
+        assert retention(parent, child.adapter).whole.relative_change == pytest.approx(
             child.lineage.relative_change, rel=1e-6
         )
         for path, row in child.lineage.modules.items():

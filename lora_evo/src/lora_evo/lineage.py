@@ -209,27 +209,14 @@ def family(
     return [Member(name, *member) for name, member in zip(names, members.values(), strict=True)]
 
 
-@dataclass(frozen=True)
-class Pedigree:
-    """A family as a graph."""
+def pedigree(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
+    """Return the parents of each member, by name and in order of generation.
 
-    members: Mapping[str, Member]
-    """By name, in order of generation."""
-    missing: Mapping[str, int]
-    """Contents of parents that no member has, with the generation before their first child's."""
-    parents: Mapping[str, tuple[str, ...]]
-    """By member: its parents in the lineage's order, each once, names or missing contents.
-
-    Of adapters with one and the same lineage, which were born as one, all but the first have the
-    first as their parent: they are what it was, or has become, at other times.
-    """
-
-
-def pedigree(members: Sequence[Member]) -> Pedigree:
-    """Link the members of a family.
-
-    A content that several members hold belongs to the one of the lowest generation; a member
-    that was trained since counts for what it was made as, too.
+    They are names, or contents that no member has, in the lineage's order, each once. A content
+    that several members hold belongs to the one of the lowest generation; a member that was trained
+    since counts for what it was made as, too. Of adapters with one and the same lineage, which were
+    born as one, all but the first have the first as their parent: they are what it was, or has
+    become, at other times.
     """
     by_age = sorted(members, key=lambda m: (m.generation, m.name.rpartition("/")[2], m.name))
     holder: dict[str, str] = {}
@@ -238,7 +225,6 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
     for member in by_age:
         if member.lineage is not None:
             holder.setdefault(member.lineage.content_hash, member.name)
-    missing: dict[str, int] = {}
     parents: dict[str, tuple[str, ...]] = {}
     born: dict[str, str] = {}
     for member in by_age:
@@ -247,30 +233,27 @@ def pedigree(members: Sequence[Member]) -> Pedigree:
             if first != member.name:
                 parents[member.name] = (first,)
                 continue
-        names = []
-        for content in dict.fromkeys(member.lineage.parents if member.lineage else ()):
-            parent = holder.get(content, content)
-            names.append(content if parent == member.name else parent)
-            if names[-1] == content:
-                missing.setdefault(content, member.generation - 1)
-        parents[member.name] = tuple(names)
-    return Pedigree({member.name: member for member in by_age}, missing, parents)
+        contents = dict.fromkeys(member.lineage.parents if member.lineage else ())
+        names = ((holder.get(content, content), content) for content in contents)
+        parents[member.name] = tuple(c if name == member.name else name for name, c in names)
+    return parents
 
 
 def tree(members: Sequence[Member]) -> str:
     """Return the family as text: every child under its first parent, with the others named."""
-    links = pedigree(members)
+    links, by_name = pedigree(members), {member.name: member for member in members}
     children: dict[str, list[str]] = {}
-    for name, parents in links.parents.items():
+    for name, parents in links.items():
         for parent in parents[:1]:
             children.setdefault(parent, []).append(name)
-    roots = [name for name, parents in links.parents.items() if not parents]
+    roots = [name for name, parents in links.items() if not parents]
+    named = dict.fromkeys(parent for parents in links.values() for parent in parents)
+    roots += [name for name in named if name in children and name not in by_name]
     lines: list[str] = []
-    roots += [content for content in links.missing if content in children]
     waiting = [(root, "", "") for root in reversed(roots)]
     while waiting:
         name, branch, indent = waiting.pop()
-        lines.append(f"{branch}{_label(name, links)}")
+        lines.append(f"{branch}{_label(name, by_name, links.get(name, ()))}")
         below = children.get(name, [])
         for child in reversed(below):
             last = child == below[-1]
@@ -284,18 +267,17 @@ def short_hash(content: str) -> str:
     return content.partition(":")[2][:10]
 
 
-def _label(name: str, links: Pedigree) -> str:
-    member = links.members.get(name)
+def _label(name: str, members: Mapping[str, Member], parents: Sequence[str]) -> str:
+    member = members.get(name)
     if member is None:
         return f"{short_hash(name)}  (not here, or trained since)"
     parts = [name, short_hash(member.content), f"generation {member.generation}"]
     record = member.lineage
     if record is not None:
         parts.append(f"{record.operator} seed {record.seed}")
-        others = links.parents[name][1:]
+        others = [other if other in members else short_hash(other) for other in parents[1:]]
         if others:
-            named = (other if other in links.members else short_hash(other) for other in others)
-            parts.append("with " + ", ".join(named))
+            parts.append("with " + ", ".join(others))
         if record.relative_change is not None:
             parts.append(f"change {record.relative_change:.3g}")
         if member.trained:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.adapter import Adapter, SlotSource, check_comparable, slot_source
+from lora_evo.peft_files.adapter import Adapter, check_comparable, slot_source
 from lora_evo.peft_files.directory import PathLike, shortest_unique_names
 from lora_evo.thin import one_thread
 from lora_evo.updates import Gap, effective_rank, slot_gap, total_gap
@@ -83,18 +83,15 @@ def diversity(
             f"{len(names)} names for {len(members)} adapters: {', '.join(names)}; expected a "
             "distinct one for each"
         )
-    return _compare(tuple(names), [slot_source(member) for member in members])
-
-
-def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity:
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
-    check_comparable(dict(zip(names, members, strict=True)))
+    sources = [slot_source(member) for member in members]
+    check_comparable(dict(zip(names, sources, strict=True)))
     pairs = list(combinations(range(len(names)), 2))
     parts: dict[tuple[int, int], list[Gap]] = {pair: [] for pair in pairs}
     with one_thread():
-        for path in members[0].paths:
-            slots = [member.slot(path) for member in members]
+        for path in sources[0].paths:
+            slots = [source.slot(path) for source in sources]
             for i, j in pairs:
                 parts[i, j].append(slot_gap(path, slots[i], slots[j]))
         gaps = {pair: total_gap(gaps) for pair, gaps in parts.items()}
@@ -105,7 +102,7 @@ def _compare(names: tuple[str, ...], members: Sequence[SlotSource]) -> Diversity
             both_zero = not gap.first and not gap.second
             cosines[i, j] = cosines[j, i] = float(both_zero) if gap.cosine is None else gap.cosine
         return Diversity(
-            names=names,
+            names=tuple(names),
             norms=(gaps[0, 1].first, *(gaps[0, j].second for j in range(1, len(names)))),
             distances=_rows(distances),
             cosines=_rows(cosines),

@@ -1,7 +1,7 @@
 """Updates s B A without forming them: singular values, norms, distances, retention."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.peft_files.adapter import (
     Adapter,
     Slot,
+    SlotSource,
     check_comparable,
     open_adapter,
     slot_digest,
@@ -120,7 +121,7 @@ def distance(first: Adapter, second: Adapter) -> float:
         >>> round(distance(parent, mutate(parent, "svd_structured", seed=1, strength=0.15)), 2)
         0.15
     """
-    return adapter_gap(first, second).distance
+    return _compared({"the first": first, "the second": second}, any_base=True).whole.distance
 
 
 @dataclass(frozen=True)
@@ -153,18 +154,16 @@ def retention(
         >>> round(retention(parent, child).whole.relative_change, 3)
         0.1
     """
-    one, two = slot_source(parent), slot_source(child)
-    check_comparable({"the parent": one, "the child": two}, any_base=any_base)
+    named = {"the parent": slot_source(parent), "the child": slot_source(child)}
+    return _compared(named, any_base)
+
+
+def _compared(named: Mapping[str, SlotSource], any_base: bool) -> Retention:
+    check_comparable(named, any_base=any_base)
+    one, two = named.values()
     with one_thread():
         gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
     return Retention(total_gap(gaps.values()), gaps)
-
-
-def adapter_gap(first: Adapter, second: Adapter) -> Gap:
-    """Return the gap of all modules together."""
-    check_comparable({"the first": first, "the second": second}, any_base=True)
-    with one_thread():
-        return total_gap([slot_gap(p, first.slots[p], second.slots[p]) for p in first.paths])
 
 
 def total_gap(parts: Collection[Gap]) -> Gap:
