@@ -9,7 +9,7 @@ import time
 import pytest
 
 from lora_evo.model import vllm_server as engine_process
-from lora_evo.model.vllm_server import EngineFailed, EngineProcess
+from lora_evo.model.vllm_server import EngineProcess, ProcessGone
 
 FOR_EVER = threading.Event().wait
 
@@ -45,7 +45,7 @@ def test_a_death_ends_a_call_that_would_wait_for_ever(engine):
         os.kill(process.pid, signal.SIGKILL)
         FOR_EVER()
 
-    with pytest.raises(EngineFailed, match=rf"process {process.pid} ended with exit code -9"):
+    with pytest.raises(ProcessGone, match=rf"process {process.pid} ended with exit code -9"):
         watched.call(dying)
 
 
@@ -53,7 +53,7 @@ def test_a_death_between_two_calls_is_found_at_the_next(engine):
     process, watched = engine
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    with pytest.raises(EngineFailed, match="exit code -9"):
+    with pytest.raises(ProcessGone, match="exit code -9"):
         watched.call(FOR_EVER)
 
 
@@ -65,7 +65,7 @@ def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
         threading.Timer(0.2, os.kill, [process.pid, signal.SIGKILL]).start()
         raise RuntimeError("lost")
 
-    with pytest.raises(EngineFailed, match="exit code -9") as died:
+    with pytest.raises(ProcessGone, match="exit code -9") as died:
         watched.call(dying)
     assert str(died.value.__cause__) == "lost"
 

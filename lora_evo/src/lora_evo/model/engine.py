@@ -144,6 +144,8 @@ class Engine(ABC):
         To be read to its end, or dropped, before the engine's next call. Raises LoraEvoError.
         """
         tokenised = [self.tokenise(request) for request in requests]
+        for request in tokenised:
+            check_request(request, self.versions)
         with closing(self._stream(tokenised)) as samples:
             for i, rollout in samples:
                 yield i, replace(rollout, text=self._text(rollout))
@@ -227,8 +229,10 @@ def stop_width(stop: Sequence[str]) -> int:
     return max(len(s.encode()) for s in stop)
 
 
-def check_request(request: Request) -> None:
-    """Raise LoraEvoError for a request that no engine can sample."""
+def check_request(request: Request, adapters: Mapping[str, int]) -> None:
+    """Raise LoraEvoError for a request that an engine with these adapters cannot sample."""
+    if request.adapter not in (None, *adapters):
+        raise unknown_adapter(str(request.adapter), adapters)
     if not request.prompt_ids:
         raise LoraEvoError("a prompt is empty, expected at least one token")
     if request.max_tokens < 1:

@@ -23,7 +23,6 @@ from lora_evo.model.engine import (
     Request,
     Rollout,
     Samples,
-    check_request,
     end_tokens,
     stop_width,
     stream,
@@ -266,8 +265,6 @@ class HFEngine(Engine):
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
         """Yield (number of the request, its sample) as rows finish."""
-        for request in requests:
-            check_request(request)
         members = [self._member(request) for request in requests]
         ordered = sorted(
             range(len(requests)),

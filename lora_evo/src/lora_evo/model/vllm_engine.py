@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -30,13 +30,11 @@ from lora_evo.model.engine import (
     Request,
     Rollout,
     Samples,
-    check_request,
     end_tokens,
     unknown_adapter,
 )
-from lora_evo.model.vllm_server import EngineFailed, ServedModel, Serving, VLLMOptions, import_vllm
+from lora_evo.model.vllm_server import ServedModel, Serving, VLLMOptions, import_vllm
 
-T = TypeVar("T")
 Share: TypeAlias = Callable[[str, Callable[[], Path]], Path]
 _SEEDS = 2**63
 """Seeds below this fit the generator of vLLM."""
@@ -86,7 +84,8 @@ class VLLMEngine(Engine):
         self._serving, self._shapes = serving, shapes
         self._vllm = import_vllm(serving.device.type != "cpu")
         self._share = share or (lambda label, write: write())
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str | None, _Held] = {}
+        """By name; None is the zero adapter of the base's rows."""
         self._labels: set[str] = set()
         self._arrived: set[int] = set()
         """Numbers of the versions that vLLM has read since it woke up."""
@@ -95,10 +94,9 @@ class VLLMEngine(Engine):
         values = (serving.max_adapters + 1) * serving.max_rank * sum(map(sum, shapes.values()))
         self._folder = AdapterFolder(4 * values)
         self._served = ServedModel(self._vllm.LLM, serving, options, threads)
-        self._zero: _Held | None = None
         if serving.max_adapters:
             try:
-                self._zero = self._add(_BASE, 0, zero_adapter(shapes))
+                self._held[None] = self._add(_BASE, 0, zero_adapter(shapes))
             except BaseException:
                 self.close()
                 raise
@@ -106,13 +104,13 @@ class VLLMEngine(Engine):
     @property
     def versions(self) -> Mapping[str, int]:
         """Names of the adapters that requests may name, and the version that is in force."""
-        return {name: served.version for name, served in self._held.items()}
+        return {name: held.version for name, held in self._held.items() if name is not None}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
         """Serve this version from the next call on; the one before goes when this one is there."""
         check_adapter(name, adapter, self._shapes, self._serving.max_rank)
         before = self._held.get(name)
-        if before is None and len(self._held) == self._serving.max_adapters:
+        if before is None and len(self.versions) == self._serving.max_adapters:
             raise LoraEvoError(
                 f"the engine has room for {self._serving.max_adapters} adapters, all taken; drop "
                 f"one before {name!r} is put"
@@ -123,14 +121,12 @@ class VLLMEngine(Engine):
 
     def drop_adapter(self, name: str) -> None:
         """Serve this adapter no longer."""
-        if name not in self._held:
-            raise unknown_adapter(name, self._held)
+        if name not in self.versions:
+            raise unknown_adapter(name, self.versions)
         self._remove(self._held.pop(name))
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
         """Yield (number of the request, its sample) as they end."""
-        for request in requests:
-            self._check(request)
         if requests:
             self.restore()
         short = []
@@ -143,11 +139,11 @@ class VLLMEngine(Engine):
 
     def release(self) -> None:
         """Give the cache's memory back; weights and adapters stay."""
-        self._done("sleep", self._served.sleep)
+        self._served.sleep()
 
     def restore(self) -> None:
         """Wake up; sleep may lose adapters without a word, so what is asked for is read again."""
-        if self._done("wake up", self._served.wake_up):
+        if self._served.wake_up():
             self._arrived.clear()
 
     def close(self) -> None:
@@ -155,66 +151,45 @@ class VLLMEngine(Engine):
         self._served.close()
         self._folder.close()
 
-    def _done(self, task: str, action: Callable[[], T]) -> T:
-        """Return what action returns. Raises EngineStopped where vLLM fails."""
-        try:
-            return action()
-        except EngineFailed as error:
-            raise EngineStopped(
-                f"vLLM failed to {task} ({error}); if it comes back, try fewer rows (max_rows), a "
-                "shorter max_model_len, another gpu_memory_utilization or --engine hf"
-            ) from error
-
-    def _check(self, request: Request) -> None:
-        """Refuse what would kill the engine while it samples."""
-        check_request(request)
-        if request.adapter not in (None, *self._held):
-            raise unknown_adapter(str(request.adapter), self._held)
-
     def _sampled(
         self, left: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
         """Yield samples as they end; each is taken out of what is left."""
-        numbers = self._done("sample", lambda: self._ask(left, watch_text)) if left else {}
+        numbers = self._ask(left, watch_text) if left else {}
         try:
             while left:
-                outputs = self._done("sample", lambda: self._served.call(next_outputs))
-                for output in outputs:
+                for output in self._served.call("sample", next_outputs):
                     i = numbers.get(output.request_id)
                     if i is not None:  # else of a stream that was left
                         sampled = output.outputs[0]
                         yield i, rollout_of(left.pop(i), sampled, self.end_tokens, self.decode)
         except GeneratorExit:
-            with suppress(EngineFailed):  # as the next call will
-                self._served.call(lambda llm: llm.llm_engine.abort_request(list(numbers)))
+            with suppress(EngineStopped):  # as the next call will
+                self._served.call("end", lambda llm: llm.llm_engine.abort_request(list(numbers)))
             raise
 
     def _ask(self, requests: Mapping[int, Request], watch_text: bool) -> dict[str, int]:
         """Let vLLM begin with these; return their numbers by a name that none had before."""
         self._asked += 1
         names = {f"{self._asked}.{i}": i for i in requests}
-        for version in (self._zero, *self._held.values()):
-            if version is not None and version.number not in self._arrived:
+        for version in self._held.values():
+            if version.number not in self._arrived:
                 self._register(version)
 
         def add(llm: Any) -> None:
             for name, i in names.items():
                 request = requests[i]
+                version = self._held.get(request.adapter)
                 how = sampling_arguments(request, self.end_tokens, watch_text=watch_text)
                 llm.llm_engine.add_request(
                     name,
                     {"type": "token", "prompt_token_ids": list(request.prompt_ids)},
                     self._vllm.SamplingParams(**how, output_kind=self._vllm.FINAL_ONLY),
-                    lora_request=self._lora(request.adapter),
+                    lora_request=version and self._request(version),
                 )
 
-        self._served.call(add)
+        self._served.call("sample", add)
         return names
-
-    def _lora(self, name: str | None) -> Any:
-        """The adapter of a row as vLLM is asked for it; the base's rows have the zero adapter."""
-        version = self._zero if name is None else self._held[name]
-        return None if version is None else self._request(version)
 
     def _request(self, version: _Held, **how: bool) -> Any:
         return self._vllm.LoRARequest(version.label, version.number, str(version.folder), **how)
@@ -228,7 +203,7 @@ class VLLMEngine(Engine):
         folder = self._share(label, lambda: self._folder.write(label, adapter))
         held = _Held(label, self._count, folder, version)
         try:
-            self._done(f"add {label}", lambda: self._register(held))
+            self._register(held)
         except BaseException:
             self._folder.remove(held.folder)
             raise
@@ -237,27 +212,27 @@ class VLLMEngine(Engine):
     def _register(self, version: _Held) -> None:
         """Have vLLM read a version, also one that it knows: its weights may be lost."""
         request = self._request(version, load_inplace=True)
-        if not self._served.call(lambda llm: llm.llm_engine.add_lora(request)):
+        task = f"add {version.label}"
+        if not self._served.call(task, lambda llm: llm.llm_engine.add_lora(request)):
             raise LoraEvoError(f"vLLM did not take the adapter {version.label}; use --engine hf")
         self._arrived.add(version.number)
 
     def _remove(self, version: _Held) -> None:
         """Take a version out; its folder goes last, for an engine that cannot find one dies."""
-        self._done(
-            f"remove {version.label}",
-            lambda: self._served.call(lambda llm: llm.llm_engine.remove_lora(version.number)),
+        self._served.call(
+            f"remove {version.label}", lambda llm: llm.llm_engine.remove_lora(version.number)
         )
         self._arrived.discard(version.number)
         self._folder.remove(version.folder)
 
 
 def next_outputs(llm: Any) -> list[Any]:
-    """Let vLLM work until requests end; return their outputs. Raises EngineFailed for none."""
+    """Let vLLM work until requests end; return their outputs. Raises RuntimeError for none."""
     while llm.llm_engine.has_unfinished_requests():
         ended = [output for output in llm.llm_engine.step() if output.finished]
         if ended:
             return ended
-    raise EngineFailed("it lost what it was asked")
+    raise RuntimeError("it lost what it was asked")
 
 
 def sampling_arguments(

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from lora_evo.errors import LoraEvoError, first_line, pip_install
+from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install
 
 VERSION = "0.32"
 """The minor version whose calls are used and tested."""
@@ -237,8 +237,8 @@ def _installed() -> str:
     return "of an unknown version"
 
 
-class EngineFailed(Exception):
-    """A call into vLLM failed, or its process is gone; the message says how."""
+class ProcessGone(Exception):
+    """The engine's process is dead; the message says how it ended."""
 
 
 class EngineProcess:
@@ -257,7 +257,7 @@ class EngineProcess:
     def call(self, action: Callable[[], T]) -> T:
         """Return what action returns, or raise what it raises.
 
-        Raises EngineFailed as soon as the engine's process is dead; action's thread is then left
+        Raises ProcessGone as soon as the engine's process is dead; action's thread is then left
         behind. An engine within this process is asked directly.
         """
         if not self._processes:
@@ -277,11 +277,11 @@ class EngineProcess:
             Thread(target=run, name="vllm-call", daemon=True).start()
             wait([ready, *(process.sentinel for process in self._processes)])
         if not outcome.done():
-            raise EngineFailed(self._ending(_GRACE_S))
+            raise ProcessGone(self._ending(_GRACE_S))
         error = outcome.exception()
         ending = self._ending(_GRACE_S) if isinstance(error, Exception) else ""
         if ending:
-            raise EngineFailed(ending) from error
+            raise ProcessGone(ending) from error
         return outcome.result()
 
     def end(self) -> None:
@@ -333,29 +333,35 @@ class ServedModel:
             if preload is not None:
                 os.environ["LD_PRELOAD"] = preload
 
-    def call(self, ask: Callable[[Any], T]) -> T:
-        """Return what ask makes of the `vllm.LLM`. Raises EngineFailed for whatever that raises."""
+    def call(self, task: str, ask: Callable[[Any], T]) -> T:
+        """Return what ask makes of the `vllm.LLM`; EngineStopped for whatever that raises."""
         try:
             return self._process.call(lambda: ask(self.llm))
-        except EngineFailed:
-            raise
         except Exception as error:
-            raise EngineFailed(first_line(error)) from error
+            raise EngineStopped(
+                f"vLLM failed to {task} ({first_line(error)}); if it comes back, try fewer rows "
+                "(max_rows), a shorter max_model_len, another gpu_memory_utilization or "
+                "--engine hf"
+            ) from error
 
     def sleep(self) -> None:
         """Give the cache's memory back; weights and adapters stay."""
         if self._can_sleep and not self._asleep:
-            self.call(lambda llm: llm.sleep(level=0))
-            self.call(lambda llm: llm.release_kv_cache_memory())
+            self.call("sleep", lambda llm: llm.sleep(level=0))
+            self.call("sleep", lambda llm: llm.release_kv_cache_memory())
             self._asleep = True
 
     def wake_up(self) -> bool:
         """Take the memory again; whether it slept."""
+
+        def awake(llm: Any) -> None:
+            if not llm.wake_up(tags=["kv_cache", "scheduling"]):
+                raise RuntimeError("it stays asleep")  # and would let a request wait for ever
+
         slept = self._asleep
         if slept:
             give_memory_back()
-            if not self.call(lambda llm: llm.wake_up(tags=["kv_cache", "scheduling"])):
-                raise EngineFailed("it stays asleep")  # and would let a request wait for ever
+            self.call("wake up", awake)
             self._asleep = False
         return slept
 
