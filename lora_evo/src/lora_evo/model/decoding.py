@@ -6,9 +6,9 @@ model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2
 models decode as transformers does; those that no test knows are tried on a short text first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,6 @@ from transformers import DynamicCache
 
 from lora_evo.errors import LoraEvoError, first_line
 
-Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
-"""(layer, queries, keys, values, scale) -> what the heads found [rows, T, heads * head dim];
-queries, keys and values are [rows, T, heads, head dim]."""
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
 GENERAL_FAMILIES = ("gemma", "gemma2", "gemma3_text")
@@ -50,6 +47,17 @@ class KVCache:
     def dtype(self) -> torch.dtype:
         """Number type of keys and values."""
         return self.keys[0].dtype
+
+    def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Append to a layer [rows, key-value heads, T, head dim]; return all that it holds."""
+        if layer == len(self.keys):
+            self.keys.append(keys)
+            self.values.append(values)
+            return keys, values
+        used = self.length + keys.shape[2]
+        self.keys[layer][:, :, self.length : used] = keys
+        self.values[layer][:, :, self.length : used] = values
+        return self.keys[layer][:, :, :used], self.values[layer][:, :, :used]
 
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` positions."""
@@ -163,31 +171,7 @@ class Decoder:
     def _forward(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: KVCache
     ) -> Tensor:
-        rows, T = ids.shape
-
-        def attend(i: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-            if i < len(cache.keys):
-                start, used = cache.length, cache.length + T
-                cache.keys[i][:, :, start:used] = k
-                cache.values[i][:, :, start:used] = v
-                k, v = cache.keys[i][:, :, :used], cache.values[i][:, :, :used]
-            else:
-                cache.keys.append(k)
-                cache.values.append(v)
-            if T > 1:
-                return self._attend(q, k, v, scale, attn_mask=mask)
-            # The query heads that share a key head attend together: no copy of keys per head.
-            grouped = q.view(rows, self.kv_heads, -1, q.shape[-1])
-            y = F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scale)
-            return y.reshape(rows, 1, -1)
-
-        x = self._layers(ids, positions, attend)
-        last: Tensor = self.model.lm_head(x[:, -1])
-        return last
-
-    def _layers(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Return the last hidden states [rows, T, hidden size] of ids at positions [rows, T]."""
+        """Return the logits after the last of ids at positions [rows, T]; their keys are cached."""
         x: Tensor = self.inner.embed_tokens(ids)
         cos, sin = self.inner.rotary_emb(x, positions)
         rotation = (cos[:, :, None], sin[:, :, None])
@@ -199,17 +183,21 @@ class Decoder:
             )
             if hasattr(attention, "q_norm"):
                 q, k = attention.q_norm(q), attention.k_norm(k)
-            y = attend(i, _rotate(q, rotation), _rotate(k, rotation), v, attention.scaling)
-            x = x + attention.o_proj(y)
+            q, k = _rotate(q, rotation).transpose(1, 2), _rotate(k, rotation).transpose(1, 2)
+            k, v = cache.extended(i, k, v.transpose(1, 2))
+            how: dict[str, Any] = {"attn_mask": mask, "scale": attention.scaling}
+            if ids.shape[1] > 1:
+                grouped = self.heads != self.kv_heads
+                y = F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped, **how)
+                y = y.transpose(1, 2)
+            else:
+                # The query heads that share a key head attend together: no copy of keys per head.
+                q = q.view(len(q), self.kv_heads, -1, q.shape[-1])
+                y = F.scaled_dot_product_attention(q, k, v, **how)
+            x = x + attention.o_proj(y.reshape(*ids.shape, -1))
             x = x + layer.mlp(rms_norm(layer.post_attention_layernorm, x))
-        return rms_norm(self.inner.norm, x)
-
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float, **how: Any) -> Tensor:
-        """Attention of [rows, heads, T, head dim]; returns [rows, T, heads * head dim]."""
-        y = F.scaled_dot_product_attention(
-            q, k, v, scale=scale, enable_gqa=self.heads != self.kv_heads, **how
-        )
-        return y.transpose(1, 2).flatten(2)
+        last: Tensor = self.model.lm_head(rms_norm(self.inner.norm, x)[:, -1])
+        return last
 
 
 @dataclass(eq=False)
