@@ -187,8 +187,7 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     )
     squared = one + two - 2 * across
     norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
-    same = torch.equal(first.A, second.A) and torch.equal(first.B, second.B)
-    if same and first.scale == second.scale:
+    if same(first, second):
         return Gap(*norms, 0.0)
     if squared > CANCELLED * (one + two):
         return Gap(*norms, math.sqrt(squared))
@@ -197,6 +196,12 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
     apart = float(torch.linalg.matrix_norm(left @ right.T))
     return Gap(*norms, apart if apart > ROUNDING * math.hypot(*norms) else 0.0)
+
+
+def same(first: Slot, second: Slot) -> bool:
+    """Return whether two slots hold the same numbers."""
+    equal = first.scale == second.scale and torch.equal(first.A, second.A)
+    return equal and torch.equal(first.B, second.B)
 
 
 def _grams(one: torch.Tensor, two: torch.Tensor) -> tuple[torch.Tensor, ...]:

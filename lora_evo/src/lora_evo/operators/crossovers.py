@@ -36,10 +36,10 @@ from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Request
 from lora_evo.peft_files.adapter import Slot
 from lora_evo.thin import Span, prepared, span
+from lora_evo.updates import same
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0
-Keep = Callable[[torch.Tensor, tuple[str, ...]], torch.Tensor]
 
 
 def average(request: Request) -> Recipe:
@@ -213,11 +213,7 @@ def row_length(slot: Slot) -> float:
 
 def alike(slots: Sequence[Slot]) -> bool:
     """Return whether all slots hold the same numbers."""
-    first = slots[0]
-    return all(
-        slot.scale == first.scale and _equal(slot.A, first.A) and _equal(slot.B, first.B)
-        for slot in slots[1:]
-    )
+    return all(same(slots[0], slot) for slot in slots[1:])
 
 
 def blend(coefficients: Sequence[float]) -> Recipe:
@@ -233,11 +229,6 @@ def blend(coefficients: Sequence[float]) -> Recipe:
         return joint.child(joint.blend(coefficients))
 
     return recipe
-
-
-def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
-    # The first row tells most unequal tensors apart, without reading the rest.
-    return torch.equal(one[:1], two[:1]) and torch.equal(one, two)
 
 
 def slot_swap(request: Request) -> Recipe:
@@ -295,7 +286,7 @@ def factor_dare(request: Request) -> Recipe:
     """
     p = request.number("p", 0.0, MOST_DROPPED)
 
-    def thinned(factor: torch.Tensor, key: tuple[str, ...]) -> torch.Tensor:
+    def thinned(factor: torch.Tensor, *key: str) -> torch.Tensor:
         points = request.noise(*key).random(tuple(factor.shape))
         return factor * torch.from_numpy(points >= p) / (1 - p)
 
@@ -313,10 +304,12 @@ def factor_extrapolate(request: Request) -> Recipe:
 
 
 def _sum(
-    request: Request, better: str, coefficients: Sequence[float], keep: Keep | None = None
+    request: Request,
+    better: str,
+    coefficients: Sequence[float],
+    keep: Callable[[torch.Tensor, str, str, str], torch.Tensor] = lambda factor, *key: factor,
 ) -> Recipe:
-    """Return the recipe of A = sum_k c_k A_k, B = sum_k c_k B_k, of what `keep` leaves of each
-    factor."""
+    """Return the recipe of the sums of what `keep` leaves of each factor times its coefficient."""
     request.check_equal_ranks(
         f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not"
     )
@@ -329,9 +322,7 @@ def _sum(
                 factor = prepared(getattr(slot, side)).double()
                 if side == "B":
                     factor = factor * (slot.scale / slots[0].scale)
-                if keep is not None:
-                    factor = keep(factor, (path, str(index), side))
-                parts.append(share * factor)
+                parts.append(share * keep(factor, path, str(index), side))
             sums.append(torch.stack(parts).sum(dim=0))
         return measured(path, slots[0], Slot(sums[0], sums[1], slots[0].scale))
 

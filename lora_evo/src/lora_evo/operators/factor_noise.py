@@ -6,7 +6,7 @@ With directions E for A and F for B, A' = A + e E and B' = B + e F, so that
 
 and the square of its Frobenius norm is a polynomial of the fourth degree in e, whose coefficients
 are inner products <X Y, Z W> = sum((X^T Z) * (Y W^T)) of r x r Gram matrices: nothing dense is
-formed, and e is found such that |D' - D| = target * |D| at any rank.
+formed, and e is found such that |D' - D| = strength * |D| at any rank.
 
 E and F have the root mean square of the factor that they are added to. So a rescaling of the
 factorization (c B, A / c) leaves the child's update as it is; any other change of factorization
@@ -62,22 +62,8 @@ def layer_selective_gaussian(request: Request) -> Recipe:
 
 def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float) -> SlotChild:
     """Return the module with noise on both factors; a copy at strength 0."""
-    toward_a, toward_b = (
-        torch.from_numpy(request.noise(path, name).standard_normal(factor.shape, dtype=np.float32))
-        for name, factor in (("A", slot.A), ("B", slot.B))
-    )
-    return with_noise(slot, strength, toward_a, toward_b)
-
-
-def with_noise(
-    slot: Slot, target: float, toward_a: torch.Tensor, toward_b: torch.Tensor
-) -> SlotChild:
-    """Return the module after a step along `toward_a` [r, in] and `toward_b` [out, r].
-
-    Both are of unit size per entry; `target` is the relative change of the update; 0 is a copy.
-    """
     norm = float(torch.linalg.vector_norm(singular_values(slot)))
-    if target == 0.0 or norm == 0.0:
+    if strength == 0.0 or norm == 0.0:
         return unchanged(slot)
     a, b = prepared(slot.A), prepared(slot.B)
     size_a, size_b = _root_mean_square(a), _root_mean_square(b)
@@ -86,14 +72,19 @@ def with_noise(
     extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
     precision = torch.float64 if fine or extreme else torch.float32
     a, b = a.to(precision), b.to(precision)
-    e, f = toward_a.to(precision) * size_a, toward_b.to(precision) * size_b
+
+    def toward(name: str, factor: torch.Tensor, size: float) -> torch.Tensor:
+        noise = request.noise(path, name).standard_normal(factor.shape, dtype=np.float32)
+        return torch.from_numpy(noise).to(precision) * size
+
+    e, f = toward("A", a, size_a), toward("B", b, size_b)
     squared = _polynomial(a, b, e, f)
 
     def change(step: float) -> float:
         total = squared[0] + step * (squared[1] + step * squared[2])
         return step * abs(slot.scale) * math.sqrt(max(total, 0.0)) / norm
 
-    step = solve_step(change, target)
+    step = solve_step(change, strength)
     grown = Slot(torch.add(a, e, alpha=step), torch.add(b, f, alpha=step), slot.scale)
     return SlotChild(grown, singular_values(grown), change(step), norm)
 

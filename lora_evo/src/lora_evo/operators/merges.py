@@ -134,12 +134,15 @@ def _dropped(request: Request) -> Sparsify:
 
 
 def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise: bool) -> Recipe:
-    """Return the recipe of the sum of what is left of the updates' entries."""
+    """Return the recipe of the child nearest to the sum of what is left of the updates' entries."""
     weights = factors(request)
 
-    def entries(path: str, slots: Sequence[Slot]) -> torch.Tensor:
+    def summed(path: str, slots: Sequence[Slot]) -> torch.Tensor:
         def part(index: int) -> torch.Tensor:
-            return sparsify(path, index, _dense(slots[index]).mul_(weights[index]))
+            a, b = prepared(slots[index].A), prepared(slots[index].B)
+            wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
+            update = (b.to(wide) * slots[index].scale) @ a.to(wide)
+            return sparsify(path, index, update.mul_(weights[index]))
 
         total = part(0)
         for index in range(1, len(slots)):
@@ -155,7 +158,24 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
             counted.add_(agrees, alpha=weight)
         return total.div_(counted.masked_fill_(counted == 0, 1.0)) if normalise else total
 
-    return _cut(request, entries)
+    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        rank, scale = request.config.rank(path), request.config.scale(path)
+        wanted = summed(path, slots)
+        _check_rank(request, path, slots, math.inf)
+        known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
+        spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
+        noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
+        start = torch.cat([*known, torch.from_numpy(noise).to(wanted.dtype)], dim=1)
+        left, values, right = nearest(wanted, start, rank)
+        length = row_length(slots[0])
+        b, kept = left * (values / (length * scale)), len(values)
+        child = Slot(repeated(right * length, rank), pad(b, (0, rank - kept)), scale)
+        whole = float(torch.linalg.matrix_norm(wanted))
+        rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
+        result = measured(path, slots[0], child)
+        return replace(result, truncation_loss=rest / whole if whole else 0.0)
+
+    return recipe
 
 
 def _check_rank(request: Request, path: str, slots: Sequence[Slot], most: float) -> None:
@@ -172,36 +192,6 @@ def factors(request: Request) -> tuple[float, ...]:
     """Return the weights of the request as they are, or 1/n each."""
     count = len(request.configs)
     return request.weights or (1.0 / count,) * count
-
-
-def _dense(slot: Slot) -> torch.Tensor:
-    """Return s B A [out, in] in memory of its own."""
-    a, b = prepared(slot.A), prepared(slot.B)
-    wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
-    return (b.to(wide) * slot.scale) @ a.to(wide)
-
-
-def _cut(request: Request, entries: Callable[[str, Sequence[Slot]], torch.Tensor]) -> Recipe:
-    """Return the recipe of the child nearest to what `entries` gives for a module."""
-
-    def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        rank, scale = request.config.rank(path), request.config.scale(path)
-        wanted = entries(path, slots)
-        _check_rank(request, path, slots, math.inf)
-        known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
-        spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
-        noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
-        start = torch.cat([*known, torch.from_numpy(noise).to(wanted.dtype)], dim=1)
-        left, values, right = nearest(wanted, start, rank)
-        length = row_length(slots[0])
-        b, kept = left * (values / (length * scale)), len(values)
-        child = Slot(repeated(right * length, rank), pad(b, (0, rank - kept)), scale)
-        whole = float(torch.linalg.matrix_norm(wanted))
-        rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
-        result = measured(path, slots[0], child)
-        return replace(result, truncation_loss=rest / whole if whole else 0.0)
-
-    return recipe
 
 
 def nearest(
