@@ -6,8 +6,8 @@ import pytest
 import torch
 from by_hand import changed
 
-from lora_evo import distance
-from lora_evo.peft_files.adapter import _all_finite
+from lora_evo import LoraEvoError, Slot, distance
+from lora_evo.peft_files.adapter import check_finite
 from lora_evo.thin import prepared, span, thin
 
 
@@ -62,12 +62,14 @@ def test_a_tensor_off_its_alignment_is_copied_and_others_are_not():
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_one_bad_value_among_many_is_seen(dtype, bad):
     values = drawn(5, 300, 7).to(dtype)
-    assert _all_finite(values)
-    assert _all_finite(torch.full((300, 7), torch.finfo(dtype).max, dtype=dtype))
+    slot = Slot(values, torch.full((300, 7), torch.finfo(dtype).max, dtype=dtype), 1.0)
+    check_finite("q_proj", slot)
     values[123, 4] = bad
-    assert not _all_finite(values)
+    with pytest.raises(LoraEvoError, match="lora_A of q_proj holds 1 NaN or infinite"):
+        check_finite("q_proj", slot)
     values[7, 1] = -bad
-    assert not _all_finite(values)
+    with pytest.raises(LoraEvoError, match="holds 2 NaN or infinite"):
+        check_finite("q_proj", slot)
 
 
 def test_small_gaps_keep_their_digits(make_adapter):

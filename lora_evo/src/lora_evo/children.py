@@ -210,13 +210,7 @@ def make_child(
     slots: dict[str, Slot] = {}
     for path, slot, _ in birth.grow():
         # In memory of its own: factors that no operator touched are the parent's.
-        theirs = [parent.slots[path] for parent in parents if path in parent.slots]
-        taken = {_memory(factor) for their in theirs for factor in (their.A, their.B)}
-        a, b = (
-            factor.clone() if _memory(factor) in taken else factor
-            for factor in (slot.A.detach(), slot.B.detach())
-        )
-        slots[path] = replace(slot, A=a, B=b)
+        slots[path] = replace(slot, A=slot.A.detach().clone(), B=slot.B.detach().clone())
     return Child(Adapter(birth.config, slots), birth.lineage())
 
 
@@ -439,10 +433,6 @@ def _like(parent: torch.Tensor, factor: torch.Tensor, shape: tuple[int, int]) ->
     if factor.dtype == parent.dtype and factor.device == parent.device:
         return factor if factor.is_contiguous() else factor.detach().contiguous()
     return factor.detach().to(parent.device, parent.dtype).contiguous()
-
-
-def _memory(factor: torch.Tensor) -> int:
-    return factor.untyped_storage().data_ptr()
 
 
 def _digits(value: float | None) -> float | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -47,6 +46,7 @@ class SampleTable:
     requests: list[tuple[int, Request]]
     """With the number of each."""
     uniforms: Tensor
+    """[rows, most tokens] in [0, 1): the beginning of each seed's stream."""
     temperatures: Tensor
     top_p: Tensor
     top_k: Tensor
@@ -73,7 +73,7 @@ class SampleTable:
 
         return cls(
             list(requests),
-            torch.from_numpy(row_uniforms([r.seed for r in plain], steps)).to(device),
+            torch.from_numpy(np.stack([stream(r.seed).random(steps) for r in plain])).to(device),
             column([r.temperature for r in plain], torch.float32),
             column([r.top_p for r in plain], torch.float64),
             column([r.top_k for r in plain]),
@@ -113,11 +113,6 @@ class SampleTable:
     def position(self) -> Tensor:
         """Number of each row's next token [rows, 1]; of a finished row, its last at most."""
         return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
-
-    def dice(self) -> tuple[Tensor, ...]:
-        """Return what the next token of every row is drawn by, as `choose` takes it."""
-        uniforms = self.uniforms.gather(1, self.position)[:, 0]
-        return uniforms, self.temperatures, self.top_p, self.top_k
 
     def record(self, tokens: Tensor, logprobs: Tensor, ends: Tensor) -> None:
         """Append a token to every row, to no effect where it is finished; ends: tokens that end."""
@@ -182,14 +177,6 @@ class Batch:
         if self.mask is None:
             return self.tokens.new_ones(len(self.tokens), self.cache.length, dtype=torch.bool)
         return self.mask[:, : self.cache.length] == 0
-
-
-def row_uniforms(seeds: Sequence[int], count: int) -> npt.NDArray[np.float64]:
-    """Return [len(seeds), count] uniforms in [0, 1): row i is the start of stream(seeds[i])."""
-    table = np.empty((len(seeds), count), dtype=np.float64)
-    for row, seed in zip(table, seeds, strict=True):
-        row[:] = stream(seed).random(count)
-    return table
 
 
 def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,23 +250,12 @@ class HFEngine(Engine):
         """Refused: members belong to the stack."""
         raise LoraEvoError(f"{name!r} is a member of the stack, which can only be replaced")
 
-    def _stream(self, requests: Sequence[Request]) -> Samples:
-        """Yield (number of the request, its sample) as rows finish."""
-        members = [self._member(request) for request in requests]
-        ordered = sorted(
-            range(len(requests)),
-            key=lambda i: (len(requests[i].prompt_ids), members[i], requests[i].prompt_ids),
-        )
-        if ordered:
-            yield from self._sample(requests, ordered)
-
     @torch.inference_mode()
-    def _sample(
-        self, requests: Sequence[Request], numbers: Sequence[int]
-    ) -> Iterator[tuple[int, Rollout]]:
-        """Sample these requests in one batch; where rows finish, others take their place."""
-        waiting = list(numbers)
-        steps = max(requests[i].max_tokens for i in numbers)
+    def _stream(self, requests: Sequence[Request]) -> Samples:
+        """Yield (number of the request, its sample); where rows finish, others take their place."""
+        prompts = [(len(r.prompt_ids), self._member(r), r.prompt_ids) for r in requests]
+        waiting = sorted(range(len(requests)), key=lambda i: prompts[i])
+        steps = max((request.max_tokens for request in requests), default=0)
         while waiting:
             batch = self._begin(requests, waiting, self.max_rows, steps)
             while True:
@@ -319,10 +295,10 @@ class HFEngine(Engine):
 
     def _draw(self, table: SampleTable, logits: Tensor) -> Tensor:
         """Draw the next token of every row from logits [rows, vocabulary]; return them."""
-        uniforms, temperatures, top_p, top_k = table.dice()
         if any(request.top_k or request.top_p < 1 for _, request in table.requests):
-            logits = keep_likely(logits, temperatures, top_p, top_k)
-        tokens, logprobs = choose(logits, uniforms, temperatures)
+            logits = keep_likely(logits, table.temperatures, table.top_p, table.top_k)
+        uniforms = table.uniforms.gather(1, table.position)[:, 0]
+        tokens, logprobs = choose(logits, uniforms, table.temperatures)
         table.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
         self._apply_stops(table)
         return tokens

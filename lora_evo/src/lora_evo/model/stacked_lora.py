@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
 
 import torch
@@ -38,23 +39,15 @@ class Route:
     runs: tuple[tuple[int, int, int], ...]
     """(member, first row, row after the last) for each stretch of equal members; not the base."""
 
-    @property
-    def by_row(self) -> tuple[tuple[int, int, int], ...]:
-        """The runs, each cut into its rows."""
-        return tuple(
-            (m, row, row + 1) for m, start, stop in self.runs for row in range(start, stop)
-        )
-
     @classmethod
     def of(cls, rows: Sequence[int]) -> "Route":
         """Prepare a route; rows of one member should be adjacent, though they need not be."""
-        runs: list[tuple[int, int, int]] = []
-        for position, member in enumerate(rows):
-            if runs and runs[-1][0] == member:
-                runs[-1] = (member, runs[-1][1], position + 1)
-            else:
-                runs.append((member, position, position + 1))
-        return cls(tuple(rows), tuple(run for run in runs if run[0] != BASE))
+        runs, stop = [], 0
+        for member, group in groupby(rows):
+            start, stop = stop, stop + len(list(group))
+            if member != BASE:
+                runs.append((member, start, stop))
+        return cls(tuple(rows), tuple(runs))
 
 
 class Routing:
@@ -112,7 +105,8 @@ class StackedLoRALinear(nn.Module):
             return torch.baddbmm(y.view(g, -1, y.shape[2]), z, up).view(y.shape)
         runs, rows = route.runs, x.shape[0]
         if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
-            runs = route.by_row  # one batched product of all rows, in place of one for each run
+            # one batched product of all rows, in place of one for each run
+            runs = tuple((m, row, row + 1) for m, *ends in runs for row in range(*ends))
         members = [member for member, _, _ in runs]
         down, up, entries = self._stacks(members, x)
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
@@ -438,15 +432,9 @@ def _add_to_gradients(
         return list(gradients)
     left = list(zip(parameters, gradients, strict=True))
     while left:
-        now: dict[Tensor, Tensor] = {}
-        later = []
-        for p, grad in left:
-            if p in now:
-                later.append((p, grad))
-            else:
-                now[p] = grad
+        now = dict(reversed(left))  # of each parameter, the first of its gradients that are left
         torch._foreach_add_([cast(Tensor, p.grad) for p in now], list(now.values()))
-        left = later
+        left = [(p, gradient) for p, gradient in left if gradient is not now[p]]
     return [None] * len(parameters)
 
 

@@ -147,9 +147,9 @@ def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair
 class SupervisedLearner:
     """Trains members of a stack one at a time, so that none depends on the others.
 
-    learning_rate, betas, eps, weight_decay: of AdamW. max_grad_norm: clips the gradients of a
-    member together; None does not. micro_batch_tokens: padded tokens per forward pass, which change
-    memory and not the loss. Equal calls give equal numbers on one machine and number of threads.
+    learning_rate: of AdamW without weight decay. max_grad_norm: clips the gradients of a member
+    together; None does not. micro_batch_tokens: padded tokens per forward pass, which change memory
+    and not the loss. Equal calls give equal numbers on one machine and number of threads.
     """
 
     def __init__(
@@ -157,9 +157,6 @@ class SupervisedLearner:
         adapters: StackedAdapters,
         *,
         learning_rate: float = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
         max_grad_norm: float | None = None,
         micro_batch_tokens: int | None = None,
     ) -> None:
@@ -172,11 +169,10 @@ class SupervisedLearner:
         self._parameters = [adapters.parameters_of(m) for m in range(len(adapters.members))]
         self._optimizers = [
             torch.optim.AdamW(
-                list(parameters.values()), lr=learning_rate, betas=betas, eps=eps,
-                weight_decay=weight_decay, foreach=False,
+                list(parameters.values()), lr=learning_rate, weight_decay=0.0, foreach=False
             )
             for parameters in self._parameters
-        ]  # fmt: skip
+        ]
 
     def reset(self, member: int) -> None:
         """Forget the optimiser state of a member."""

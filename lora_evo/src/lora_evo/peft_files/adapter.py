@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -72,24 +73,21 @@ class Adapter:
     slots: Mapping[str, Slot]
 
     def __repr__(self) -> str:
-        base = self.config.base_model_name_or_path
-        return f"Adapter(rank {self._ranks()}, {len(self.slots)} modules, base {base!r})"
+        base, ranks = self.config.base_model_name_or_path, {s.rank for s in self.slots.values()}
+        rank = " to ".join(str(end) for end in sorted({min(ranks), max(ranks)}))
+        return f"Adapter(rank {rank}, {len(self.slots)} modules, base {base!r})"
 
     def _repr_html_(self) -> str:
-        kinds: dict[tuple[str, int, int, int], int] = {}
-        for path, slot in self.slots.items():
-            of = (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
-            kinds[of] = kinds.get(of, 0) + 1
+        kinds = Counter(
+            (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
+            for path, slot in self.slots.items()
+        )
         rows = "".join(
             f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (*of, count))}</tr>"
             for of, count in sorted(kinds.items())
         )
         head = "<tr><th>module</th><th>rank</th><th>in</th><th>out</th><th>times</th></tr>"
         return f"<p>{escape(repr(self))}</p><table>{head}{rows}</table>"
-
-    def _ranks(self) -> str:
-        ranks = sorted({slot.rank for slot in self.slots.values()})
-        return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
 
     def __post_init__(self) -> None:
         if not self.slots:
@@ -295,8 +293,13 @@ def slot_digest(slot: Slot) -> str:
 def check_finite(path: str, slot: Slot) -> None:
     """Refuse NaN and infinity, naming the tensor."""
     for name, factor in (("A", slot.A), ("B", slot.B)):
-        if not _all_finite(factor):
-            bad = int((~torch.isfinite(factor)).sum())
+        values = factor.detach()
+        narrow = torch.float32 if values.dtype == torch.float16 else None
+        # One sum tells: NaN and infinity survive every addition. Only where it is not finite,
+        # which an overflow of large values can cause too, every value is looked at.
+        sound = math.isfinite(values.sum(dtype=narrow))
+        bad = 0 if sound else int((~torch.isfinite(values)).sum())
+        if bad:
             raise LoraEvoError(
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
                 "go back to a checkpoint from before training diverged"
@@ -345,18 +348,6 @@ def _check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
             f"the slot {path} has scale {slot.scale}, but its configuration says {expected} "
             "(alpha/r, or alpha/sqrt(r) with use_rslora); build it with config.scale(path)"
         )
-
-
-def _all_finite(factor: torch.Tensor) -> bool:
-    """Return whether no value is NaN or infinite.
-
-    One sum tells: NaN and infinity survive every addition. Only where it is not finite itself,
-    which an overflow of large values can cause too, every value is looked at.
-    """
-    values = factor.detach()
-    narrow = values.dtype == torch.float16
-    total = values.sum(dtype=torch.float32) if narrow else values.sum()
-    return math.isfinite(total) or bool(torch.isfinite(values).all())
 
 
 def _bytes_of(factor: torch.Tensor) -> memoryview:
