@@ -8,7 +8,7 @@ batch begin with.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -40,11 +40,14 @@ _SHARED_FROM = 32
 
 
 @dataclass(eq=False)
-class SampleTable:
-    """Requests that are sampled together, and what was drawn for each; tensors are by row."""
+class Batch:
+    """Rows that are sampled together with one cache; some of them may be finished."""
 
     requests: list[tuple[int, Request]]
     """With the number of each."""
+    cache: Any
+    mask: Tensor | None
+    """What is added to attention scores; None without padding."""
     uniforms: Tensor
     """[rows, most tokens] in [0, 1): the beginning of each seed's stream."""
     temperatures: Tensor
@@ -55,6 +58,8 @@ class SampleTable:
     tokens: Tensor
     """[rows, most tokens], those drawn so far first."""
     logprobs: Tensor
+    last: Tensor
+    """The last token of every row."""
     drawn: Tensor
     """Tokens drawn so far."""
     lengths: Tensor
@@ -63,8 +68,9 @@ class SampleTable:
 
     @classmethod
     def of(
-        cls, requests: Sequence[tuple[int, Request]], steps: int, device: torch.device
-    ) -> "SampleTable":
+        cls, requests: Sequence[tuple[int, Request]], steps: int, cache: Any, mask: Tensor | None,
+        device: torch.device,
+    ) -> "Batch":  # fmt: skip
         """Begin requests of at most `steps` tokens."""
         plain, rows = [request for _, request in requests], len(requests)
 
@@ -73,6 +79,8 @@ class SampleTable:
 
         return cls(
             list(requests),
+            cache,
+            mask,
             torch.from_numpy(np.stack([stream(r.seed).random(steps) for r in plain])).to(device),
             column([r.temperature for r in plain], torch.float32),
             column([r.top_p for r in plain], torch.float64),
@@ -81,6 +89,7 @@ class SampleTable:
             column([len(r.prompt_ids) for r in plain]),
             torch.zeros(rows, steps, dtype=torch.long, device=device),
             torch.zeros(rows, steps, device=device),
+            column([0] * rows),
             column([0] * rows),
             column([0] * rows),
             column([0] * rows, torch.bool),
@@ -92,30 +101,43 @@ class SampleTable:
         return self.lengths == 0
 
     @property
-    def room(self) -> int:
-        """Most tokens that a row may still get."""
-        return int((self.limits - self.drawn).max())
-
-    def select(self, rows: Tensor) -> "SampleTable":
-        """Return these rows."""
-        kept = (column[rows] for column in self._columns())
-        return SampleTable([self.requests[i] for i in rows.tolist()], *kept)
-
-    def join(self, other: "SampleTable") -> "SampleTable":
-        """Return the rows of both; their tables hold as many tokens."""
-        pairs = zip(self._columns(), other._columns(), strict=True)
-        return SampleTable(self.requests + other.requests, *map(torch.cat, pairs))
-
-    def _columns(self) -> list[Tensor]:
-        return [getattr(self, column.name) for column in fields(self)[1:]]
+    def open_rows(self) -> int:
+        """Number of rows that are not finished."""
+        return int(self.is_open.sum())
 
     @property
     def position(self) -> Tensor:
         """Number of each row's next token [rows, 1]; of a finished row, its last at most."""
         return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
 
+    def drop_finished(self) -> None:
+        """Keep the open rows only."""
+        keep = _without_gaps(self.is_open)
+        self.cache.shrink(keep)
+        self.mask = None if self.mask is None else self.mask[keep]
+        self.requests = [self.requests[i] for i in keep.tolist()]
+        for column in _COLUMNS:
+            setattr(self, column, getattr(self, column)[keep])
+
+    def join(self, other: "Batch") -> None:
+        """Append the rows of another batch, whose tables hold as many tokens."""
+        real, other_real = self._real(), other._real()
+        self.requests += other.requests
+        for column in _COLUMNS:
+            setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
+        room = int((self.limits - self.drawn).max())
+        real = self.cache.join(real, other.cache, other_real, min(room, _FIRST_ROOM))
+        self.mask = _mask(real, room, self.cache.dtype)
+
+    def _real(self) -> Tensor:
+        """Where the cache holds no padding [rows, length]."""
+        if self.mask is None:
+            return self.last.new_ones(len(self.last), self.cache.length, dtype=torch.bool)
+        return self.mask[:, : self.cache.length] == 0
+
     def record(self, tokens: Tensor, logprobs: Tensor, ends: Tensor) -> None:
         """Append a token to every row, to no effect where it is finished; ends: tokens that end."""
+        self.last = tokens
         self.tokens.scatter_(1, self.position, tokens[:, None])
         self.logprobs.scatter_(1, self.position, logprobs[:, None])
         self.drawn += 1
@@ -129,54 +151,13 @@ class SampleTable:
         rows = zip(self.requests, *(column.tolist() for column in columns), strict=True)
         for (number, request), tokens, logprobs, length, stopped in rows:
             if length:
-                yield (
-                    number,
-                    Rollout(
-                        request.adapter,
-                        request.prompt_ids,
-                        tuple(tokens[:length]),
-                        tuple(logprobs[:length]),
-                        "stop" if stopped else "length",
-                    ),
-                )
+                why: Literal["stop", "length"] = "stop" if stopped else "length"
+                ids, logs = tuple(tokens[:length]), tuple(logprobs[:length])
+                yield number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
 
 
-@dataclass(eq=False)
-class Batch:
-    """Rows that are decoded with one cache; some of them may be finished."""
-
-    table: SampleTable
-    tokens: Tensor
-    """The last of every row."""
-    cache: Any
-    mask: Tensor | None
-    """What is added to attention scores; None without padding."""
-
-    @property
-    def open_rows(self) -> int:
-        """Number of rows that are not finished."""
-        return int(self.table.is_open.sum())
-
-    def drop_finished(self) -> None:
-        """Keep the open rows only."""
-        keep = _without_gaps(self.table.is_open)
-        self.cache.shrink(keep)
-        self.table, self.tokens = self.table.select(keep), self.tokens[keep]
-        self.mask = None if self.mask is None else self.mask[keep]
-
-    def join(self, other: "Batch") -> None:
-        """Append the rows of another batch."""
-        self.table = self.table.join(other.table)
-        room = self.table.room
-        real = self.cache.join(self._real(), other.cache, other._real(), min(room, _FIRST_ROOM))
-        self.tokens = torch.cat((self.tokens, other.tokens))
-        self.mask = _mask(real, room, self.cache.dtype)
-
-    def _real(self) -> Tensor:
-        """Where the cache holds no padding [rows, length]."""
-        if self.mask is None:
-            return self.tokens.new_ones(len(self.tokens), self.cache.length, dtype=torch.bool)
-        return self.mask[:, : self.cache.length] == 0
+_COLUMNS = [column.name for column in fields(Batch)[3:]]
+"""The tensors by row."""
 
 
 def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
@@ -260,11 +241,11 @@ class HFEngine(Engine):
             batch = self._begin(requests, waiting, self.max_rows, steps)
             while True:
                 self._decode(batch, self._enough(batch, waiting))
-                yield from batch.table.finished()
+                yield from batch.finished()
                 if not batch.open_rows:
                     break
                 batch.drop_finished()
-                room = self.max_rows - len(batch.tokens)
+                room = self.max_rows - len(batch.requests)
                 if waiting and room and self._refills:
                     batch.join(self._begin(requests, waiting, room, steps))
 
@@ -272,15 +253,15 @@ class HFEngine(Engine):
         """Return with how many open rows it is time to drop the finished ones."""
         if waiting and self._refills:
             return self.max_rows - max(1, self.max_rows // _REFILLS)
-        return int(_COMPACT_BELOW * len(batch.tokens))
+        return int(_COMPACT_BELOW * len(batch.requests))
 
     def _decode(self, batch: Batch, enough: int) -> None:
         """Decode more tokens of every row until this many rows are open, or fewer."""
-        with self.adapters.route([self._member(request) for _, request in batch.table.requests]):
+        with self.adapters.route([self._member(request) for _, request in batch.requests]):
             while batch.open_rows > enough:
-                positions = batch.table.prompt_lengths + batch.table.drawn - 1
-                logits = self._decoder.step(batch.tokens, positions, batch.mask, batch.cache)
-                batch.tokens = self._draw(batch.table, logits)
+                positions = batch.prompt_lengths + batch.drawn - 1
+                logits = self._decoder.step(batch.last, positions, batch.mask, batch.cache)
+                self._draw(batch, logits)
 
     def _begin(
         self, requests: Sequence[Request], waiting: list[int], most: int, steps: int
@@ -288,25 +269,25 @@ class HFEngine(Engine):
         """Take requests from those that wait, read their prompts and draw their first tokens."""
         chunk = sorted(waiting[:most], key=lambda i: self._member(requests[i]))
         del waiting[:most]
-        logits, cache, real = self._prefill([requests[i] for i in chunk])
-        table = SampleTable.of([(i, requests[i]) for i in chunk], steps, logits.device)
-        mask = _mask(real, table.room, logits.dtype)
-        return Batch(table, self._draw(table, logits), cache, mask)
+        logits, cache, mask = self._prefill([requests[i] for i in chunk])
+        numbered = [(i, requests[i]) for i in chunk]
+        batch = Batch.of(numbered, steps, cache, mask, logits.device)
+        self._draw(batch, logits)
+        return batch
 
-    def _draw(self, table: SampleTable, logits: Tensor) -> Tensor:
-        """Draw the next token of every row from logits [rows, vocabulary]; return them."""
-        if any(request.top_k or request.top_p < 1 for _, request in table.requests):
-            logits = keep_likely(logits, table.temperatures, table.top_p, table.top_k)
-        uniforms = table.uniforms.gather(1, table.position)[:, 0]
-        tokens, logprobs = choose(logits, uniforms, table.temperatures)
-        table.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
-        self._apply_stops(table)
-        return tokens
+    def _draw(self, batch: Batch, logits: Tensor) -> None:
+        """Draw the next token of every row from logits [rows, vocabulary]."""
+        if any(request.top_k or request.top_p < 1 for _, request in batch.requests):
+            logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
+        uniforms = batch.uniforms.gather(1, batch.position)[:, 0]
+        tokens, logprobs = choose(logits, uniforms, batch.temperatures)
+        batch.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
+        self._apply_stops(batch)
 
-    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Cache, Tensor]:
+    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Cache, Tensor | None]:
         """Read each different (member, prompt) once and spread the result over the requests.
 
-        Returns the last logits, the cache, and where it is no padding [rows, length].
+        Returns the last logits, the cache, and what is added to attention scores.
         """
         keys = [(self._member(r), r.prompt_ids) for r in requests]
         row_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -320,8 +301,8 @@ class HFEngine(Engine):
         rows = torch.tensor([row_of[key] for key in keys], device=device)
         room = max(r.max_tokens for r in requests)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
-        beginning = real.new_ones(len(rows), shared)
-        return logits[rows], cache, torch.cat((beginning, real[rows]), dim=1)
+        real = torch.cat((real.new_ones(len(rows), shared), real[rows]), dim=1)
+        return logits[rows], cache, _mask(real, room, logits.dtype)
 
     def _read_shared(self, members: Sequence[int], text: Sequence[int]) -> KVCache:
         """Read a text once for each different member; the cache has a row for each of `members`."""
@@ -333,18 +314,17 @@ class HFEngine(Engine):
         cache.select(torch.tensor([different.index(m) for m in members], device=ids.device))
         return cache
 
-    def _apply_stops(self, table: SampleTable) -> None:
+    def _apply_stops(self, batch: Batch) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
-        counts = zip(table.drawn.tolist(), table.lengths.tolist(), strict=True)
-        for row, ((_, request), (drawn, length)) in enumerate(
-            zip(table.requests, counts, strict=True)
-        ):
+        counts = zip(batch.drawn.tolist(), batch.lengths.tolist(), strict=True)
+        rows = zip(batch.requests, counts, strict=True)
+        for row, ((_, request), (drawn, length)) in enumerate(rows):
             if request.stop and length in (0, drawn):
                 start = max(0, drawn - stop_width(request.stop))
-                text = self.decode(table.tokens[row, start:drawn].tolist())
+                text = self.decode(batch.tokens[row, start:drawn].tolist())
                 if any(s in text for s in request.stop):
-                    table.lengths[row] = drawn
-                    table.stopped[row] = True
+                    batch.lengths[row] = drawn
+                    batch.stopped[row] = True
 
     def _member(self, request: Request) -> int:
         return self.adapters.index(request.adapter)
