@@ -186,7 +186,7 @@ def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, co
 
 
 def request(paths=(), weights=(1.0, 1.0), seed=0, **parameters):
-    return Request(tuple(paths), (None,) * len(weights), seed, None, weights, parameters)
+    return Request(tuple(paths), (None,) * len(weights), None, seed, None, weights, parameters)
 
 
 def test_units_of_levels():

@@ -236,25 +236,23 @@ class Birth:
             strength = operation.default_strength
         if operation.kind != "mutation" and len(parents) < 2:
             raise LoraEvoError(f"{operation.name} takes at least two parents; got {len(parents)}")
-        merges = operation.kind == "merge"
+        merges, config = operation.kind == "merge", parents[0].config
         named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
         check_comparable(named, any_modules=merges)
-        self.parents, self.operator = parents, operation
+        if merges:
+            config = _merged_config(parents, operation.name, parameters.get("rank"))
+        if weights is not None:
+            weights = _checked_weights(weights, len(parents), signed=merges)
+        self.parents, self.operator, self.config = parents, operation, config
         self.request = Request(
             paths=tuple(sorted({path for parent in parents for path in parent.paths})),
             configs=tuple(parent.config for parent in parents),
+            config=config,
             seed=checked_count("seed", seed, 0),
             strength=None if strength is None else float(strength),
-            weights=None
-            if weights is None
-            else _checked_weights(weights, len(parents), signed=merges),
+            weights=weights,
             parameters={**operation.defaults, **parameters},
-            merged=_merged_config(parents, operation.name, parameters.get("rank"))
-            if merges
-            else None,
         )
-        self.config: AdapterConfig = self.request.config
-        """The child's: that of the first parent, but for the rank and modules of a merge."""
         self._recipe = operation.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
@@ -395,11 +393,9 @@ def _checked_weights(weights: Sequence[float], parents: int, *, signed: bool) ->
 
 def _total_change(changes: Sequence[tuple[float, float | None]]) -> float | None:
     """Return the change of the whole adapter from its modules' norms in the parent and changes."""
-    parts = []
-    for norm, change in changes:
-        if change is None:
-            return None
-        parts.append(norm * change)
+    parts = [norm * change for norm, change in changes if change is not None]
+    if len(parts) < len(changes):
+        return None
     total = math.hypot(*(norm for norm, _ in changes))
     return math.hypot(*parts) / total if total else 0.0
 
@@ -430,9 +426,7 @@ def _like(parent: torch.Tensor, factor: torch.Tensor, shape: tuple[int, int]) ->
         raise LoraEvoError(
             f"the operator made a factor of shape {list(factor.shape)}; expected {list(shape)}"
         )
-    if factor.dtype == parent.dtype and factor.device == parent.device:
-        return factor if factor.is_contiguous() else factor.detach().contiguous()
-    return factor.detach().to(parent.device, parent.dtype).contiguous()
+    return factor.to(parent.device, parent.dtype).contiguous()  # itself where it is so already
 
 
 def _digits(value: float | None) -> float | None:

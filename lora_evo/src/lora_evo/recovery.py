@@ -19,7 +19,7 @@ import torch
 
 from lora_evo.model.base_model import BaseModel
 from lora_evo.model.engine import derive_seed, stream
-from lora_evo.model.stacked_lora import fill_member
+from lora_evo.model.stacked_lora import fill_member, starting_a
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
 from lora_evo.peft_files.adapter import Adapter, Slot
 from lora_evo.probe import BATCH_SIZE, stacked
@@ -171,10 +171,8 @@ def fresh_adapter(like: Adapter, seed: int) -> Adapter:
     """Return an adapter that changes nothing yet, in the shapes of another, as PEFT starts one."""
     slots = {}
     for path, slot in like.slots.items():
-        bound = slot.A.shape[1] ** -0.5
-        noise = stream(derive_seed(seed, "fresh", path))
-        a = torch.from_numpy(noise.uniform(-bound, bound, tuple(slot.A.shape))).to(slot.A.dtype)
-        slots[path] = Slot(a, torch.zeros_like(slot.B), slot.scale)
+        a = starting_a(tuple(slot.A.shape), derive_seed(seed, "fresh", path))
+        slots[path] = Slot(a.to(slot.A.dtype), torch.zeros_like(slot.B), slot.scale)
     return Adapter(like.config, slots)
 
 

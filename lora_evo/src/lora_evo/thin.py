@@ -34,11 +34,9 @@ class Thin:
     """F = Q R for a factor F [n, r]."""
 
     factor: torch.Tensor
-    """F in `precision`."""
+    """F in the float type that its condition asked for."""
     upper: torch.Tensor
     """R (float64), [min(n, r), r]."""
-    precision: torch.dtype
-    """The float type that the condition of F asked for."""
     q: torch.Tensor | None
     """Held only where F is nearly or exactly short of rank; elsewhere F R^-1 is never formed."""
 
@@ -52,7 +50,7 @@ class Thin:
         # F + F R^-1 (W - I) R: the step, not the whole, carries the rounding errors of R^-1.
         change = (small - torch.eye(len(small), dtype=torch.float64)) @ self.upper
         step = torch.linalg.solve_triangular(self.upper, change, upper=True)
-        return product(self.factor, step.to(self.precision), onto=self.factor)
+        return product(self.factor, step.to(self.factor.dtype), onto=self.factor)
 
     def apply_basis(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
         """Q W for W = `small` (float64) [min(n, r), m], plus `onto` if given: [n, m], float32 or
@@ -61,15 +59,15 @@ class Thin:
             spread = self.q.mm(small)
             return spread if onto is None else spread + onto
         solved = torch.linalg.solve_triangular(self.upper, small, upper=True)
-        if onto is not None and onto.dtype != self.precision:
-            return product(self.factor, solved.to(self.precision)) + onto
-        return product(self.factor, solved.to(self.precision), onto=onto)
+        if onto is not None and onto.dtype != self.factor.dtype:
+            return product(self.factor, solved.to(self.factor.dtype)) + onto
+        return product(self.factor, solved.to(self.factor.dtype), onto=onto)
 
     def project(self, probe: torch.Tensor) -> torch.Tensor:
         """probe^T Q (float64) for a probe vector [n]."""
         if self.q is not None:
             return self.q.T.mv(probe)
-        along = (probe.to(self.precision) @ self.factor).double()
+        along = (probe.to(self.factor.dtype) @ self.factor).double()
         row: torch.Tensor = torch.linalg.solve_triangular(
             self.upper, along[None, :], upper=True, left=False
         )
@@ -105,10 +103,10 @@ def thin(factor: torch.Tensor) -> Thin:
             wide = factor.to(precision)
             upper = triangle((wide.T @ wide).double(), limit)
             if upper is not None:
-                return Thin(wide, upper, precision, None)
+                return Thin(wide, upper, None)
     wide = factor.double()
     q, upper = torch.linalg.qr(wide)
-    return Thin(wide, upper, torch.float64, q)
+    return Thin(wide, upper, q)
 
 
 def span(factors: Sequence[torch.Tensor]) -> Span:
@@ -203,7 +201,7 @@ def _apart(blocks: Sequence[Thin], factor: torch.Tensor) -> tuple[torch.Tensor, 
     shares = []
     for block in blocks:
         # Q^T F for Q = B R^-1 is R^-T (B^T F).
-        precision = torch.promote_types(block.precision, factor.dtype)
+        precision = torch.promote_types(block.factor.dtype, factor.dtype)
         inner = (block.factor.to(precision).T @ factor.to(precision)).double()
         share: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
         shares.append(share)

@@ -239,22 +239,8 @@ class StackedAdapters:
         for module in self.patched:
             del module.forward
 
-    @torch.no_grad()
-    def initialise(self, member: int, seed: int) -> None:
-        """Start a member as PEFT does: A uniform in +-1/sqrt(in), B zero, so it equals the base.
 
-        The numbers depend on (seed, member name, module path) only.
-        """
-        for path, layer in self.layers.items():
-            down = layer.lora_A[member]
-            bound = 1.0 / math.sqrt(down.shape[1])
-            key = derive_seed(seed, "lora_A", self.members[member], path)
-            values = stream(key).uniform(-bound, bound, tuple(down.shape))
-            down.copy_(torch.from_numpy(values))
-            layer.lora_B[member].zero_()
-            layer.scales[member] = self.lora_alpha / self.r
-
-
+@torch.no_grad()
 def stack_adapters(
     model: nn.Module,
     members: Sequence[str],
@@ -266,7 +252,8 @@ def stack_adapters(
 ) -> StackedAdapters:
     """Freeze the model and put the members' adapters on its target linear layers, in place.
 
-    model: a transformers causal language model; target_modules: last parts of module names.
+    model: a transformers causal language model; target_modules: last parts of module names. Members
+    start as in PEFT, with A by (seed, member, module) and B zero, so that they equal the base.
     """
     if not members or len(set(members)) != len(members):
         raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
@@ -281,9 +268,16 @@ def stack_adapters(
     if missing:
         raise LoraEvoError(f"the model has no linear layer named {', '.join(sorted(missing))}")
     adapters = put_on(model, linear_layers, members, r, lora_alpha)
-    for index in range(len(members)):
-        adapters.initialise(index, seed)
+    for path, layer in adapters.layers.items():
+        for member, down in zip(members, layer.lora_A, strict=True):
+            down.copy_(starting_a(tuple(down.shape), derive_seed(seed, "lora_A", member, path)))
     return adapters
+
+
+def starting_a(shape: tuple[int, ...], seed: int) -> Tensor:
+    """Return A [r, in] as PEFT starts it, uniform in +-1/sqrt(in), in float64."""
+    bound = 1.0 / math.sqrt(shape[1])
+    return torch.from_numpy(stream(seed).uniform(-bound, bound, shape))
 
 
 @torch.no_grad()

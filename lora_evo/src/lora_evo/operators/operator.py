@@ -40,6 +40,8 @@ class Request:
     """All modules of the child."""
     configs: tuple[AdapterConfig, ...]
     """Of the parents, in order."""
+    config: AdapterConfig
+    """Of the child: the first parent's, but for the rank and modules of a merge."""
     seed: int
     strength: float | None
     """None for operators without one."""
@@ -47,14 +49,6 @@ class Request:
     """None when none were given."""
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
-
-    merged: AdapterConfig | None = None
-    """The child's configuration, of a merge; None for the first parent's."""
-
-    @property
-    def config(self) -> AdapterConfig:
-        """The child's configuration."""
-        return self.merged or self.configs[0]
 
     def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""
