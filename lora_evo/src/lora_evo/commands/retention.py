@@ -1,7 +1,7 @@
 """`lora-evo retention`: what a child keeps of its parents, before training and by training."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from lora_evo.peft_files.directory import content_hash, shortest_unique_names
 if TYPE_CHECKING:  # they bring torch
     from lora_evo.probe import Behaviour
     from lora_evo.recovery import Recovery
-    from lora_evo.updates import Retention
+    from lora_evo.updates import Gap
 
 
 @click.command()
@@ -96,12 +96,13 @@ def retention(
         print_json(report)
     else:
         for name, comparison in weights.items():
-            click.echo(
-                "\n".join(_lines(f"{child} against {name}", comparison, behaviour.get(name)))
-            )
-        click.echo(f"optimiser moments: {_moments(valid, since)}")
+            _print_gap(f"{child} against {name}", comparison.whole, behaviour.get(name))
+        kept = "valid, each module's from the parent it came from" if valid else "to be reset"
+        if since:
+            kept = "the child was trained since its birth; its trainer has them"
+        click.echo(f"optimiser moments: {kept if lineage else 'not known (no lineage.json)'}")
         if trained:
-            click.echo("\n".join(_training_lines(str(child), trained)))
+            _print_training(str(child), trained)
     if trained and not (trained.passed() and trained.has_power):
         why = "it does not recover"
         if not trained.has_power:
@@ -139,42 +140,32 @@ def _run(
         return behaviour, recovery(base, parents, young, examples, progress=progress, **training)
 
 
-def _lines(title: str, comparison: "Retention", seen: "Behaviour | None") -> Iterator[str]:
-    gap = comparison.whole
-    yield (
+def _print_gap(title: str, gap: "Gap", seen: "Behaviour | None") -> None:
+    click.echo(
         f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
         f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
     )
     if seen:
-        yield (
+        click.echo(
             f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
             f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
         )
 
 
-def _training_lines(child: str, trained: "Recovery") -> Iterator[str]:
+def _print_training(child: str, trained: "Recovery") -> None:
     last, median = trained.checks[-1], trained.median()
     when = f"not within {last} steps" if median is None else f"after {median:g} steps"
-    yield f"\n{child} in training: at its best parent's level {when}"
+    click.echo(f"\n{child} in training: at its best parent's level {when}")
     rows = []
     for who, curves in trained.curves.items():
         start, end = (sum(curve[at] for curve in curves) / len(curves) for at in (0, -1))
         gain = "" if who == "child" else "{:+.3f} ({:+.3f} to {:+.3f})".format(*trained.gain(who))
         never = trained.steps(who).count(None)
         rows.append((who, trained.median(who), never, f"{start:.3f}", f"{end:.3f}", gain))
-    yield text_table(
-        ("trained", "steps", "never", "at first", f"after {last}", "child's gain"), rows
-    )
+    header = ("trained", "steps", "never", "at first", f"after {last}", "child's gain")
+    click.echo(text_table(header, rows))
     levels = ", ".join(
         f"{name} {level.mean:.3f} (95 % within {level.half_width:.3f})"
         for name, level in trained.levels.items()
     )
-    yield f"parents' fitness: {levels}; {len(trained.curves['child'])} seeds"
-
-
-def _moments(valid: bool | None, trained: bool | None) -> str:
-    if trained is None:
-        return "not known (no lineage.json)"
-    if trained:
-        return "the child was trained since its birth; its trainer has them"
-    return "valid, each module's from the parent it came from" if valid else "to be reset"
+    click.echo(f"parents' fitness: {levels}; {len(trained.curves['child'])} seeds")
