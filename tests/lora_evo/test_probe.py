@@ -63,7 +63,7 @@ def adapter_on(model, rank, seed, targets):
     noise = torch.Generator().manual_seed(seed)
     slots = {}
     for path, (width, depth) in linear_shapes(model).items():
-        if config.module(path):
+        if config.adapts(path):
             a = torch.randn(rank, width, generator=noise) / width**0.5
             b = 0.3 * torch.randn(depth, rank, generator=noise)
             slots[path] = Slot(a, b, config.scale(path))

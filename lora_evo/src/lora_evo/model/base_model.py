@@ -189,7 +189,7 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -
                 "save_pretrained, with the tokenizer) and open the result as a model"
             )
     check_shapes(folder, adapter, shapes, base.name)
-    targets = {path for path in shapes if config.module(path)}
+    targets = {path for path in shapes if config.adapts(path)}
     if str(config.target_modules).lower() == "all-linear":
         targets = {
             path for path in targets if modules[path] is not base.model.get_output_embeddings()

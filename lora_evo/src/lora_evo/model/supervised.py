@@ -165,7 +165,7 @@ class SupervisedLearner:
         self.adapters = adapters
         self.learning_rate = learning_rate
         self._max_grad_norm = max_grad_norm
-        self._budget = micro_batch_tokens
+        self._budget = micro_batch_tokens or math.inf
         self._parameters = [adapters.parameters_of(m) for m in range(len(adapters.members))]
         self._optimizers = [
             torch.optim.AdamW(
@@ -261,9 +261,6 @@ class SupervisedLearner:
 
     def _chunks(self, pairs: Sequence[TokenPair]) -> Iterator[list[TokenPair]]:
         """Pairs of similar length, the longest first, within the budget of padded tokens."""
-        if self._budget is None:
-            yield list(pairs)
-            return
         chunk: list[TokenPair] = []
         for pair in sorted(pairs, key=lambda pair: -pair.length):
             if chunk and (len(chunk) + 1) * chunk[0].length > self._budget:

@@ -65,13 +65,12 @@ def merge_cat(request: Request) -> Recipe:
     weights = factors(request)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        module = request.config.module(path)
-        assert module is not None
+        rank, scale = request.config.rank(path), request.config.scale(path)
         a = torch.cat([prepared(slot.A).double() for slot in slots])
         shares = zip(weights, slots, strict=True)
         b = torch.cat([prepared(slot.B).double() * (w * slot.scale) for w, slot in shares], dim=1)
-        b = pad(b / module.scale, (0, module.rank - len(a)))
-        return measured(path, slots[0], Slot(repeated(a, module.rank), b, module.scale))
+        b = pad(b / scale, (0, rank - len(a)))
+        return measured(path, slots[0], Slot(repeated(a, rank), b, scale))
 
     return recipe
 

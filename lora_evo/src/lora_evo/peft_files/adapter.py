@@ -95,7 +95,20 @@ class Adapter:
         if self.config.start_problem:
             raise LoraEvoError(self.config.start_problem)
         for path, slot in self.slots.items():
-            _check_slot(self.config, path, slot)
+            check_pair(self.config, path, tuple(slot.A.shape), tuple(slot.B.shape))
+            for name, dtype in (("A", slot.A.dtype), ("B", slot.B.dtype)):
+                if dtype not in _NAMES:
+                    wrong, *known = (str(kind).removeprefix("torch.") for kind in (dtype, *_NAMES))
+                    raise LoraEvoError(
+                        f"lora_{name} of {path} is {wrong}; expected one of {', '.join(known)}"
+                    )
+            expected = self.config.scale(path)
+            if not math.isclose(slot.scale, expected, rel_tol=1e-6):
+                raise LoraEvoError(
+                    f"the slot {path} has scale {slot.scale}, but its configuration says "
+                    f"{expected} (alpha/r, or alpha/sqrt(r) with use_rslora); build it with "
+                    "config.scale(path)"
+                )
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -332,22 +345,6 @@ def check_comparable(
                 f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
                 "target_modules, or use merge, to which a missing module is 0"
             )
-
-
-def _check_slot(config: AdapterConfig, path: str, slot: Slot) -> None:
-    check_pair(config, path, tuple(slot.A.shape), tuple(slot.B.shape))
-    for name, factor in (("A", slot.A), ("B", slot.B)):
-        if factor.dtype not in _NAMES:
-            wrong, *known = (str(dtype).removeprefix("torch.") for dtype in (factor.dtype, *_NAMES))
-            raise LoraEvoError(
-                f"lora_{name} of {path} is {wrong}; expected one of {', '.join(known)}"
-            )
-    expected = config.scale(path)
-    if not math.isclose(slot.scale, expected, rel_tol=1e-6):
-        raise LoraEvoError(
-            f"the slot {path} has scale {slot.scale}, but its configuration says {expected} "
-            "(alpha/r, or alpha/sqrt(r) with use_rslora); build it with config.scale(path)"
-        )
 
 
 def _bytes_of(factor: torch.Tensor) -> memoryview:

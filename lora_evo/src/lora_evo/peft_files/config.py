@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from lora_evo.errors import LoraEvoError, checked_count, is_number
 
@@ -42,6 +42,7 @@ _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
 _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
 _LARGEST = 1e30
+_Number = TypeVar("_Number", int, float)
 _LAYERS = ("layers_to_transform", "layers_pattern")
 # All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
 # the start out of the base model, so that factors and base belong together.
@@ -239,42 +240,36 @@ class AdapterConfig:
         matched = {k: re.compile(_PATTERN.format(p)).match for k, p in patterns.items()}
         return [name for name, match in matched.items() if not any(map(match, paths))]
 
-    def module(self, path: str) -> "ModuleConfig | None":
-        """Return what PEFT 0.21 puts on the module at `path`; None where it leaves it alone.
-
-        Its order: `exclude_modules`, `target_modules`, then, for a module that the end of its path
-        names, `layers_to_transform`; the first of the patterns that fits counts. `all-linear` is
-        every module but lm_head.
-        """
-        if not self._targets(path):
-            return None
-        rank = _first_fit(self.rank_pattern, path, self.r)
-        alpha = _first_fit(self.alpha_pattern, path, self.lora_alpha)
-        return ModuleConfig(rank, alpha, alpha / (math.sqrt(rank) if self.use_rslora else rank))
-
     def rank(self, path: str) -> int:
         """Return the rank of the module at `path`."""
-        return self._module(path).rank
+        return self._setting(path, self.rank_pattern, self.r)
 
     def alpha(self, path: str) -> float:
         """Return alpha of the module at `path`."""
-        return self._module(path).alpha
+        return self._setting(path, self.alpha_pattern, self.lora_alpha)
 
     def scale(self, path: str) -> float:
         """Return the factor s in the update s B A of the module at `path`."""
-        return self._module(path).scale
+        rank = self.rank(path)
+        return self.alpha(path) / (math.sqrt(rank) if self.use_rslora else rank)
 
-    def _module(self, path: str) -> "ModuleConfig":
-        module = self.module(path)
-        if module is None:
+    def _setting(self, path: str, patterns: Mapping[str, _Number], default: _Number) -> _Number:
+        if not self.adapts(path):
             filters = [n for n in ("exclude_modules", *_LAYERS) if self.rest.get(n) is not None]
             raise LoraEvoError(
                 f"the weights hold {path}, which the configuration leaves out; PEFT would drop it "
                 f"silently: name it in target_modules{''.join(f', make {n} null' for n in filters)}"
             )
-        return module
+        fits = (value for key, value in patterns.items() if re.match(_PATTERN.format(key), path))
+        return next(fits, default)
 
-    def _targets(self, path: str) -> bool:
+    def adapts(self, path: str) -> bool:
+        """Return whether PEFT 0.21 adapts the module at `path`.
+
+        Its order: `exclude_modules`, `target_modules`, then, for a module that the end of its path
+        names, `layers_to_transform`. `all-linear` is every module but lm_head. Of the patterns of
+        ranks and alphas, the first that fits counts.
+        """
         targets, excluded = self.target_modules, self.rest.get("exclude_modules")
         if excluded and (
             re.fullmatch(excluded, path) if isinstance(excluded, str) else _ends(path, excluded)
@@ -295,15 +290,6 @@ class AdapterConfig:
         if match is None or not _ends(path, targets):
             return False
         return int(match["idx"]) in (layers if isinstance(layers, list) else [layers])
-
-
-@dataclass(frozen=True)
-class ModuleConfig:
-    """What an adapter's configuration says of one module: its update is `scale * B @ A`."""
-
-    rank: int
-    alpha: float
-    scale: float
 
 
 def _own_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,11 +314,6 @@ def _names(name: str, value: object) -> Sequence[str]:
 
 def _ends(path: str, names: Sequence[str]) -> bool:
     return path in names or any(path.endswith(f".{name}") for name in names)
-
-
-def _first_fit(patterns: Mapping[str, Any], path: str, default: Any) -> Any:
-    fits = (value for key, value in patterns.items() if re.match(_PATTERN.format(key), path))
-    return next(fits, default)
 
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:
