@@ -7,81 +7,86 @@ import threading
 import time
 
 import pytest
+import torch
 
-from lora_evo.model import vllm_server as engine_process
-from lora_evo.model.vllm_server import EngineProcess, ProcessGone
+from lora_evo import EngineStopped
+from lora_evo.model import Serving, VLLMOptions, vllm_server
+from lora_evo.model.vllm_server import ServedModel
 
 FOR_EVER = threading.Event().wait
+SERVING = Serving("tiny", "float32", torch.device("cpu"), None)
 
 
-def sleeper():
+def sleeper(**arguments):
     process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     process.start()
     return process
 
 
+def ended():
+    death = r"vLLM failed to sample \(process \d+ ended with exit code -9\)"
+    return pytest.raises(EngineStopped, match=death)
+
+
 @pytest.fixture
 def engine():
-    process, watched = EngineProcess.of(sleeper)
-    yield process, watched
+    """Return an engine whose `vllm.LLM` is its process."""
+    served = ServedModel(sleeper, SERVING, VLLMOptions())
+    process = served.llm
+    yield served
     process.kill()
     process.join()
     process.close()
 
 
 def test_answers_and_errors_of_a_living_engine_come_through(engine, monkeypatch):
-    monkeypatch.setattr(engine_process, "_GRACE_S", 0.1)
-    _, watched = engine
-    assert watched.call(lambda: 7) == 7
-    with pytest.raises(KeyError, match="none"):
-        watched.call(lambda: {}["none"])
-    assert watched.call(lambda: 8) == 8
+    monkeypatch.setattr(vllm_server, "_GRACE_S", 0.1)
+    assert engine.call("sample", lambda process: process.pid) == engine.llm.pid
+    with pytest.raises(EngineStopped, match=r"vLLM failed to sample \('none'\)"):
+        engine.call("sample", lambda process: {}["none"])
+    assert engine.call("sample", lambda process: 8) == 8
 
 
 def test_a_death_ends_a_call_that_would_wait_for_ever(engine):
-    process, watched = engine
-
-    def dying():
+    def dying(process):
         os.kill(process.pid, signal.SIGKILL)
         FOR_EVER()
 
-    with pytest.raises(ProcessGone, match=rf"process {process.pid} ended with exit code -9"):
-        watched.call(dying)
+    with ended():
+        engine.call("sample", dying)
 
 
 def test_a_death_between_two_calls_is_found_at_the_next(engine):
-    process, watched = engine
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    with pytest.raises(ProcessGone, match="exit code -9"):
-        watched.call(FOR_EVER)
+    os.kill(engine.llm.pid, signal.SIGKILL)
+    engine.llm.join()
+    with ended():
+        engine.call("sample", lambda process: FOR_EVER())
 
 
 def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
-    monkeypatch.setattr(engine_process, "_GRACE_S", 3600.0)
-    process, watched = engine
+    monkeypatch.setattr(vllm_server, "_GRACE_S", 3600.0)
 
-    def dying():
+    def dying(process):
         threading.Timer(0.2, os.kill, [process.pid, signal.SIGKILL]).start()
         raise RuntimeError("lost")
 
-    with pytest.raises(ProcessGone, match="exit code -9") as died:
-        watched.call(dying)
-    assert str(died.value.__cause__) == "lost"
+    with ended() as died:
+        engine.call("sample", dying)
+    assert str(died.value.__cause__.__cause__) == "lost"
 
 
 def test_an_engine_in_this_process_is_asked_directly():
-    here, watched = EngineProcess.of(threading.get_ident)
-    assert watched.call(threading.get_ident) == here
+    engine = ServedModel(lambda **arguments: threading.get_ident(), SERVING, VLLMOptions())
+    assert engine.call("sample", lambda here: (here, threading.get_ident())) == (engine.llm,) * 2
 
 
 def test_children_of_others_are_not_the_engines():
     other = sleeper()
     try:
-        _, watched = EngineProcess.of(lambda: None)
+        engine = ServedModel(lambda **arguments: None, SERVING, VLLMOptions())
         other.kill()
         other.join()
-        assert watched.call(lambda: 1) == 1
+        assert engine.call("sample", lambda llm: 1) == 1
     finally:
         other.kill()
         other.join()

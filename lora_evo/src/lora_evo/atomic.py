@@ -195,8 +195,7 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def _sync_tree(path: Path) -> None:
-    _sync(path)
-    for entry in path.rglob("*"):
+    for entry in (path, *path.rglob("*")):
         _sync(entry)
 
 

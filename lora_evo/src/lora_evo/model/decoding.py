@@ -120,11 +120,6 @@ class KVCache:
 class Decoder:
     """Runs the layers of `model`; adapters follow the route in force around the call."""
 
-    @staticmethod
-    def knows(model: Any) -> bool:
-        """Whether the model is of a family that this decoder runs."""
-        return model.config.model_type in FAMILIES and not _has_windows(model.config)
-
     def __init__(self, model: Any):
         config = model.config
         self.model = model
@@ -176,7 +171,7 @@ class Decoder:
         cos, sin = self.inner.rotary_emb(x, positions)
         rotation = (cos[:, :, None], sin[:, :, None])
         for i, layer in enumerate(self.inner.layers):
-            attention, h = layer.self_attn, rms_norm(layer.input_layernorm, x)
+            attention, h = layer.self_attn, layer.input_layernorm(x)
             q, k, v = (
                 p(h).view(*ids.shape, -1, attention.head_dim)
                 for p in (attention.q_proj, attention.k_proj, attention.v_proj)
@@ -195,8 +190,8 @@ class Decoder:
                 q = q.view(len(q), self.kv_heads, -1, q.shape[-1])
                 y = F.scaled_dot_product_attention(q, k, v, **how)
             x = x + attention.o_proj(y.reshape(*ids.shape, -1))
-            x = x + layer.mlp(rms_norm(layer.post_attention_layernorm, x))
-        last: Tensor = self.model.lm_head(rms_norm(self.inner.norm, x)[:, -1])
+            x = x + layer.mlp(layer.post_attention_layernorm(x))
+        last: Tensor = self.model.lm_head(self.inner.norm(x)[:, -1])
         return last
 
 
@@ -250,11 +245,6 @@ class GeneralDecoder:
         return logits
 
 
-def rms_norm(module: Any, x: Tensor) -> Tensor:
-    """Return what a norm of the Llama family makes of x."""
-    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
-
-
 def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = rotation
     half = x.shape[-1] // 2
@@ -267,19 +257,15 @@ def decoder_of(model: Any) -> Decoder | GeneralDecoder:
 
     Raises LoraEvoError for another model that does not decode as it reads.
     """
-    if Decoder.knows(model):
+    config, kind = model.config, model.config.model_type
+    layers = getattr(config, "layer_types", None)
+    windows = layers is None and getattr(config, "sliding_window", None) is not None
+    if kind in FAMILIES and not windows and "sliding_attention" not in (layers or ()):
         return Decoder(model)
     general = GeneralDecoder(model)
-    if model.config.model_type not in TESTED_FAMILIES:
+    if kind not in TESTED_FAMILIES:
         _try_out(general)
     return general
-
-
-def _has_windows(config: Any) -> bool:
-    kinds = getattr(config, "layer_types", None)
-    if kinds is None:
-        return getattr(config, "sliding_window", None) is not None
-    return "sliding_attention" in kinds
 
 
 @torch.inference_mode()

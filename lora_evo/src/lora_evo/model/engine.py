@@ -224,11 +224,6 @@ def unknown_adapter(name: str, known: Mapping[str, object] | Sequence[str]) -> L
     return LoraEvoError(f"no adapter named {name!r}; loaded: {', '.join(known)}")
 
 
-def stop_width(stop: Sequence[str]) -> int:
-    """Return how many of the last tokens can hold one of these texts: each is a byte or more."""
-    return max(len(s.encode()) for s in stop)
-
-
 def check_request(request: Request, adapters: Mapping[str, int]) -> None:
     """Raise LoraEvoError for a request that an engine with these adapters cannot sample."""
     if request.adapter not in (None, *adapters):

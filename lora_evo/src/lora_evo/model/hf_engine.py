@@ -23,7 +23,6 @@ from lora_evo.model.engine import (
     Rollout,
     Samples,
     end_tokens,
-    stop_width,
     stream,
 )
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
@@ -320,7 +319,8 @@ class HFEngine(Engine):
         rows = zip(batch.requests, counts, strict=True)
         for row, ((_, request), (drawn, length)) in enumerate(rows):
             if request.stop and length in (0, drawn):
-                start = max(0, drawn - stop_width(request.stop))
+                # Each token is a byte or more, so that these can hold the longest of the texts.
+                start = max(0, drawn - max(len(text.encode()) for text in request.stop))
                 text = self.decode(batch.tokens[row, start:drawn].tolist())
                 if any(s in text for s in request.stop):
                     batch.lengths[row] = drawn

@@ -226,11 +226,11 @@ class StackedAdapters:
 
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
-        parameters: dict[str, nn.Parameter] = {}
-        for path, layer in self.layers.items():
-            parameters[f"{path}.lora_A"] = cast(nn.Parameter, layer.lora_A[member])
-            parameters[f"{path}.lora_B"] = cast(nn.Parameter, layer.lora_B[member])
-        return parameters
+        return {
+            f"{path}.{name}": cast(nn.Parameter, getattr(layer, name)[member])
+            for path, layer in self.layers.items()
+            for name in ("lora_A", "lora_B")
+        }
 
     def remove(self) -> None:
         """Give the model its own layers back; the stack cannot be used any more."""
@@ -377,11 +377,12 @@ def put_on(
     model.requires_grad_(False)
     _keep_soft_caps(model)
     routing = Routing()
-    layers: dict[str, StackedLoRALinear] = {}
-    for path, linear in linears.items():
-        layer = StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
+    layers = {
+        path: StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
+        for path, linear in linears.items()
+    }
+    for path, layer in layers.items():
         _put(model, path, layer)
-        layers[path] = layer
     patched = patch_llama_modules(model)
     return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
 

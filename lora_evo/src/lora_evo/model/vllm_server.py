@@ -11,14 +11,13 @@ import os
 import sys
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -237,72 +236,8 @@ def _installed() -> str:
     return "of an unknown version"
 
 
-class ProcessGone(Exception):
-    """The engine's process is dead; the message says how it ended."""
-
-
-class EngineProcess:
-    """The processes that an engine lives in; none when it lives in this one."""
-
-    def __init__(self, processes: Sequence[BaseProcess] = ()) -> None:
-        self._processes = list(processes)
-
-    @classmethod
-    def of(cls, start: Callable[[], T]) -> tuple[T, "EngineProcess"]:
-        """Return what start returns, and the child processes that it left running."""
-        before = set(multiprocessing.active_children())
-        started = start()
-        return started, cls([p for p in multiprocessing.active_children() if p not in before])
-
-    def call(self, action: Callable[[], T]) -> T:
-        """Return what action returns, or raise what it raises.
-
-        Raises ProcessGone as soon as the engine's process is dead; action's thread is then left
-        behind. An engine within this process is asked directly.
-        """
-        if not self._processes:
-            return action()
-        outcome: Future[T] = Future()
-        ready, done = multiprocessing.Pipe(duplex=False)
-
-        def run() -> None:
-            try:
-                outcome.set_result(action())
-            except BaseException as error:
-                outcome.set_exception(error)
-            finally:
-                done.close()
-
-        with ready:
-            Thread(target=run, name="vllm-call", daemon=True).start()
-            wait([ready, *(process.sentinel for process in self._processes)])
-        if not outcome.done():
-            raise ProcessGone(self._ending(_GRACE_S))
-        error = outcome.exception()
-        ending = self._ending(_GRACE_S) if isinstance(error, Exception) else ""
-        if ending:
-            raise ProcessGone(ending) from error
-        return outcome.result()
-
-    def end(self) -> None:
-        """See the processes gone, and what they held of a GPU's memory."""
-        for process in self._processes:
-            process.join(_GRACE_S)
-            process.kill()
-            process.join(_GRACE_S)
-
-    def _ending(self, seconds: float) -> str:
-        """How the first dead process ended; empty if all still live after so long."""
-        gone = wait([process.sentinel for process in self._processes], timeout=seconds)
-        for process in self._processes:
-            if process.sentinel in gone:
-                process.join(seconds)  # its pipes close a moment before it can be reaped
-                return f"process {process.pid} ended with exit code {process.exitcode}"
-        return ""
-
-
 class ServedModel:
-    """The base model and its adapters inside vLLM.
+    """The base model and its adapters inside vLLM, in processes of its own or in this one.
 
     new: the class `vllm.LLM`. threads: torch's, on a CPU; 0 leaves them. Raises LoraEvoError
     when vLLM cannot serve the model.
@@ -315,12 +250,11 @@ class ServedModel:
             torch.set_num_threads(threads)  # the engine's own, once it is built, stay
         preload = os.environ.get("LD_PRELOAD")
         give_memory_back()
+        before = multiprocessing.active_children()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # those of vLLM's own files
-                self.llm, self._process = EngineProcess.of(
-                    lambda: new(**llm_arguments(serving, options))
-                )
+                self.llm = new(**llm_arguments(serving, options))
         except Exception as error:
             raise LoraEvoError(
                 f"vLLM cannot serve {serving.model}: {first_line(error)}; what its process wrote "
@@ -332,17 +266,48 @@ class ServedModel:
             os.environ.pop("LD_PRELOAD", None)
             if preload is not None:
                 os.environ["LD_PRELOAD"] = preload
+        self._processes = [p for p in multiprocessing.active_children() if p not in before]
 
     def call(self, task: str, ask: Callable[[Any], T]) -> T:
-        """Return what ask makes of the `vllm.LLM`; EngineStopped for whatever that raises."""
+        """Return what ask makes of the `vllm.LLM`.
+
+        Raises EngineStopped for whatever that raises, and as soon as the engine's process is dead;
+        ask's thread is then left behind. An engine within this process is asked directly.
+        """
         try:
-            return self._process.call(lambda: ask(self.llm))
+            return self._answer(ask) if self._processes else ask(self.llm)
         except Exception as error:
             raise EngineStopped(
                 f"vLLM failed to {task} ({first_line(error)}); if it comes back, try fewer rows "
                 "(max_rows), a shorter max_model_len, another gpu_memory_utilization or "
                 "--engine hf"
             ) from error
+
+    def _answer(self, ask: Callable[[Any], T]) -> T:
+        outcome: Future[T] = Future()
+        ready, done = multiprocessing.Pipe(duplex=False)
+
+        def run() -> None:
+            try:
+                outcome.set_result(ask(self.llm))
+            except BaseException as error:
+                outcome.set_exception(error)
+            finally:
+                done.close()
+
+        with ready:
+            Thread(target=run, name="vllm-call", daemon=True).start()
+            wait([ready, *(process.sentinel for process in self._processes)])
+        error = outcome.exception() if outcome.done() else None
+        if isinstance(error, Exception) or not outcome.done():
+            gone = wait([process.sentinel for process in self._processes], timeout=_GRACE_S)
+            for process in self._processes:
+                if process.sentinel in gone:
+                    process.join(_GRACE_S)  # its pipes close a moment before it can be reaped
+                    raise RuntimeError(
+                        f"process {process.pid} ended with exit code {process.exitcode}"
+                    ) from error
+        return outcome.result()
 
     def sleep(self) -> None:
         """Give the cache's memory back; weights and adapters stay."""
@@ -372,7 +337,10 @@ class ServedModel:
             with suppress(Exception):  # what is dead need not be ended
                 llm.llm_engine.engine_core.shutdown()
             del llm
-            self._process.end()
+            for process in self._processes:
+                process.join(_GRACE_S)
+                process.kill()
+                process.join(_GRACE_S)
             give_memory_back()
 
 
