@@ -196,6 +196,6 @@ def test_many_versions_leave_nothing_behind(both, tools):
         publish(both, version)
     engine = both.served
     assert len(engine._served.llm.llm_engine.list_loras()) == len(tools.members) + 1
-    home = engine._zero.folder.parent
+    home = engine._held[None].folder.parent
     assert len([p for p in home.iterdir() if p.is_dir()]) == len(tools.members) + 1
     assert furthest(both.learner, engine.generate(asked(tools, 0.0, seed=6, count=1))) < 1e-4

@@ -405,10 +405,15 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: Adapter
 
     A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
     """
-    first, rank = parents[0], config.rank(path)
-    a = _like(first.A, slot.A, (rank, first.A.shape[1]))
-    b = _like(first.B, slot.B, (first.B.shape[0], rank))
-    stored = Slot(a, b, config.scale(path))
+    first, rank, factors = parents[0], config.rank(path), []
+    shapes = (rank, first.A.shape[1]), (first.B.shape[0], rank)
+    for factor, parent, shape in zip((slot.A, slot.B), (first.A, first.B), shapes, strict=True):
+        if factor.shape != shape:
+            raise LoraEvoError(
+                f"the operator made a factor of shape {list(factor.shape)}; expected {list(shape)}"
+            )
+        factors.append(factor.to(parent.device, parent.dtype).contiguous())
+    stored = Slot(factors[0], factors[1], config.scale(path))
     if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
         return stored
     try:
@@ -419,14 +424,6 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: Adapter
             "values overflow; use a smaller strength, or parents stored in a wider type"
         ) from error
     return stored
-
-
-def _like(parent: torch.Tensor, factor: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-    if factor.shape != shape:
-        raise LoraEvoError(
-            f"the operator made a factor of shape {list(factor.shape)}; expected {list(shape)}"
-        )
-    return factor.to(parent.device, parent.dtype).contiguous()  # itself where it is so already
 
 
 def _digits(value: float | None) -> float | None:
