@@ -185,14 +185,16 @@ class AdapterReader(AdapterFiles):
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
         with naming(self.directory):
-            factors = []
-            for name in tensor_names(path):
-                stored = self.tensors[name]
-                with safe_open(stored.file, framework="pt") as mapped:
-                    # Into memory of its own, so that the file is mapped no longer than that.
-                    factors.append(mapped.get_tensor(name).clone())
-                stored.check_unchanged()
-            slot = Slot(factors[0], factors[1], self.config.scale(path))
+            names = tensor_names(path)
+            factors: dict[str, torch.Tensor] = {}
+            for file in {self.tensors[name].file for name in names}:
+                # Into memory of its own, so that the file is mapped no longer than that.
+                with safe_open(file, framework="pt") as mapped:
+                    for name in names:
+                        if self.tensors[name].file == file:
+                            factors[name] = mapped.get_tensor(name).clone()
+                            self.tensors[name].check_unchanged()
+            slot = Slot(factors[names[0]], factors[names[1]], self.config.scale(path))
             check_finite(path, slot)
         return slot
 
