@@ -152,9 +152,7 @@ def test_versions_are_peft_folders_that_go_with_the_engine(tmp_path):
     assert load_adapter(two).slots[PATH].A[0, 0] == 2.0
     with pytest.raises(LoraEvoError, match="holds 12 NaN or infinite"):
         folder.write("t0@v3", adapter(value=float("inf")))
-    folder.remove(one)
-    assert not one.exists()
-    assert two.exists()
+    assert one.exists()
     folder.close()
     assert not list(tmp_path.iterdir())
 

@@ -94,12 +94,10 @@ def appearing_directory(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def sweep(folder: Path) -> None:
     """Remove the drafts in a folder whose writers have died; the folder need not exist."""
-    if not folder.is_dir():
-        return
-    with _locked(folder) as alone:
-        for entry in list(folder.iterdir()):
-            if alone and _ANY_DRAFT.fullmatch(entry.name):
-                _remove_abandoned(entry)
+    if folder.is_dir():
+        with _locked(folder) as alone:
+            if alone:
+                _remove_abandoned(folder)
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
@@ -148,9 +146,8 @@ def _drafting(target: Path) -> Iterator[Path]:
     with ExitStack() as locks:
         # No other writer may sweep between the making of the draft's folder and its locking.
         with _locked(home) as alone:
-            for entry in list(home.iterdir()) if alone else ():
-                if entry.name.startswith(prefix) and _ANY_DRAFT.fullmatch(entry.name):
-                    _remove_abandoned(entry)
+            if alone:
+                _remove_abandoned(home, prefix)
             folder = Path(tempfile.mkdtemp(suffix, prefix, home))
             locks.enter_context(_locked(folder))
             locks.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -171,10 +168,12 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def _remove_abandoned(draft: Path) -> None:
-    with suppress(FileNotFoundError), _locked(draft, wait=False) as abandoned:
-        if abandoned:
-            shutil.rmtree(draft, ignore_errors=True)
+def _remove_abandoned(folder: Path, prefix: str = "") -> None:
+    for draft in list(folder.iterdir()):
+        if draft.name.startswith(prefix) and _ANY_DRAFT.fullmatch(draft.name):
+            with suppress(FileNotFoundError), _locked(draft, wait=False) as abandoned:
+                if abandoned:
+                    shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager

@@ -104,12 +104,8 @@ def diversity(
         return Diversity(
             names=tuple(names),
             norms=(gaps[0, 1].first, *(gaps[0, j].second for j in range(1, len(names)))),
-            distances=_rows(distances),
-            cosines=_rows(cosines),
+            distances=tuple(map(tuple, distances.tolist())),
+            cosines=tuple(map(tuple, cosines.tolist())),
             # The eigenvalues of a similarity with unit diagonal add up to n.
             effective_members=effective_rank(torch.linalg.eigvalsh(cosines)),
         )
-
-
-def _rows(matrix: torch.Tensor) -> Matrix:
-    return tuple(tuple(row) for row in matrix.tolist())

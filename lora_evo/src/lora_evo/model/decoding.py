@@ -62,14 +62,20 @@ class KVCache:
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` positions."""
         if capacity > self.capacity:
-            self.keys = [self._copy(k, None, capacity) for k in self.keys]
-            self.values = [self._copy(v, None, capacity) for v in self.values]
+            self.select(torch.arange(len(self.keys[0]), device=self.keys[0].device), capacity)
 
     def select(self, rows: Tensor, capacity: int | None = None) -> None:
         """Keep these rows, in this order; a row may occur more than once."""
-        room = max(capacity or 0, self.capacity)
-        self.keys = [self._copy(k, rows, room) for k in self.keys]
-        self.values = [self._copy(v, rows, room) for v in self.values]
+        _, heads, room, dim = self.keys[0].shape
+        room = max(capacity or 0, room)
+
+        def chosen(buffer: Tensor) -> Tensor:
+            fresh = buffer.new_empty(len(rows), heads, room, dim)
+            fresh[:, :, : self.length] = buffer[:, :, : self.length].index_select(0, rows)
+            return fresh
+
+        self.keys = [chosen(k) for k in self.keys]
+        self.values = [chosen(v) for v in self.values]
 
     def shrink(self, rows: Tensor) -> None:
         """Keep these different rows, fewer than there are; most are where they were.
@@ -108,13 +114,6 @@ class KVCache:
         self.values = [joined(pair) for pair in zip(self.values, other.values, strict=True)]
         self.length = width
         return torch.arange(width, device=used.device) >= width - used[:, None]
-
-    def _copy(self, buffer: Tensor, rows: Tensor | None, capacity: int) -> Tensor:
-        n = buffer.shape[0] if rows is None else rows.shape[0]
-        fresh = buffer.new_empty(n, buffer.shape[1], capacity, buffer.shape[3])
-        used = buffer[:, :, : self.length]
-        fresh[:, :, : self.length] = used if rows is None else used.index_select(0, rows)
-        return fresh
 
 
 class Decoder:

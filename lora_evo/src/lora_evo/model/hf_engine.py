@@ -8,7 +8,7 @@ batch begin with.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import Decoder, GeneralCache, KVCache, decoder_of, padded
+from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded
 from lora_evo.model.engine import (
     Engine,
     Request,
@@ -27,7 +27,6 @@ from lora_evo.model.engine import (
 )
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 
-Cache: TypeAlias = KVCache | GeneralCache
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""
 _COMPACT_BELOW = 0.9
@@ -239,7 +238,7 @@ class HFEngine(Engine):
         while waiting:
             batch = self._begin(requests, waiting, self.max_rows, steps)
             while True:
-                self._decode(batch, self._enough(batch, waiting))
+                self._decode(batch, bool(waiting))
                 yield from batch.finished()
                 if not batch.open_rows:
                     break
@@ -248,14 +247,11 @@ class HFEngine(Engine):
                 if waiting and room and self._refills:
                     batch.join(self._begin(requests, waiting, room, steps))
 
-    def _enough(self, batch: Batch, waiting: Sequence[int]) -> int:
-        """Return with how many open rows it is time to drop the finished ones."""
+    def _decode(self, batch: Batch, waiting: bool) -> None:
+        """Decode more tokens of every row until it is time to drop the finished ones."""
+        enough = int(_COMPACT_BELOW * len(batch.requests))
         if waiting and self._refills:
-            return self.max_rows - max(1, self.max_rows // _REFILLS)
-        return int(_COMPACT_BELOW * len(batch.requests))
-
-    def _decode(self, batch: Batch, enough: int) -> None:
-        """Decode more tokens of every row until this many rows are open, or fewer."""
+            enough = self.max_rows - max(1, self.max_rows // _REFILLS)
         with self.adapters.route([self._member(request) for _, request in batch.requests]):
             while batch.open_rows > enough:
                 positions = batch.prompt_lengths + batch.drawn - 1
@@ -283,7 +279,7 @@ class HFEngine(Engine):
         batch.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
         self._apply_stops(batch)
 
-    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Cache, Tensor | None]:
+    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Any, Tensor | None]:
         """Read each different (member, prompt) once and spread the result over the requests.
 
         Returns the last logits, the cache, and what is added to attention scores.

@@ -78,9 +78,8 @@ def members_of(run: Path) -> tuple[dict[str, Path], str]:
 
     Raises LoraEvoError for a folder that is no run, and for members of different bases.
     """
-    folders = [path.parent for path in (run / "members").glob("*/adapter_config.json")]
-    gone = _replaced(run)
-    folders = [f for f in folders if not f.name.startswith(".") and f.name not in gone]
+    gone, files = _replaced(run), (run / "members").glob("[!.]*/adapter_config.json")
+    folders = [file.parent for file in files if file.parent.name not in gone]
     if not folders:
         raise LoraEvoError(
             f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "

@@ -205,7 +205,7 @@ class VLLMEngine(Engine):
         try:
             self._register(held)
         except BaseException:
-            self._folder.remove(held.folder)
+            shutil.rmtree(held.folder, ignore_errors=True)
             raise
         return held
 
@@ -223,7 +223,7 @@ class VLLMEngine(Engine):
             f"remove {version.label}", lambda llm: llm.llm_engine.remove_lora(version.number)
         )
         self._arrived.discard(version.number)
-        self._folder.remove(version.folder)
+        shutil.rmtree(version.folder, ignore_errors=True)
 
 
 def next_outputs(llm: Any) -> list[Any]:
@@ -361,10 +361,6 @@ class AdapterFolder:
                 f"{error.strerror or error}; make room there, or name another folder with TMPDIR"
             ) from error
         return folder
-
-    def remove(self, folder: Path) -> None:
-        """Delete a version that is no longer read."""
-        shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """Delete everything."""
