@@ -205,9 +205,7 @@ class GeneralCache:
         """Keep these rows, in this order; a row may occur more than once."""
         self.cache.batch_select_indices(rows)
 
-    def shrink(self, rows: Tensor) -> None:
-        """Keep these rows."""
-        self.select(rows)
+    shrink = select
 
 
 class GeneralDecoder:

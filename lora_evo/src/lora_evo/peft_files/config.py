@@ -9,10 +9,6 @@ from typing import Any, Self, TypeVar
 
 from lora_evo.errors import LoraEvoError, checked_count, is_number
 
-_OWN = (
-    "r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora",
-    "base_model_name_or_path",
-)  # fmt: skip
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of a Llama-like block, by the last parts of their names."""
 # Fields about the writing of the file, not about what the adapter computes.
@@ -183,8 +179,9 @@ class AdapterConfig:
         for name in ("target_modules", "exclude_modules"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
-        rest = {name: value for name, value in raw.items() if name not in _OWN}
-        return cls(**_own_fields(raw), rest=rest, file=raw)
+        own = _own_fields(raw)
+        rest = {name: value for name, value in raw.items() if name not in own}
+        return cls(**own, rest=rest, file=raw)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as in the file: what was read as it was, in its order."""
@@ -198,11 +195,11 @@ class AdapterConfig:
         return {name: fields[name] for name in (*order, *sorted(fields.keys() - set(order)))}
 
     def _plain(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in _OWN}
-        fields |= {name: dict(fields[name]) for name in ("rank_pattern", "alpha_pattern")}
+        own = {name: value for name, value in vars(self).items() if name not in ("rest", "file")}
+        own |= {name: dict(own[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
-            fields["target_modules"] = list(self.target_modules)
-        return {**self.rest, **fields}
+            own["target_modules"] = list(self.target_modules)
+        return {**self.rest, **own}
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
