@@ -26,7 +26,6 @@ from selfplay import pieces, training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
-from selfplay.members import all_founders
 from selfplay.prompts.template import template_of
 from selfplay.records.directory import create
 from selfplay.records.progress import Progress
@@ -284,7 +283,7 @@ def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
             (-1.0) ** i,
             task_id=str(i),
         )
-        for name in all_founders(config)
+        for name in config.founders
         for i in range(2)
     ]
 
@@ -303,7 +302,7 @@ def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
             [adapter_hash(adapter) for adapter in population.pool.everywhere("export", name)]
             for name in names
         ]
-    assert list(stats) == all_founders(config)
+    assert list(stats) == config.founders
     assert sum(passed) < 10_000, "weights do not pass through the driver"
     assert all(one == other != old for (one, other), old in zip(after, before, strict=True))
 
@@ -326,7 +325,7 @@ def test_members_of_a_machine_without_the_run_directory_are_saved_as_those_of_ot
         population.load(far, saved)
         after = [adapter_hash(population.export(name)) for name in population.members]
     assert after == before
-    assert [member.name for member in saved] == all_founders(config)
+    assert [member.name for member in saved] == config.founders
 
 
 @SLOW

@@ -354,20 +354,19 @@ class Config:
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
                 "expected one of them"
             )
-        self._check_frozen()
+        for name in self.learner.frozen:
+            if name not in self.founders:
+                raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, self.founders)}")
         for kind in ("mutation", "crossover"):
             if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
                 _refuse_unknown_operators(kind, self.evolution.pool(kind))
 
-    def _check_frozen(self) -> None:
-        """Refuse names that no founder has."""
-        founders = ["a0"]
-        if self.mode == "populora":
-            founders = [f"t{i}" for i in range(self.teachers)]
-            founders += [f"s{i}" for i in range(self.students)]
-        for name in self.learner.frozen:
-            if name not in founders:
-                raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, founders)}")
+    @property
+    def founders(self) -> list[str]:
+        """Names of the first members by place: teachers and students; one agent in mode azr."""
+        if self.mode == "azr":
+            return ["a0"]
+        return [f"t{i}" for i in range(self.teachers)] + [f"s{i}" for i in range(self.students)]
 
     def evolves(self, step: int) -> bool:
         """Whether members are replaced after this step; after the last they would learn nothing."""

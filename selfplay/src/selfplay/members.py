@@ -10,9 +10,8 @@ from typing import TypeVar
 from lora_evo import Adapter
 from selfplay.config import Config
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.statistics import UpdateStats
 from selfplay.pieces import batches, deal, even
-from selfplay.records.rows import BASE, WorkerRow
+from selfplay.records.rows import BASE, MemberRow, WorkerRow
 from selfplay.rollout import Attempt, Prompts, Proposed, W
 
 T = TypeVar("T")
@@ -36,19 +35,6 @@ def counted(
 def role_of(member: str) -> str:
     """Return the role that a member's name tells."""
     return {"t": "teacher", "s": "student"}.get(member[0], "agent")
-
-
-def founders(config: Config) -> tuple[list[str], list[str]]:
-    """Return the names of the first teachers and students; one agent in mode azr."""
-    if config.mode == "azr":
-        return ["a0"], ["a0"]
-    return [f"t{i}" for i in range(config.teachers)], [f"s{i}" for i in range(config.students)]
-
-
-def all_founders(config: Config) -> list[str]:
-    """Return the names of all first members in the order of their places."""
-    teachers, students = founders(config)
-    return list(dict.fromkeys(teachers + students))
 
 
 @dataclass(frozen=True)
@@ -97,7 +83,7 @@ class Members(ABC):
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
-    ) -> dict[str, UpdateStats]:
+    ) -> dict[str, MemberRow]:
         """Let every member learn from its own samples; return statistics by member."""
 
     @abstractmethod

@@ -33,12 +33,12 @@ from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Learner, MemberState
-from selfplay.learning.statistics import UpdateStats
 from selfplay.learning.try_out import check_targets, try_out
 from selfplay.learning.weight_sync import WeightSync, folder_of
-from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
+from selfplay.members import Advance, Members, SavedMember, role_of
 from selfplay.prompts.template import Template
 from selfplay.records.directory import hash_file
+from selfplay.records.rows import MemberRow
 from selfplay.rollout import Prompts, W
 
 
@@ -69,7 +69,7 @@ class Population(Members):
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
-    ) -> dict[str, UpdateStats]:
+    ) -> dict[str, MemberRow]:
         self.engine.release()
         return self.learner.update(samples, lr_factor, advance)
 
@@ -137,7 +137,7 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
     shapes = linear_shapes(base.model)
     check_targets(base, config.learner.target_modules)
     tokenizer, rollout = base.tokenizer, config.rollout
-    members = all_founders(config)
+    members = config.founders
     learner = Learner(
         base.model,
         tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,

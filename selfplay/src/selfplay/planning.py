@@ -138,7 +138,7 @@ def workload(config: Config) -> Workload:
         limit=r.max_completion_length,
         samples=r.num_generations,
     )
-    return Workload(proposals, attempts, 1 if single else config.teachers + config.students)
+    return Workload(proposals, attempts, len(config.founders))
 
 
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:

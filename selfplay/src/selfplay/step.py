@@ -27,13 +27,12 @@ from lora_evo.model import stream
 from selfplay.devices import memory_mb
 from selfplay.evaluation import evaluate_members
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.statistics import UpdateStats
-from selfplay.members import Advance, counted, founders, role_of
+from selfplay.members import Advance, counted, role_of
 from selfplay.records.checkpoint import save_checkpoint, write_member
 from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
-from selfplay.records.rows import BASE, BirthRow, ResourceRow, StepRow, append_rows
+from selfplay.records.rows import BASE, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
 from selfplay.rewards import needed_by, populora, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
@@ -79,7 +78,7 @@ def record_step(
     matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
-    stats: Mapping[str, UpdateStats],
+    stats: Mapping[str, MemberRow],
     births: Sequence[BirthRow] = (),
     clock: "Clock | None" = None,
 ) -> StepRow:
@@ -121,8 +120,8 @@ def match(run: Run, step: int) -> list[Pair]:
     In mode azr the one agent is paired with itself, and nothing is predicted.
     """
     if run.league is None:
-        (teacher,), (student,) = founders(run.config)
-        return [Pair("", step, teacher, student, math.nan)]
+        (agent,) = run.population.members
+        return [Pair("", step, agent, agent, math.nan)]
     return run.league.pair(step)
 
 

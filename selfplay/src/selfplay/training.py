@@ -20,7 +20,7 @@ from selfplay.config import Config, config_text, for_workers
 from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
 from selfplay.extensions import open_extensions, with_names
-from selfplay.members import Members, founders
+from selfplay.members import Members
 from selfplay.opening import open_population, warm_start
 from selfplay.prompts.task_kind import recorded_kinds
 from selfplay.prompts.template import Template, template_of, with_chat_date
@@ -256,9 +256,9 @@ def _found(run: Run, progress: Progress) -> None:
     warm_start(run.population, config)
     write_founders(run)
     if config.mode == "populora":
-        teachers, students = founders(config)
+        names, count = config.founders, config.teachers
         home = run.directory / "league"
-        run.league = League(home, teachers=teachers, students=students, config=config.league)
+        run.league = League(home, names[:count], names[count:], config.league)
     run.population.sync(0)
     if config.rollout.self_seed:
         progress.phase("seeds")

@@ -10,8 +10,9 @@ from torch import Tensor
 from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
-from selfplay.learning.statistics import StatsSum, UpdateStats
+from selfplay.learning.statistics import StatsSum
 from selfplay.pieces import batches, blocks, even
+from selfplay.records.rows import MemberRow
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -114,7 +115,7 @@ class Batch:
 
     def stats(
         self, members: Sequence[str], outcomes: Mapping[int, Outcome]
-    ) -> dict[str, UpdateStats]:
+    ) -> dict[str, MemberRow]:
         """Return the statistics of each member with samples. outcomes: of those that learned."""
         sums = {place: StatsSum() for place in sorted({row.member for row in self.rows})}
         for row in self.rows:

@@ -35,7 +35,8 @@ from selfplay.learning.batch import (
 from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.policy_loss import ForwardPass
-from selfplay.learning.statistics import StatsSum, UpdateStats
+from selfplay.learning.statistics import StatsSum
+from selfplay.records.rows import MemberRow
 
 _FLOAT16_SCALE = 2.0**12
 """A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly
@@ -123,7 +124,7 @@ class Learner:
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Callable[[int, int], None] | None = None,
-    ) -> dict[str, UpdateStats]:
+    ) -> dict[str, MemberRow]:
         """Take `num_iterations` steps for every member with a sample that says something.
 
         lr_factor scales every member's learning rate; advance hears after every micro-batch how

@@ -1,47 +1,15 @@
-"""What an update did to a member: means over its tokens."""
+"""What an update did to a member: sums and means over its tokens."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from math import isfinite, isnan, nan
 
+from msgspec import UNSET
 from torch import Tensor
 
+from selfplay.records.rows import MemberRow, finite
+
 _SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl")
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateStats:
-    """Statistics of one member's update.
-
-    Entropy and tokens are those of all its samples; loss, ratios and differences those of the
-    samples that it learned from, since the others are left out of the passes. A number that is not
-    finite is None.
-    """
-
-    loss: float | None
-    """The member's loss before its first step."""
-    grad_norm: float | None
-    """Norm of the member's gradient before clipping; None if it took no step."""
-    stepped: bool
-    """Whether the member moved; False without signal, or where a number is not finite."""
-    tokens: int
-    """Completion tokens."""
-    entropy: float | None
-    """Mean of -log p of the sampled tokens, nats: an unbiased estimate of the policy's entropy."""
-    clip_ratio: float | None
-    """Share of tokens at which the policy ratio was clipped."""
-    importance_sampling_ratio: float | None
-    """Mean importance weight after truncation."""
-    importance_sampling_clip_ratio: float | None
-    """Share of tokens whose importance weight was truncated."""
-    logp_difference_max: float | None
-    """Largest |log pi(learner) - log pi(sampler)| of a token."""
-    mismatch_kl: float | None
-    """Mean k3 estimate of KL(sampler || learner) per token: r - 1 - log r, r = learner/sampler."""
-    kl: float | None = None
-    """Mean k3 estimate of KL(policy || frozen base) per token; None without beta."""
-    skipped: str | None = None
-    """Which number was not finite, so that the member took no step."""
 
 
 @dataclass(slots=True)
@@ -109,19 +77,24 @@ class StatsSum:
         if kl is not None:
             self.kl = (self.kl or 0.0) + float(kl.sum())
 
-    def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> UpdateStats:
-        """Return means over the tokens added (zeros if there were none)."""
+    def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> MemberRow:
+        """Return means over the tokens added (zeros if there were none).
+
+        Entropy and tokens are those of all samples; loss, ratios and differences those of the
+        samples that the member learned from. A number that is not finite is None.
+        """
         n = max(1, self.learned)
-        numbers = {
-            "loss": self.loss,
-            "grad_norm": grad_norm,
-            "entropy": self.entropy / max(1, self.tokens),
-            "clip_ratio": self.clipped / n,
-            "importance_sampling_ratio": self.importance / n,
-            "importance_sampling_clip_ratio": self.truncated / n,
-            "logp_difference_max": self.logp_difference_max,
-            "mismatch_kl": self.mismatch_kl / n,
-            "kl": None if self.kl is None else self.kl / n,
-        }
-        finite = {k: v if v is not None and isfinite(v) else None for k, v in numbers.items()}
-        return UpdateStats(**finite, stepped=stepped, tokens=self.tokens, skipped=skipped or None)
+        return MemberRow(
+            loss=finite(self.loss),
+            grad_norm=finite(grad_norm),
+            stepped=stepped,
+            tokens=self.tokens,
+            entropy=finite(self.entropy / max(1, self.tokens)),
+            clip_ratio=finite(self.clipped / n),
+            importance_sampling_ratio=finite(self.importance / n),
+            importance_sampling_clip_ratio=finite(self.truncated / n),
+            logp_difference_max=finite(self.logp_difference_max),
+            mismatch_kl=finite(self.mismatch_kl / n),
+            kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / n,
+            skipped=skipped or UNSET,
+        )

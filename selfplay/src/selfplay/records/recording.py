@@ -7,11 +7,12 @@ from math import isnan
 from statistics import fmean
 from typing import Any
 
+from msgspec.structs import replace
+
 from code_verifier import Status
 from league import Pair
 from selfplay.evaluation import COMPLEXITY
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.statistics import UpdateStats
 from selfplay.records import rows
 from selfplay.records.rows import finite, mean
 from selfplay.rewards import ZERO_STD
@@ -74,7 +75,7 @@ def metrics_row(
     matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
-    stats: Mapping[str, UpdateStats],
+    stats: Mapping[str, rows.MemberRow],
     births: Sequence[rows.BirthRow],
     new_structures: int,
 ) -> rows.StepRow:
@@ -108,7 +109,7 @@ def metrics_row(
         frac_reward_zero_std=frac_reward_zero_std(samples),
         tokens=rows.TokensRow(
             sampled=sum(len(r.completion_ids) for r in rollouts),
-            trained=sum(s.tokens for s in stats.values()),
+            trained=sum(s.tokens or 0 for s in stats.values()),
         ),
     )
 
@@ -181,13 +182,13 @@ def _attempt_rows(
 def _member_rows(
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
-    stats: Mapping[str, UpdateStats],
+    stats: Mapping[str, rows.MemberRow],
 ) -> dict[str, rows.MemberRow]:
     """Return a row for every member that played, also for students without a valid task."""
     teachers = dict.fromkeys(p.teacher for p in solved if p.teacher is not None)
     students = dict.fromkeys(p.student for p in solved if p.student is not None)
     return {
-        name: _member_row(name, solved, samples, stats.get(name))
+        name: _member_row(name, solved, samples, stats.get(name, rows.MemberRow()))
         for name in dict.fromkeys([*teachers, *students])
     }
 
@@ -196,8 +197,9 @@ def _member_row(
     name: str,
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
-    stats: UpdateStats | None,
+    stats: rows.MemberRow,
 ) -> rows.MemberRow:
+    """Return what the update did to a member with what it wrote, and what it earned."""
     taught = [p for p in solved if p.teacher == name]
     faced = [p for p in solved if p.student == name]
     row: dict[str, Any] = {"solve_rate": _solve_rate(taught or faced)}
@@ -208,12 +210,8 @@ def _member_row(
         row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
     if attempts := [a for p in faced for a in p.judged]:
         row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
-    if stats is not None:
-        optional = ("kl", "skipped")
-        numbers = asdict(stats).items()
-        row |= {key: value for key, value in numbers if value is not None or key not in optional}
     role = "agent" if taught and faced else "teacher" if taught else "student"
-    return rows.MemberRow(role=role, **row)
+    return replace(stats, role=role, **row)
 
 
 def _taught(proposals: Sequence[Proposed]) -> dict[str, float | None]:

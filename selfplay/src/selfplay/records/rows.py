@@ -155,7 +155,10 @@ class BirthRow(Struct, frozen=True):
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
-    """A member in a step: what it earned, and what the update did to it (see UpdateStats)."""
+    """A member in a step: what it earned, and what the update did to it.
+
+    A number that is not finite is None.
+    """
 
     role: str = "member"
     reward: Maybe = UNSET
@@ -168,14 +171,15 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     well_formed: Maybe = UNSET
     """Share of attempts from which an answer could be read."""
     loss: Maybe = UNSET
+    """Before the first step of the update."""
     grad_norm: Maybe = UNSET
-    """Before clipping."""
+    """Before clipping; None where the member took no step."""
     stepped: bool | UnsetType = UNSET
-    """Whether the update moved the member."""
+    """Whether the update moved the member; not without signal, or where a number is not finite."""
     tokens: int | UnsetType = UNSET
     """Sampled."""
     entropy: Maybe = UNSET
-    """Mean of -log p over sampled tokens, in nats."""
+    """Mean of -log p over sampled tokens, in nats: an unbiased estimate of the policy's entropy."""
     clip_ratio: Maybe = UNSET
     """Share of tokens at which the policy ratio was clipped."""
     importance_sampling_ratio: Maybe = UNSET
@@ -185,9 +189,10 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     logp_difference_max: Maybe = UNSET
     """Largest difference between the learner's and the sampler's log-probability of a token."""
     mismatch_kl: Maybe = UNSET
-    """KL divergence between sampler and learner, in nats a token."""
+    """Mean k3 estimate of KL(sampler || learner), in nats a token: r - 1 - log r, r = learner /
+    sampler."""
     kl: Maybe = UNSET
-    """From the frozen base; of runs with beta."""
+    """Mean k3 estimate of KL(policy || frozen base), in nats a token; of runs with beta."""
     skipped: str | UnsetType = UNSET
     """Which number was not finite, so that the member learned nothing."""
 

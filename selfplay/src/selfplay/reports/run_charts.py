@@ -26,34 +26,20 @@ WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
 def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.LayerChart | None:
-    """Return a light raw line and a strong smoothed one for each named series; what: they are."""
+    """Return a light raw line and a strong smoothed one for each named series; title: what they
+    are. Shares, whose unit begins with %, are drawn as percentages."""
     rows: list[dict[str, Any]] = []
-    drawn = {n: v for n, v in points.items() if any(value is not None for _, value in v)}
-    if not drawn:
-        return None
-    for name, series in drawn.items():
-        short = thin(series, MOST_POINTS)
+    factor = 100 if unit.startswith("%") else 1
+    for name, series in points.items():
+        short = thin([(s, None if v is None else factor * v) for s, v in series], MOST_POINTS)
         means = dict(smooth(short))
         rows += [
-            {title: name, "step": step, "value": value, "mean": means.get(step)}
+            {title: name, "step": step, "value": value, "middle": means.get(step)}
             | {"dot": len(means) == 1}
             for step, value in short
+            if means
         ]
-    share = unit.startswith("%")
-    axis = alt.Axis(format="%" if share else alt.Undefined, tickCount=4)
-    value, mean = (
-        alt.Y(f"{f}:Q", title=unit, axis=axis).scale(zero=False) for f in ("value", "mean")
-    )
-    base, pick, shown = _switched(rows, title, list(points))
-    numbers = [alt.Tooltip(f"{f}:Q", format=".1%" if share else ",.4~r") for f in ("value", "mean")]
-    dots = base.mark_point(filled=True, size=35)
-    line = base.transform_filter("isValid(datum.mean)").mark_line(strokeWidth=2.2)
-    layers = [
-        base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=value),
-        line.encode(y=mean, opacity=shown).properties(name="lines").add_params(pick),
-        dots.encode(y=value, opacity=_dotted(pick), tooltip=[f"{title}:N", "step:Q", *numbers]),
-    ]
-    return alt.LayerChart(layer=layers).properties(width=340, height=165)
+    return _lines(rows, title, list(points), unit)
 
 
 def bands(
@@ -61,7 +47,6 @@ def bands(
     name: str,
     names: Sequence[str],
     unit: str,
-    *,
     level: tuple[float, str] | None = None,
 ) -> alt.LayerChart | None:
     """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`.
@@ -69,35 +54,81 @@ def bands(
     Few points are marked, and so is one that is alone, with its band as a bar. level: a line
     across, and what it is.
     """
-    if not rows:
-        return None
     counts, steps = Counter(row[name] for row in rows), sorted({row["step"] for row in rows})
     few = len(steps) <= FEW
-    rows = [
-        row | {"dot": few or counts[row[name]] == 1, "alone": counts[row[name]] == 1}
-        for row in rows
-    ]
-    base, pick, shown = _switched(rows, name, names, steps if few else ())
-    low, middle = (alt.Y(f"{f}:Q", title=unit).scale(zero=False) for f in ("low", "middle"))
-    faint = alt.when(pick).then(alt.value(0.16)).otherwise(alt.value(0.0))
+    lone = {member for member, count in counts.items() if count == 1}
+    rows = [r | {"dot": few or r[name] in lone, "alone": r[name] in lone} for r in rows]
+    return _lines(rows, name, names, unit, steps if few else (), level)
+
+
+def _lines(
+    rows: Sequence[dict[str, Any]],
+    name: str,
+    names: Sequence[str],
+    unit: str,
+    ticks: Sequence[int] = (),
+    level: tuple[float, str] | None = None,
+) -> alt.LayerChart | None:
+    """Return a strong line of `middle` over the steps for each name, in the colour of its place.
+
+    Behind it is its raw `value`, or its band from `low` to `high`. The legend holds names with
+    rows, and switches what is drawn. ticks: the only steps that are named, from 0 on.
+    """
+    if not rows:
+        return None
+    drawn = [n for n in names if any(row[name] == n for row in rows)]
+    entry = 30 + LETTER * max(map(len, drawn))
+    legend = alt.Legend(
+        title=None,
+        values=drawn,
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        symbolOpacity=1,
+        orient="bottom",
+        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
+    )
+    scale = alt.Scale(domain=list(names))
+    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
+    step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
+    if ticks:
+        step = step.axis(_whole(*ticks)).scale(domain=[0, ticks[-1]])
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
+    pick = alt.selection_point(name="pick", fields=[name], bind="legend")
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
+
+    def seen(opacity: float, **fields: bool) -> Any:
+        """Return the opacity of rows with these fields, as far as their line is switched on."""
+        return alt.when(pick, **fields).then(alt.value(opacity)).otherwise(alt.value(0.0))
+
+    is_raw = "value" in rows[0]
+    numbers = ("value", "middle") if is_raw else ("middle", "low", "high")
     tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
-    tooltip += [alt.Tooltip(f"{f}:Q", format=",.4~r") for f in ("middle", "low", "high")]
-    line = base.mark_line(strokeWidth=2.2).encode(y=middle, opacity=shown)
+    tooltip += [alt.Tooltip(f"{number}:Q", format=",.4~r") for number in numbers]
+    band = base.encode(y=y("low"), y2="high:Q")
+    behind = [
+        band.mark_rule(strokeWidth=3).encode(opacity=seen(0.5, alone=True)),
+        band.mark_area().encode(opacity=seen(0.16)),
+    ]
+    if is_raw:
+        behind = [base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=y("value"))]
+    shown = alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+    line = base.transform_filter("isValid(datum.middle)").mark_line(strokeWidth=2.2)
     dots = base.mark_point(filled=True, size=40)
-    alone = alt.when(pick, alone=True).then(alt.value(0.5)).otherwise(alt.value(0.0))
     layers = [
-        base.mark_rule(strokeWidth=3).encode(y=low, y2=alt.Y2("high:Q"), opacity=alone),
-        base.mark_area().encode(y=low, y2=alt.Y2("high:Q"), opacity=faint),
-        line.properties(name="lines").add_params(pick),
-        dots.encode(y=middle, opacity=_dotted(pick), tooltip=tooltip),
+        *behind,
+        line.encode(y=y("middle"), opacity=shown).properties(name="lines").add_params(pick),
+        dots.encode(y=y(numbers[0]), opacity=seen(1.0, dot=True), tooltip=tooltip),
     ]
     if level is not None:
         across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
-        across = across.encode(y=middle)
+        across = across.encode(y=y("middle"))
         words = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
         layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
         layers.append(words.encode(x=alt.value("width"), text="title:N"))
-    return alt.LayerChart(layer=layers).properties(width=480, height=230)
+    return alt.LayerChart(layer=layers).properties(width=480, height=165 if is_raw else 230)
 
 
 def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
@@ -316,44 +347,6 @@ def solve_rates(run: RunRecord) -> alt.LayerChart | None:
     return curves(solved, "% of valid tasks", "solved by")
 
 
-def _switched(
-    rows: Sequence[dict[str, Any]], name: str, names: Sequence[str], ticks: Sequence[int] = ()
-) -> tuple[alt.Chart, alt.Parameter, Any]:
-    """Return a chart of rows over steps, coloured by a field; its legend switches what is drawn.
-
-    A name has the colour of its place in `names`; the legend holds those with rows.
-
-    With it come the selection, which one layer has to add, and the opacity that follows it. ticks:
-    the only steps that are named, from 0 on.
-    """
-    drawn = [n for n in names if any(row[name] == n for row in rows)]
-    pick = alt.selection_point(name="pick", fields=[name], bind="legend")
-    entry = 30 + LETTER * max(map(len, drawn), default=0)
-    legend = alt.Legend(
-        title=None,
-        values=drawn,
-        symbolType="stroke",
-        symbolStrokeWidth=3,
-        symbolOpacity=1,
-        orient="bottom",
-        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
-        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
-    )
-    scale = alt.Scale(domain=list(names))
-    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
-    step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
-    if ticks:
-        ends = alt.Scale(domain=[0, ticks[-1]])
-        step = alt.X("step:Q", title="step", axis=_whole(*ticks), scale=ends)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
-    return base, pick, alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
-
-
 def _whole(*steps: int) -> alt.Axis:
     """Return an axis that names 0 and these steps."""
     return alt.Axis(format="d", values=sorted({0, *steps}))
-
-
-def _dotted(pick: alt.Parameter) -> Any:
-    """Return the opacity of markers: those of rows with `dot` are seen, as far as they are on."""
-    return alt.when(pick, dot=True).then(alt.value(1.0)).otherwise(alt.value(0.0))

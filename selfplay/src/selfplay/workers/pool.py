@@ -17,12 +17,11 @@ from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import MEETING, PATIENCE, PeerLost, open_store
-from selfplay.learning.statistics import UpdateStats
-from selfplay.members import Advance, Members, SavedMember, all_founders, role_of
+from selfplay.members import Advance, Members, SavedMember, role_of
 from selfplay.opening import read_member, save_member
 from selfplay.pieces import blocks
 from selfplay.prompts.template import Template
-from selfplay.records.rows import WorkerRow
+from selfplay.records.rows import MemberRow, WorkerRow
 from selfplay.rollout import Prompts, W
 from selfplay.workers.worker import Worker, WorkerInfo, versions
 
@@ -124,7 +123,7 @@ class RemotePopulation(Members):
         about = pool.info
         prompts = Prompts(config, template, about.tokenizer, about.context)
         super().__init__(config, prompts, about.shares_parameters)
-        self.pool, self._names = pool, all_founders(config)
+        self.pool, self._names = pool, config.founders
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -141,7 +140,7 @@ class RemotePopulation(Members):
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
-    ) -> dict[str, UpdateStats]:
+    ) -> dict[str, MemberRow]:
         config, workers = self.config, len(self.pool.actors)
         batch = make_batch(
             samples,
