@@ -26,7 +26,6 @@ from selfplay.settings import (
     override,
     read_preset,
     read_settings,
-    without_hash,
 )
 
 PIECES = 8
@@ -440,24 +439,6 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
 def config_text(config: Config) -> str:
     """Return the configuration as YAML that `read_config` takes back."""
     return yaml.safe_dump(msgspec.to_builtins(asdict(config)), sort_keys=False)
-
-
-def without_hashes(config: Config) -> Config:
-    """Return the configuration with names of a user's own as they are typed, `module:object`."""
-    pools: dict[str, Any] = {
-        kind: without_hash(names) if isinstance(names, str) else tuple(map(without_hash, names))
-        for kind in ("mutation", "crossover")
-        for names in [getattr(config.evolution, kind)]
-    }
-    reward, rollout = config.reward, config.rollout
-    return replace(
-        config,
-        rollout=replace(rollout, kinds=tuple(map(without_hash, rollout.kinds))),
-        reward=replace(
-            reward, teacher=without_hash(reward.teacher), student=without_hash(reward.student)
-        ),
-        evolution=replace(config.evolution, **pools),
-    )
 
 
 def for_workers(config: Config) -> Config:

@@ -372,8 +372,7 @@ def plan_run(
     if not machine.is_gpu and count > 1:
         name = f"its part of {machine.name}"
         machine = replace(machine, name=name, memory=machine.memory / count)
-    changes, _ = smaller(config, model, machine, count)
-    return make_plan(config, model, machine, count), changes
+    return make_plan(config, model, machine, count), smaller(config, model, machine, count)[0]
 
 
 def verdict(plan: MemoryPlan, changes: list[str]) -> str:

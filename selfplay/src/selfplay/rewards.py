@@ -247,19 +247,15 @@ def _taught(reward: TeacherFunction, proposals: Sequence[Proposed]) -> list[floa
     """Return what a step's proposals earn. Raises SelfplayError for other than a number of each."""
     if "step" not in needed_by(reward):
         return [_earned(reward, p) for p in proposals]
-    values = _said(reward, proposals, "teacher_reward", f"{len(proposals)} proposals")
+    sample = f"{len(proposals)} proposals"
+    values = _said(reward, proposals, "teacher_reward", sample)
     with suppress(TypeError):
         if len(values) == len(proposals):
             return [_number(reward, *pair) for pair in zip(values, proposals, strict=True)]
-    shown = first_line(ValueError(repr(values)))
-    raise SelfplayError(
-        f"teacher_reward: {called(reward)} returns {shown[:80]} for {len(proposals)} proposals; "
-        "expected a number of each"
-    )
+    raise _unlike(reward, values, "teacher_reward", sample, "a number of each")
 
 
 def _earned(reward: Callable[[Any], Any], written: Proposed | Attempt) -> float:
-    """Return what a reward gives, as a float. Raises SelfplayError for no number."""
     return _number(reward, _said(reward, written, *_shown(written)), written)
 
 
@@ -286,18 +282,20 @@ def _said(reward: Callable[[Any], Any], judged: Any, option: str, sample: str) -
 
 def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
     """Return a reward as a float. Raises SelfplayError for no number."""
-    option, sample = _shown(written)
-    number: float | None = None
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
-            number = float(value)
-    if number is None:
-        shown = " ".join(repr(value).split())
-        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-        raise SelfplayError(
-            f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
-        )
-    return number
+            return float(value)
+    raise _unlike(reward, value, *_shown(written), "a number")
+
+
+def _unlike(
+    reward: Callable[[Any], Any], value: Any, option: str, sample: str, expected: str
+) -> SelfplayError:
+    shown = " ".join(repr(value).split())
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return SelfplayError(
+        f"{option}: {called(reward)} returns {shown} for {sample}; expected {expected}"
+    )
 
 
 def _has(p: Proposed, need: Need) -> bool:

@@ -36,8 +36,19 @@ NOT_SAMPLED = Rollout(None, (), (), (), "length")
 _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
 
 
+class _Written:
+    """What an engine samples."""
+
+    rollout: Rollout
+
+    @property
+    def text(self) -> str:
+        """What was written; a stop text that ended it is its end."""
+        return self.rollout.text
+
+
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(_Written):
     """One try of a member (None: the frozen base) at a task.
 
     - number: its place among the attempts that are sampled together.
@@ -62,14 +73,9 @@ class Attempt:
         """Who is asked."""
         return self.member
 
-    @property
-    def text(self) -> str:
-        """What was written; a stop text that ended it is its end."""
-        return self.rollout.text
-
 
 @dataclass(frozen=True)
-class Proposed:
+class Proposed(_Written):
     """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it.
 
     - number: its place among the proposals that are sampled together.
@@ -106,11 +112,6 @@ class Proposed:
     def writer(self) -> str | None:
         """Who is asked."""
         return self.teacher
-
-    @property
-    def text(self) -> str:
-        """What was written; a stop text that ended it is its end."""
-        return self.rollout.text
 
     @property
     def judged(self) -> list[Attempt]:
@@ -284,30 +285,24 @@ def open_sandbox(config: Config) -> Sandbox:
 
 def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
     """Validate proposals as they are written; return them in the order of their numbers."""
+
+    def judge(p: Proposed) -> tuple[Proposed, Verdict | None]:
+        if p.proposal is None:
+            return p, None
+        return p, prompts.template.kind(p.kind).validate(p.proposal, sandbox)
+
     judged: list[Proposed] = []
-    waiting: list[Proposed] = []
-
-    def readable() -> Iterator[Proposal]:
-        for p in proposed:
-            if p.proposal is None:
-                judged.append(p)
-            else:
-                waiting.append(p)
-                yield p.proposal
-
-    def judge(proposal: Proposal) -> Verdict:
-        return prompts.template.kind(proposal.kind).validate(proposal, sandbox)
-
-    for i, verdict in enumerate(ordered_map(judge, readable(), sandbox.workers)):
-        p, proposal = waiting[i], waiting[i].proposal
-        if verdict.task is None or proposal is None:
+    for p, verdict in ordered_map(judge, proposed, sandbox.workers):
+        if verdict is None or p.proposal is None:
+            judged.append(p)
+        elif verdict.task is None:
             judged.append(replace(p, status=verdict.status, reason=verdict.reason))
         elif control := prompts.control_token_in(verdict.task):
             judged.append(replace(p, status=FORM, reason=control))
         elif too_long := prompts.why_too_long(verdict.task):
             judged.append(replace(p, status=Status.TOO_LONG, reason=too_long))
         else:
-            task, metrics = replace(verdict.task, id=p.id), _measured(proposal)
+            task, metrics = replace(verdict.task, id=p.id), _measured(p.proposal)
             judged.append(
                 replace(p, status=verdict.status, reason=verdict.reason, task=task, metrics=metrics)
             )
@@ -324,22 +319,21 @@ def _measured(proposal: Proposal) -> Metrics | None:
 
 def graded(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> list[Attempt]:
     """Grade attempts as they are written; return them in the order of their numbers."""
-    judged: list[Attempt] = []
-    waiting: list[Attempt] = []
+    read: list[Attempt] = []
 
-    def answers() -> Iterator[tuple[Task, str]]:
+    def answers() -> Iterator[tuple[Task, str | None]]:
         for a in attempts:
-            if a.answer is None:
-                judged.append(replace(a, reason="ill-formed"))
-            else:
-                waiting.append(a)
-                yield a.task, a.answer
+            read.append(a)
+            yield a.task, a.answer
 
-    def judge(pair: tuple[Task, str]) -> Grade:
-        return prompts.template.kind(pair[0].kind).grade(*pair, sandbox)
+    def judge(pair: tuple[Task, str | None]) -> Grade:
+        task, answer = pair
+        if answer is None:
+            return Grade(0.0, "ill-formed")
+        return prompts.template.kind(task.kind).grade(task, answer, sandbox)
 
-    for i, grade in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
-        a = waiting[i]
-        infra_error = not grade.judged
-        judged.append(replace(a, score=grade.score, reason=grade.reason, infra_error=infra_error))
+    judged = [
+        replace(read[i], score=grade.score, reason=grade.reason, infra_error=not grade.judged)
+        for i, grade in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True))
+    ]
     return sorted(judged, key=lambda a: a.number)

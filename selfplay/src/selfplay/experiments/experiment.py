@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,8 +26,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lora_evo import write_text
-from selfplay.config import Config, config_text, read_config, set_by_mode, without_hashes
+from selfplay.config import Config, config_text, read_config, set_by_mode
 from selfplay.errors import ConfigError, RunDirectoryError
+from selfplay.experiments.measures import measures_with
 from selfplay.records.directory import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.settings import (
     Count,
@@ -46,6 +47,8 @@ POLL_S, GRACE_S = 0.5, 20.0
 """Seconds between two looks at the runs, and those that a run has to stop by itself."""
 NICENESS = 10
 _NAME = re.compile(r"\w[\w+. -]*")
+_MARK = re.compile(r"(\([^()]*\))?#[0-9a-f]{8}(-[0-9a-f]{8})?")
+"""What follows `module:object` in a name that says what it was recorded of."""
 _SIZES = ("teachers", "students")
 """What an arm with a mode of its own sets with it."""
 
@@ -99,43 +102,19 @@ class Plan:
         for name, value in (("name", self.name), ("arms", self.arms), ("seeds", self.seeds)):
             if not value:
                 raise ConfigError(f"{name} is empty; expected name, arms and seeds")
-        self._check_seeds()
-        self._check_contrasts()
-        self._check_findings()
-
-    def _check_seeds(self) -> None:
-        """Refuse seeds that are named twice, and seeds of an arm that there is not."""
         by_key = {"seeds": self.seeds, "control_seeds": self.control_seeds}
-        for arm, seeds in self.arm_seeds.items():
-            self._check_arm("arm_seeds", arm)
-            by_key[f"arm_seeds.{arm}"] = seeds
+        by_key |= {f"arm_seeds.{arm}": seeds for arm, seeds in self.arm_seeds.items()}
         for key, seeds in by_key.items():
             if len(set(seeds)) < len(seeds):
                 raise ConfigError(f"{key} is {list(seeds)}; expected different whole numbers")
-
-    def _check_contrasts(self) -> None:
-        """Refuse contrasts of arms that there are not."""
-        for number, pair in enumerate(self.contrasts):
-            for arm in pair:
-                self._check_arm(f"contrasts[{number}]", arm)
-
-    def _check_findings(self) -> None:
-        """Refuse claims about arms or measures that there are not."""
-        from selfplay.experiments.measures import measures_with
-
-        known = list(measures_with(self.measures))
-        for number, claim in enumerate(self.findings):
-            for arm in (*claim.plus, *claim.minus):
-                self._check_arm(f"findings[{number}]", arm)
-            for name in claim.measures:
-                if name not in known:
-                    raise ConfigError(
-                        f"findings[{number}].measures: {name!r}; {one_of(name, known)}"
-                    )
-
-    def _check_arm(self, key: str, arm: str) -> None:
-        if arm not in self.arms:
-            raise ConfigError(f"{key}: {arm!r}; {one_of(arm, list(self.arms))}")
+        named: dict[str, Iterable[str]] = {"arm_seeds": self.arm_seeds}
+        named |= {f"contrasts[{i}]": pair for i, pair in enumerate(self.contrasts)}
+        named |= {f"findings[{i}]": (*c.plus, *c.minus) for i, c in enumerate(self.findings)}
+        for key, arms in named.items():
+            _require(key, arms, self.arms)
+        known = measures_with(self.measures)
+        for i, claim in enumerate(self.findings):
+            _require(f"findings[{i}].measures", claim.measures, known)
 
     def check_folders(self) -> None:
         """Raise ConfigError for names of arms and controls that are no different directories."""
@@ -164,6 +143,13 @@ class Plan:
         except ConfigError as error:
             where = f"arm {arm!r}" + (f" with control {control!r}" if control else "")
             raise ConfigError(f"{where}: {str(error).removeprefix('--set ')}") from error
+
+
+def _require(key: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise ConfigError for a name that is not known."""
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{key}: {name!r}; {one_of(name, list(known))}")
 
 
 @dataclass(frozen=True)
@@ -386,7 +372,9 @@ def prepare(run: PlannedRun, home: Path) -> bool:
     if not directory.is_dir() or not any(directory.iterdir()):
         return False
     if any((directory / "checkpoints").glob("step-*[0-9]")):
-        if without_hashes(open_config(directory)) != without_hashes(run.config):
+        # A run has recorded what its functions and objects are made of, a plan has not.
+        begun, planned = (_MARK.sub("", str(c)) for c in (open_config(directory), run.config))
+        if begun != planned:
             raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
         return True
     if size(directory / METRICS):

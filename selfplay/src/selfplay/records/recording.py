@@ -92,7 +92,7 @@ def metrics_row(
         student_reward=_mean_reward(samples, "solve"),
         valid_share=len(valid) / max(1, len(judged)),
         solve_rate=_solve_rate(valid),
-        same_tasks=_same_tasks_row(solved),
+        same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
         infra_errors={
             "proposals": len(solved) - len(judged),
             "attempts": sum(a.infra_error for a in attempts),
@@ -141,9 +141,8 @@ def _mean_reward(
     return mean([finite(s.reward) for s in of_phase if member in (None, s.member)])
 
 
-def _same_tasks_row(solved: Sequence[Proposed]) -> rows.SameTasksRow:
-    """Return the solve rates of students and base on the tasks that both attempted."""
-    both = [p for p in solved if p.judged and p.base_judged]
+def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:
+    """Return the solve rates of students and base on tasks that both attempted."""
     if not both:
         return rows.SameTasksRow()
     students, base = fmean(p.solve_rate for p in both), fmean(p.base_solve_rate for p in both)

@@ -335,20 +335,14 @@ class EvalRow(Struct, frozen=True, kw_only=True):
     @property
     def rate(self) -> SolvingRow | None:
         """How the member solves; None where nothing was judged."""
-        solving = self.solving
-        return (
-            solving if isinstance(solving, SolvingRow) and solving.difference is not None else None
-        )
+        row = self.solving
+        return row if isinstance(row, SolvingRow) and row.difference is not None else None
 
     @property
     def taught(self) -> TeachingRow | None:
         """How the member teaches; None where nothing was judged."""
-        teaching = self.teaching
-        return (
-            teaching
-            if isinstance(teaching, TeachingRow) and teaching.valid_share is not None
-            else None
-        )
+        row = self.teaching
+        return row if isinstance(row, TeachingRow) and row.valid_share is not None else None
 
 
 def finite(value: float | None) -> float | None:
