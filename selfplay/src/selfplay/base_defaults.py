@@ -5,10 +5,9 @@ from typing import Any
 
 from lora_evo.model import TARGET_MODULES
 from selfplay.architecture import Architecture, read_architecture
-from selfplay.config import Config, load_preset, read_config
+from selfplay.config import Config, load_preset
 from selfplay.errors import ConfigError, silence_transformers
 from selfplay.prompts.template import template_named
-from selfplay.settings import merged, override, read_preset
 from selfplay.terminal import say
 
 LARGE = 1_000_000_000
@@ -34,16 +33,9 @@ def config_for(
     template, why = _template(base)
     model = read_architecture(base)
     preset = preset or preset_for(model)
-    fitting = {
-        "base": base,
-        "template": template,
-        **_limits(read_config(read_preset(preset)), model),
-    }
-    data = merged(read_preset(preset), fitting)
-    data |= {key: value for key, value in values.items() if value is not None}
-    for assignment in assignments:
-        override(data, assignment)
-    config = read_config(data)
+    fitting = {"base": base, "template": template, **_limits(load_preset(preset), model)}
+    chosen = {key: value for key, value in values.items() if value is not None}
+    config = load_preset(preset, *assignments, **fitting | chosen)
     return config, _chosen(config, model, preset, why)
 
 

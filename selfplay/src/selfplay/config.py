@@ -430,7 +430,7 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
         >>> load_preset("nano", "learner.r=16", steps=2).learner.r
         16
     """
-    data = read_preset(name) | {key: v for key, v in values.items() if v is not None}
+    data = merged(read_preset(name), {key: v for key, v in values.items() if v is not None})
     for assignment in assignments:
         override(data, assignment)
     return read_config(data)

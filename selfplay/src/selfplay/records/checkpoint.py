@@ -45,12 +45,13 @@ def save_checkpoint(run: Run) -> None:
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
     _look_at_rewards(run)
+    living = run.population.members
     state = {
         "format": 4,
         "step": run.step,
         "born": run.born,
         "changed_rewards": run.changed_rewards,
-        "needed": _needed(run),
+        "needed": sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
     with appearing(target) as draft:
@@ -244,12 +245,6 @@ def write_founders(run: Run) -> None:
         content = adapter_hash(run.population.export(member))
         text = Lineage.founder(member, run.config.seed, content).to_json()
         write_text(run.directory / "members" / member / files.LINEAGE, text)
-
-
-def _needed(run: Run) -> list[str]:
-    """Return the adapters without which living members cannot be verified."""
-    living = run.population.members
-    return sorted({*living, *(f for member in living for f in run.parents.get(member, ()))})
 
 
 def _drop_oldest(run: Run) -> None:

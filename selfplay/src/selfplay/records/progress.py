@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selfplay.config import Config
-from selfplay.records.rows import EvalRow, SolvingRow, StepRow, mean
+from selfplay.records.rows import EvalRow, StepRow, mean
 from selfplay.records.run_record import (
     FALL,
     WINDOW,
@@ -134,14 +134,19 @@ class Progress:
         self.done = row.step
         self._learn(row)
         self._estimate()
-        self._gain = _held_out(measured, before) or self._gain
+        base = np.array(before, float)
+        rates = [np.array(m.rate.rates, float) for m in measured if m.rate and before]
+        self._gain = mean_gain([rate - base for rate in rates]) or self._gain
         self._phases, self._work = {}, (0, 0)
         last = self._config is not None and row.step == self._config.steps
         waited = self._clock() - self._last_line >= PATIENCE_S
-        lines = []
         if last or waited or row.step % EVERY == 0:
-            lines, self._last_line = [self._line()], self._clock()
-        for line in (*lines, *_births(row), *_eval_lines(measured), *self._falls(measured)):
+            self._print(self._line())
+            self._last_line = self._clock()
+        for b in row.evolution:
+            parents = "+".join(b.parents)
+            self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents})")
+        for line in (*_eval_lines(measured), *self._falls(measured)):
             self._print(line)
 
     def bar(self) -> Table:
@@ -251,31 +256,17 @@ def _header(config: Config, directory: Path, done: int) -> str:
     )
 
 
-def _held_out(
-    measured: Sequence[EvalRow], before: Sequence[float | None]
-) -> tuple[float, float] | None:
-    """Return the gain of a measurement over the base's rates, with its error."""
-    base = np.array(before, float)
-    rates = [np.array(row.rate.rates, float) for row in measured if row.rate and before]
-    return mean_gain([rate - base for rate in rates])
-
-
-def _births(row: StepRow) -> list[str]:
-    return [
-        f"  {b.child} replaces {b.removed} ({b.operator} {'+'.join(b.parents)})"
-        for b in row.evolution
-    ]
-
-
 def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     """Say the last measurement on held-out tasks and of the teachers' tasks."""
     rates = {m.member: m.rate for m in measured if m.rate}
     taught = {m.member: m.taught for m in measured if m.taught}
     lines = []
     if rates:
+        over_start = any(isinstance(rate.over_start, float) for rate in rates.values())
         solving = [
             f"{name} {_percent(rate.solve_rate)} "
-            f"({gain_text(rate.difference, rate.standard_error)}{_over(rate)})"
+            f"({gain_text(rate.difference, rate.standard_error)}"
+            + (f", {gain_text(rate.over_start, None)} over the start)" if over_start else ")")
             for name, rate in rates.items()
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate)
@@ -284,11 +275,6 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
         teaching = [f"{name} {_percent(t.base_solve_rate)}" for name, t in taught.items()]
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
-
-
-def _over(rate: SolvingRow) -> str:
-    gain = rate.over_start
-    return f", {100 * gain:+.1f} over the start" if isinstance(gain, float) else ""
 
 
 def _percent(value: float | None) -> str:

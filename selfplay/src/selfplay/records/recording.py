@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from math import isnan
 from statistics import fmean
 from typing import Any
 
@@ -83,6 +82,10 @@ def metrics_row(
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
+    programs = [p.metrics for p in valid if p.metrics]
+    structures = Counter(m.structure for m in programs)
+    commonest = max(structures.values()) / structures.total() if programs else None
+    complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
     attempts = [a for p in solved for a in p.attempts]
     compared = [a for p in solved for a in (*p.base_attempts, *p.rival_attempts)]
     rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts + compared]
@@ -99,8 +102,8 @@ def metrics_row(
         },
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
-        complexity=_complexity(valid),
-        coverage=rows.CoverageRow(len(run.structures), new_structures, _commonest(valid)),
+        complexity=complexity if programs else None,
+        coverage=rows.CoverageRow(len(run.structures), new_structures, commonest),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
         members=_member_rows(solved, samples, stats),
         ratings=_ratings(run),
@@ -114,23 +117,11 @@ def metrics_row(
     )
 
 
-def _commonest(valid: Sequence[Proposed]) -> float | None:
-    structures = Counter(p.metrics.structure for p in valid if p.metrics)
-    return max(structures.values()) / structures.total() if structures else None
-
-
 def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
     of_kind = [p for p in judged if p.kind == kind]
     return rows.KindRow(
         proposed=len(of_kind), valid_share=_valid_share(of_kind), solve_rate=_solve_rate(of_kind)
     )
-
-
-def _complexity(valid: Sequence[Proposed]) -> dict[str, float] | None:
-    programs = [p.metrics for p in valid if p.metrics]
-    if not programs:
-        return None
-    return {name: fmean(getattr(m, name) for m in programs) for name in COMPLEXITY}
 
 
 def _mean_reward(
@@ -203,7 +194,8 @@ def _member_row(
     faced = [p for p in solved if p.student == name]
     row: dict[str, Any] = {"solve_rate": _solve_rate(taught or faced)}
     if taught:
-        row |= _taught(taught)
+        row["valid_share"] = _valid_share([p for p in taught if p.status != Status.SANDBOX_ERROR])
+        row["base_solve_rate"] = mean([p.base_solve_rate for p in taught if p.base_judged])
         row["reward"] = _mean_reward(samples, "propose", name)
     if faced:
         row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
@@ -213,17 +205,9 @@ def _member_row(
     return replace(stats, role=role, **row)
 
 
-def _taught(proposals: Sequence[Proposed]) -> dict[str, float | None]:
-    """Return how many of a teacher's proposals are tasks, and how many the base solves."""
-    judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
-    rates = [p.base_solve_rate for p in proposals if p.base_judged]
-    return {"valid_share": _valid_share(judged), "base_solve_rate": mean(rates)}
-
-
 def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
     of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
-    predicted = None if isnan(m.predicted) else m.predicted
-    return rows.MatchRow(m.teacher, m.student, predicted, observed=_solve_rate(of_match))
+    return rows.MatchRow(m.teacher, m.student, finite(m.predicted), _solve_rate(of_match))
 
 
 def _ratings(run: Run) -> dict[str, tuple[float, float]]:

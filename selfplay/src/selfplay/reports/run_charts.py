@@ -265,11 +265,17 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     label = texts.transform_calculate(shown="".join(fits) + "''")
     label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
+    colours = {}
+    for role, (title, colour) in SKILLS.items():  # grey before a member is measured
+        legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
+        shade = alt.Color("skill:Q", scale=alt.Scale(**colour), legend=legend)
+        known = alt.when("isValid(datum.skill)").then(shade)
+        colours[role] = known.otherwise(alt.value("#8888"))
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
         *(
-            bar.transform_filter(f"datum.role == '{role}'").encode(color=_skill_colour(*look))
-            for role, look in SKILLS.items()
+            bar.transform_filter(f"datum.role == '{role}'").encode(color=colours[role])
+            for role in SKILLS
             if any(row["role"] == role for row in bars)
         ),
         children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
@@ -278,13 +284,6 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     ]
     chart: alt.LayerChart = alt.LayerChart(layer=layers).resolve_scale(color="independent")
     return chart.properties(width=1040, height=alt.Step(40))
-
-
-def _skill_colour(title: str, scale: dict[str, Any]) -> Any:
-    """Return the colour of bars by skill; grey before a member is measured."""
-    legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
-    shade = alt.Color("skill:Q", scale=alt.Scale(**scale), legend=legend)
-    return alt.when("isValid(datum.skill)").then(shade).otherwise(alt.value("#8888"))
 
 
 def payoffs(run: RunRecord) -> alt.LayerChart | None:
