@@ -59,6 +59,12 @@ def reward(p):
     return p.rate
 """
 LAMBDAS = "first, second = (lambda p: 0.5), (lambda p: (lambda q: 0.25)(p))\n"
+PATTERN = """
+import re
+RULE = re.compile("ab+")
+def reward(p):
+    return float(bool(RULE.match(p.kind)))
+"""
 PARTIAL = """
 from functools import partial
 def scaled(p, rate, table):
@@ -103,6 +109,7 @@ def script(tmp_path):
         (WRAPPED, "@clipped(-1)", "@clipped(0)", "reward"),
         (LAMBDAS, "0.5", "0.75", "first"),
         (LAMBDAS, "0.25", "0.75", "second"),
+        (PATTERN, "ab+", "ab*", "reward"),
         (PARTIAL, "rate=0.5", "rate=0.25", "reward"),
         (PARTIAL, '"code_i": 2', '"code_i": 3', "reward"),
         (PARTIAL, "rate *", "rate +", "reward"),

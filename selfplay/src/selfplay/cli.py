@@ -283,11 +283,7 @@ def plan(
 @click.option(
     "--base", required=True, help="Base model: nano, a folder, or a model's name on the hub."
 )
-@click.option(
-    "--preset", metavar="NAME|FILE",
-    help=f"Settings to try: a YAML file, or one of {', '.join(preset_names())}. Default: what "
-    "suits the base.",
-)  # fmt: skip
+@PRESET
 @SET
 @JSON
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:

@@ -24,10 +24,8 @@ CARDS = {
     "L4": 22.0,
 }
 """GiB of memory of GPUs that can be named."""
-_ALLOCATOR, _LENGTHENED = (
-    ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
-    "expandable_segments:True",
-)
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_LENGTHENED = "expandable_segments:True"
 
 
 @dataclass(frozen=True)

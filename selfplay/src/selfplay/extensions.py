@@ -112,21 +112,20 @@ def _open_reward(
 ) -> tuple[str, Any]:
     """Return a role's reward, which begins where the run began, after the name to record."""
     key, option, first = f"reward.{role}", f"{role}_reward", kept.first_states.get(role)
-    reward = _reward(extensions, role)
+    name, reward = getattr(config.reward, role), _reward(extensions, role)
+    recorded = name.removeprefix(without_hash(name))
 
-    def ready(thing: Any) -> None:
+    def mark(thing: Any) -> str:
+        """Say what a reward was made of at first, where a checkpoint tells it."""
         if first is not None:
             load_state(thing, first, option)
+        now = mark_of(thing)
+        return recorded if now == kept.marks.get(role) else now
 
-    ((name, reward),) = resolved(
-        key,
-        [getattr(config.reward, role)],
-        option,
-        [] if reward is None else [reward],
-        _KNOWN[role],
-        ready,
-        kept.marks.get(role),
-    )
+    handed = [] if reward is None else [reward]
+    ((name, reward),) = resolved(key, [name], option, handed, _KNOWN[role], mark)
+    if first is not None:
+        load_state(reward, first, option)
     if reward is not None and not callable(reward):
         raise ConfigError(f"{key} is {without_hash(name)!r}, which is no function")
     return name, reward

@@ -42,32 +42,29 @@ def resolved(
     option: str,
     handed: Sequence[T],
     known: Mapping[str, T],
-    ready: Callable[[Any], None] = lambda thing: None,
-    later_mark: str | None = None,
+    mark: Callable[[Any], str] = mark_of,
 ) -> list[tuple[str, T]]:
     """Return what each of a configuration's names stands for, with the name to record.
 
     key: that holds the names; option: the parameter by which a program hands over what is no
-    import; known: ours, by short name; ready: called with an object before it is looked at;
-    later_mark: an object may be as this says, too. Raises ConfigError for a name without an object,
-    and for an object, imported or handed over, that is not what the name was recorded of.
+    import; known: ours, by short name; mark: says what an object is made of. Raises ConfigError for
+    a name without an object, and for an object, imported or handed over, that is not what the name
+    was recorded of.
     """
     left = list(handed)
-    for thing in left:
-        ready(thing)
     chosen: list[tuple[str, T]] = []
     for name in names:
         if name in known:
             chosen.append((name, known[name]))
         elif ":" not in name:
             raise ConfigError(f"{key} is {name!r}; {one_of(name, [*known, 'module:object'])}")
-        elif same := [t for t in left if _is(t, name) or mark_of(t) == later_mark]:
+        elif same := [t for t in left if _is(t, name, mark)]:
             chosen.append((name, same[0]))
         else:
             others = [t for t in left if len(names) == 1 or called(t) == _bare(name)]
             if others:
-                raise _other(option, name, others[0])
-            chosen.append(_imported(key, name, option, ready, later_mark))
+                raise _other(option, name, others[0], mark(others[0]))
+            chosen.append(_imported(key, name, option, mark))
         left = [thing for thing in left if thing is not chosen[-1][1]]
     if left:
         raise ConfigError(
@@ -77,17 +74,15 @@ def resolved(
     return chosen
 
 
-def _is(thing: Any, name: str) -> bool:
+def _is(thing: Any, name: str, mark: Callable[[Any], str]) -> bool:
     """Return whether a thing is what a name was recorded of; without hashes, what it is called."""
     place = without_hash(name)
     if place != name:
-        return name.removeprefix(place) == mark_of(thing)
+        return name.removeprefix(place) == mark(thing)
     return _bare(name) in (called(thing), type(thing).__name__) or place == _place(thing)
 
 
-def _imported(
-    key: str, name: str, option: str, ready: Callable[[Any], None], later_mark: str | None
-) -> tuple[str, Any]:
+def _imported(key: str, name: str, option: str, mark: Callable[[Any], str]) -> tuple[str, Any]:
     """Import what a name was recorded of; return it after the name to record."""
     place = without_hash(name)
     if place.partition(":")[0] in SCRIPT:
@@ -96,20 +91,17 @@ def _imported(
             f"no import finds; hand it over again, from Python: {_call(option, name)}"
         )
     thing = load_object(place, key)
-    ready(thing)
-    mark = mark_of(thing)
-    if mark == later_mark:
-        return name, thing
-    if mark != (name.removeprefix(place) or mark):
+    now = mark(thing)
+    if now != (name.removeprefix(place) or now):
         raise ConfigError(
-            f"{key} is {name}, and {place} is now {place}{mark}: {_difference(name, mark)}; put it "
+            f"{key} is {name}, and {place} is now {place}{now}: {_difference(name, now)}; put it "
             f"back as it was, or start another run, with {key}={place}"
         )
-    return place + mark, thing
+    return place + now, thing
 
 
-def _other(option: str, name: str, thing: Any) -> ConfigError:
-    recorded, mark = name.removeprefix(without_hash(name)), mark_of(thing)
+def _other(option: str, name: str, thing: Any, mark: str) -> ConfigError:
+    recorded = name.removeprefix(without_hash(name))
     return ConfigError(
         f"{option} is {called(thing)}{mark}, and the run began with {_bare(name)}{recorded}: "
         f"{_difference(name, mark)}; hand over what it began with, as in {_call(option, name)}, or "

@@ -389,28 +389,27 @@ def verdict(plan: MemoryPlan, changes: list[str]) -> str:
 
 def to_text(plan: MemoryPlan, changes: list[str]) -> str:
     """Return the tables of a plan."""
-    title = "memory, GiB" + (f", of each of {plan.workers} workers" if plan.workers > 1 else "")
-    step, lines = plan.step, ["", f"{title:40}       lowered by"]
-    for name, size in plan.memory.items():
-        lines.append(f"  {name:30}{size / GIB:8.2f}       {plan.lowered_by.get(name, '')}".rstrip())
-    for name, size in {"while learning": plan.learning, "while sampling": plan.sampling}.items():
-        lines.append(f"  {name:30}{size / GIB:8.2f}")
-    for name, size in plan.main_memory.items():
-        lines.append(f"  {f'{name}, in main memory':30}{size / GIB:8.2f}")
-    return "\n".join(
-        [
-            f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
-            f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
-            f"{step.attempts.count:,} attempts a step",
-            *lines,
-            "\ndisk, GiB",
-            f"  {'a checkpoint':30}{plan.checkpoint / GIB:8.2f}",
-            f"  {'those kept, and one in writing':30}{plan.checkpoints / GIB:8.2f}"
-            "       keep_checkpoints",
-            f"  {'the whole run, at most':30}{plan.disk / GIB:8.2f}       keep_dead, steps",
-            f"\n{verdict(plan, changes)}",
-        ]
+    each = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
+    memory = [(name, size, plan.lowered_by.get(name, "")) for name, size in plan.memory.items()]
+    memory += [("while learning", plan.learning, ""), ("while sampling", plan.sampling, "")]
+    memory += [(f"{name}, in main memory", size, "") for name, size in plan.main_memory.items()]
+    disk = [
+        ("a checkpoint", plan.checkpoint, ""),
+        ("those kept, and one in writing", plan.checkpoints, "keep_checkpoints"),
+        ("the whole run, at most", plan.disk, "keep_dead, steps"),
+    ]
+    parts, disks = (
+        [f"  {name:30}{size / GIB:8.2f}       {setting}".rstrip() for name, size, setting in rows]
+        for rows in (memory, disk)
     )
+    step, title = plan.step, f"memory, GiB{each}"
+    counts = (
+        f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
+        f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
+        f"{step.attempts.count:,} attempts a step"
+    )
+    lines = [counts, "", f"{title:40}       lowered by", *parts, "", "disk, GiB", *disks, ""]
+    return "\n".join([*lines, verdict(plan, changes)])
 
 
 def refuse_what_cannot_fit(config: Config) -> None:

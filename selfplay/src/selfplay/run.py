@@ -95,11 +95,8 @@ class Run:
     changed_rewards: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        done, members = (
-            f"step {self.step} of {self.config.steps}",
-            " ".join(self.population.members),
-        )
-        return f"Run({str(self.directory)!r}, {done}, members {members})"
+        done, members = f"step {self.step} of {self.config.steps}", self.population.members
+        return f"Run({str(self.directory)!r}, {done}, members {' '.join(members)})"
 
     @property
     def template(self) -> Template:

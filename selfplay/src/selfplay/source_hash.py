@@ -6,6 +6,7 @@ as attributes or as globals. Code of installed packages counts by its name.
 """
 
 import ast
+import copyreg
 import dis
 import hashlib
 import linecache
@@ -147,7 +148,8 @@ class _Reading:
             self.values.append(f"{path}={value.dtype} {tuple(value.shape)} {numbers}")
             return
         try:
-            copied = value.__reduce_ex__(4)
+            reduce = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(4))
+            copied = reduce(value)
         except Exception:  # a lock, a file, or what does not want to be copied
             copied = (type(value), (), getattr(value, "__dict__", None))
         if isinstance(copied, str):
@@ -190,10 +192,9 @@ def _is_library(name: str) -> bool:
         return True
     if name in SCRIPT or file is None:
         return False
-    path, paths = Path(file).resolve(), sysconfig.get_paths()
-    places = [Path(paths[part]) for part in ("stdlib", "platstdlib", "purelib", "platlib")]
+    path, stdlib = Path(file).resolve(), Path(sysconfig.get_path("stdlib")).resolve()
     installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return bool(installed) or any(path.is_relative_to(place.resolve()) for place in places)
+    return bool(installed) or path.is_relative_to(stdlib)
 
 
 @lru_cache(maxsize=256)

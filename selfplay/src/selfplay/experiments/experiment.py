@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import yaml
 from rich.console import Console
@@ -320,7 +320,8 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
                 progress.update(bar, completed=sum(_steps(home / run.folder) for run in runs))
         finally:  # closing its pipe stops a run
             for process in going.values():
-                _pipe(process).close()
+                if process.stdin is not None:
+                    process.stdin.close()
             for run, process in going.items():
                 _end(run, process, home)
     return failed
@@ -348,19 +349,14 @@ def _start(run: PlannedRun, home: Path) -> subprocess.Popen[bytes]:
 
 def _end(run: PlannedRun, process: subprocess.Popen[bytes], home: Path) -> list[str]:
     """Wait for the end of a run; return what failed, if anything did."""
-    _pipe(process).close()
-    code, log = process.wait(), run.log(home)
+    process.communicate()  # closes its pipe
+    code, log = process.returncode, run.log(home)
     if code == 0 and run.is_finished(home):
         log.unlink()
         return []
     said = log.read_text(errors="replace").strip().splitlines()
     ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
     return [f"{run.title}: {said[-1] if said else ended} ({log})"]
-
-
-def _pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    assert process.stdin is not None
-    return process.stdin
 
 
 def prepare(run: PlannedRun, home: Path) -> bool:

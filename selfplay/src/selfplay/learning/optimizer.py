@@ -77,7 +77,6 @@ class MemberAdamW:
         step only.
         """
         self.config = config
-        self._offload = config.optimizer_offload
         self._rates = learning_rates or [config.learning_rate] * len(parameters)
         self._names = [list(p) for p in parameters]
         self._parameters: list[list[Tensor]] = [list(p.values()) for p in parameters]
@@ -85,7 +84,7 @@ class MemberAdamW:
         self.states = {member: self._fresh(member) for member in owned}
 
     def _fresh(self, member: int) -> AdamState:
-        home = "cpu" if self._offload else None
+        home = "cpu" if self.config.optimizer_offload else None
         zeros = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         more = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         return AdamState(0, self._rates[member], exp_avg=zeros, exp_avg_sq=more)
@@ -139,7 +138,7 @@ class MemberAdamW:
         torch._foreach_div_(denominator, math.sqrt(correction2))
         torch._foreach_add_(denominator, o.adam_epsilon)
         torch._foreach_addcdiv_(parameters, first, denominator, -lr / correction1)
-        if self._offload:
+        if o.optimizer_offload:
             torch._foreach_copy_(state.exp_avg, first)
             torch._foreach_copy_(state.exp_avg_sq, second)
         return norm, True

@@ -7,9 +7,11 @@ pass, the run would fail in its middle, or train another model than it says.
 
 import math
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,29 +52,25 @@ def usable_targets(model: Any) -> dict[str, int]:
     Layers that a family calls with rows and tokens flattened, such as those of experts, are left
     out: they do not tell whose tokens they get. So is the output layer.
     """
-    shapes: dict[str, set[bool]] = {}
+    shapes: dict[str, set[bool]] = defaultdict(set)
+
+    def note(name: str, _: Any, inputs: tuple[Tensor, ...]) -> None:
+        shapes[name].add(inputs[0].shape[:-1] == (2, _TOKENS))
+
     output = model.get_output_embeddings()
-    handles = []
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Linear) and module is not output:
-            name = path.rpartition(".")[2]
-
-            def note(_: Any, inputs: tuple[Tensor, ...], name: str = name) -> None:
-                shapes.setdefault(name, set()).add(inputs[0].shape[:-1] == (2, _TOKENS))
-
-            handles.append(module.register_forward_pre_hook(note))
+    layers = [
+        (path.rpartition(".")[2], module)
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear) and module is not output
+    ]
+    handles = [m.register_forward_pre_hook(partial(note, name)) for name, m in layers]
     try:
         with torch.no_grad():
             model(input_ids=_ids(model, 2), use_cache=False)
     finally:
         for handle in handles:
             handle.remove()
-    counts: dict[str, int] = {}
-    for path, module in model.named_modules():
-        name = path.rpartition(".")[2]
-        if isinstance(module, nn.Linear) and shapes.get(name) == {True}:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+    return Counter(name for name, _ in layers if shapes[name] == {True})
 
 
 def check_targets(base: BaseModel, targets: Sequence[str]) -> None:

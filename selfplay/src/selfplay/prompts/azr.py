@@ -106,8 +106,8 @@ class _Kind(CodeKind, Protocol):
     shown: tuple[str, ...]
     """Fences that the solver's prompt shows: never an answer."""
 
-    def fits(self, text: str) -> bool:
-        """Whether a text can be an answer."""
+    fits: Callable[[str], bool]
+    """Whether a text can be an answer."""
 
     def answer(self, task: Task, written: str) -> str:
         """Return the answer that a fence holds."""
@@ -187,14 +187,11 @@ class _Call(_Kind, Protocol):
 
 
 class _Output(CodeO, _Call):
-    fence, shown = "output", ("input",)
+    fence, shown, fits = "output", ("input",), staticmethod(is_output)
     goal = (
         "The task for the solver: given the program and the input, predict the output. Make the "
         "output hard to work out by hand, yet not impossible."
     )
-
-    def fits(self, text: str) -> bool:
-        return is_output(text)
 
     def solve_prompt(self, task: Task) -> str:
         return (
@@ -207,14 +204,11 @@ class _Output(CodeO, _Call):
 
 
 class _Input(CodeI, _Call):
-    fence, shown = "input", ("output",)
+    fence, shown, fits = "input", ("output",), staticmethod(is_input)
     goal = (
         "The task for the solver: given the program and the output, find an input that produces "
         "it. Make the input hard to recover, yet not impossible."
     )
-
-    def fits(self, text: str) -> bool:
-        return is_input(text)
 
     def solve_prompt(self, task: Task) -> str:
         return (
@@ -228,10 +222,7 @@ class _Input(CodeI, _Call):
 
 
 class _Function(CodeF, _Kind):
-    fence, shown = "python", ("input", "output", "message")
-
-    def fits(self, text: str) -> bool:
-        return defines_f(text)
+    fence, shown, fits = "python", ("input", "output", "message"), staticmethod(defines_f)
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
         return (

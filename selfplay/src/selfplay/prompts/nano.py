@@ -24,21 +24,11 @@ from code_verifier import Proposal, Task
 from selfplay.prompts.task_kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
 
 SPECIAL_TOKENS = (
-    "<|pad|>",
-    "<|end|>",
-    "<|propose_o|>",
-    "<|propose_i|>",
-    "<|propose_f|>",
-    "<|solve_o|>",
-    "<|solve_i|>",
-    "<|solve_f|>",
-    "<|plan|>",
-    "<|program|>",
-    "<|input|>",
-    "<|output|>",
-    "<|message|>",
-    "<|think|>",
-    "<|answer|>",
+    *("<|pad|>", "<|end|>"),
+    *("<|propose_o|>", "<|propose_i|>", "<|propose_f|>"),
+    *("<|solve_o|>", "<|solve_i|>", "<|solve_f|>"),
+    *("<|plan|>", "<|program|>", "<|input|>", "<|output|>", "<|message|>"),
+    *("<|think|>", "<|answer|>"),
 )
 PAD, END = SPECIAL_TOKENS[:2]
 """<|end|> is the model's end token."""

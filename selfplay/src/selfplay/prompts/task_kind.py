@@ -76,8 +76,12 @@ class TaskKind(Protocol):
 class CodeKind(TaskKind, Protocol):
     """What the built-in kinds are in every template."""
 
+    asks: str
+    """Field of a task that its solver is asked for."""
+
     def gold(self, task: Task) -> str:
         """Return the proposer's own answer."""
+        return getattr(task, self.asks) or ""
 
 
 class CodeO(CodeKind, Protocol):
@@ -85,9 +89,7 @@ class CodeO(CodeKind, Protocol):
 
     name: str = "code_o"
     words: str = "predict the output of a program for an input"
-
-    def gold(self, task: Task) -> str:
-        return task.output or ""
+    asks: str = "output"
 
 
 class CodeI(CodeKind, Protocol):
@@ -95,9 +97,7 @@ class CodeI(CodeKind, Protocol):
 
     name: str = "code_i"
     words: str = "find an input that gives the output"
-
-    def gold(self, task: Task) -> str:
-        return task.input or ""
+    asks: str = "input"
 
 
 class CodeF(CodeKind, Protocol):
@@ -105,10 +105,8 @@ class CodeF(CodeKind, Protocol):
 
     name: str = "code_f"
     words: str = "write the program from examples and a message"
+    asks: str = "program"
     keeps_program: bool = True
-
-    def gold(self, task: Task) -> str:
-        return task.program
 
 
 def require_known(names: Sequence[str]) -> None:

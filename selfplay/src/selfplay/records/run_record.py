@@ -88,12 +88,10 @@ class RunRecord:
         gains = {row.member: row.rate.difference for row in self.latest_evals() if row.rate}
         rows = ""
         for life in self.lives():
-            gain, (mu, sigma) = gains.get(life.name), ratings.get(life.name, (0.0, 0.0))
-            cells = (
-                *(life.name, life.role, life.born, "" if life.died is None else life.died),
-                *(life.generation, f"{mu:.1f} ± {sigma:.1f}" if life.name in ratings else ""),
-                "" if gain is None else f"{100 * gain:+.1f}",
-            )
+            died = "" if life.died is None else life.died
+            rating = "{:.1f} ± {:.1f}".format(*ratings[life.name]) if life.name in ratings else ""
+            gain = gain_text(gains[life.name], None) if life.name in gains else ""
+            cells = (life.name, life.role, life.born, died, life.generation, rating, gain)
             rows += f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
         names = ("member", "role", "born", "replaced", "generation", "μ ± σ", "held-out gain")
         heads = "".join(f"<th>{name}</th>" for name in names)

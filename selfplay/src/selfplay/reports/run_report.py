@@ -1,7 +1,7 @@
 """The report of a run: a summary for the terminal, and a page that leads with the evaluation."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import altair as alt
 from lora_evo import check_output
 from selfplay.errors import ConfigError
 from selfplay.prompts.template import NANO
-from selfplay.records.rows import BASE, START, SolvingRow, TaskRow, mean
+from selfplay.records.rows import BASE, START, TaskRow, WorkerRow, mean
 from selfplay.records.run_record import (
     Points,
     Quarter,
@@ -277,33 +277,21 @@ def _solving_table(run: RunRecord) -> Table:
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
-    rows = [_solving_cells(name, rate, kinds, started) for name, rate in last.items()]
-    if base and rows:
-        shares = [_percent(r.solve_rate) if r else "" for r in map(base.kinds.get, kinds)]
-        gap = [""] * (1 + started)
-        rows.insert(
-            0, ("frozen base", _percent(base.solve_rate), *gap, *shares, figure(base.tokens))
-        )
+    rows = []
+    for name, rate in {**({"frozen base": base} if base and last else {}), **last}.items():
+        of_kinds = [rate.kinds.get(kind) for kind in kinds]
+        gains = [gain_text(rate.difference, rate.standard_error)]
+        gains += [gain_text(rate.over_start, rate.over_start_error)] * started
+        gains += [gain_text(r.difference, r.standard_error) if r else "" for r in of_kinds]
+        if rate is base:
+            shares = [_percent(r.solve_rate) if r else "" for r in of_kinds]
+            gains = [""] * (1 + started) + shares
+        rows.append((name, _percent(rate.solve_rate), *gains, figure(rate.tokens)))
     tasks = max((len(rate.judged) for rate in last.values()), default=0)
     samples = max((max(rate.judged, default=0) for rate in last.values()), default=0)
     over = ("over the start",) if started else ()
     head = (f"{tasks} tasks × {samples}", "solved", "gain", *over, *kinds, "tokens an answer")
     return head, rows
-
-
-def _solving_cells(
-    name: str, rate: SolvingRow, kinds: Sequence[str], started: bool
-) -> tuple[str, ...]:
-    """Return a solver's row; started: the run has a warm start, which it is compared with."""
-    of_kinds = map(rate.kinds.get, kinds)
-    return (
-        name,
-        _percent(rate.solve_rate),
-        gain_text(rate.difference, rate.standard_error),
-        *([gain_text(rate.over_start, rate.over_start_error)] if started else []),
-        *(gain_text(r.difference, r.standard_error) if r else "" for r in of_kinds),
-        figure(rate.tokens),
-    )
 
 
 def _teaching_table(run: RunRecord) -> Table:
@@ -388,20 +376,19 @@ def _seconds(run: RunRecord) -> str:
 
 def _workers(run: RunRecord) -> list[tuple[str, str, str, str, str]]:
     """Return name, machine, members, share of the time at work, and memory of every worker."""
-    rows = []
-    used = [(s, run.resources[s.step].workers) for s in run.steps if s.step in run.resources]
-    for name in dict.fromkeys(name for _, workers in used for name in workers):
-        of_worker = [
-            (sum(s.seconds.values()), workers[name]) for s, workers in used if name in workers
-        ]
-        busy = sum(worker.busy for _, worker in of_worker) / (
-            sum(wall for wall, _ in of_worker) or 1.0
-        )
-        _, last = of_worker[-1]
-        memory = max(worker.memory_mb for _, worker in of_worker)
-        members = " ".join(last.members)
-        rows.append((name, last.host, members, figure(busy, share=True), f"{memory:,.0f} MB"))
-    return rows
+    walls: dict[str, float] = defaultdict(float)
+    rows_of: dict[str, list[WorkerRow]] = defaultdict(list)
+    for step in run.steps:
+        if step.step in run.resources:
+            for name, worker in run.resources[step.step].workers.items():
+                walls[name] += sum(step.seconds.values())
+                rows_of[name].append(worker)
+    table = []
+    for name, rows in rows_of.items():
+        busy = figure(sum(row.busy for row in rows) / (walls[name] or 1.0), share=True)
+        memory = f"{max(row.memory_mb for row in rows):,.0f} MB"
+        table.append((name, rows[-1].host, " ".join(rows[-1].members), busy, memory))
+    return table
 
 
 def _sentences(run: RunRecord) -> list[str]:
