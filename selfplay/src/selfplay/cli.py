@@ -24,11 +24,13 @@ def _starting(folder: Literal["presets", "plans"]) -> Callable[..., list[str]]:
     return lambda ctx, param, begun: [name for name in shipped(folder) if name.startswith(begun)]
 
 
-def _listed(folder: Literal["presets", "plans"]) -> str:
-    """Return a line for each shipped file, with what it is for."""
-    return "\n".join(
-        f"{name:14} {text.splitlines()[0].lstrip('# ')}" for name, text in shipped(folder).items()
-    )
+def _summaries(folder: Literal["presets", "plans"]) -> dict[str, str]:
+    """Return what each shipped file is for: its first line."""
+    return {name: text.splitlines()[0].lstrip("# ") for name, text in shipped(folder).items()}
+
+
+def _listed(summaries: dict[str, str]) -> str:
+    return "\n".join(f"{name:14} {summary}" for name, summary in summaries.items())
 
 
 SET = click.option(
@@ -66,13 +68,10 @@ PRESET = click.option(
 
 
 WORKERS = click.option(
-    "--workers",
-    type=click.IntRange(0),
-    is_flag=False,
-    flag_value=0,
+    "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
     help="Processes that share the work, each with the base and all members; more than one needs "
     "Ray. Without a number: one a GPU, without GPUs one a core. Default: this process alone.",
-)
+)  # fmt: skip
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
     help="Train on the Ray cluster at this address; auto: the one that this machine belongs to.",
@@ -107,19 +106,17 @@ def main() -> None:
 @click.option("--students", type=int, help="Members that solve tasks. Default: as in the preset.")
 @click.option("--steps", type=int, help="Steps of the run. Default: as in the preset.")
 @click.option(
-    "--mode",
-    type=click.Choice(["populora", "azr"]),
+    "--mode", type=click.Choice(["populora", "azr"]),
     help="populora: a population of teachers and students; azr: one adapter in both roles, trained "
     "as Absolute Zero trains. Default: as in the preset.",
-)
+)  # fmt: skip
 @ENGINE
 @SEED
 @SET
 @click.option(
-    "--out",
-    type=PATH,
+    "--out", type=PATH,
     help="New directory that the run is written to. Default: runs/PRESET-MODE-seedN.",
-)
+)  # fmt: skip
 @WORKERS
 @RAY
 @click.option(
@@ -127,16 +124,9 @@ def main() -> None:
 )
 @QUIET
 def train(
-    base: str | None,
-    preset: str | None,
-    assignments: tuple[str, ...],
-    out: Path | None,
-    workers: int | None,
-    ray: str | None,
-    force: bool,
-    quiet: bool,
-    **given: Any,
-) -> None:
+    base: str | None, preset: str | None, assignments: tuple[str, ...], out: Path | None,
+    workers: int | None, ray: str | None, force: bool, quiet: bool, **given: Any,
+) -> None:  # fmt: skip
     """Train a population of teachers and students.
 
     All that the run does is written to a new directory. `selfplay report` shows it, at any time,
@@ -206,12 +196,9 @@ def _say_done(home: Path) -> None:
 @SET
 @click.option("--steps", type=int, default=200, show_default=True, help="Optimiser steps.")
 @click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
+    "--batch-size", type=click.IntRange(1), default=8, show_default=True,
     help="Examples that each step learns from.",
-)
+)  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
     help="Largest step size of the AdamW optimiser; it falls to a tenth at the end.",
@@ -255,11 +242,7 @@ def sft(
 @click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")
 @JSON
 def plan(
-    preset: str,
-    assignments: tuple[str, ...],
-    gpu: str | None,
-    workers: int | None,
-    as_json: bool,
+    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int | None, as_json: bool
 ) -> None:
     """Say what a run takes in memory, on each worker, and on disk.
 
@@ -335,18 +318,16 @@ a YAML file or one of the shipped plans below. To resume after an interruption, 
 command again. `selfplay compare` sets the arms against each other.
 
 \b
-{_listed("plans")}
+{_listed(_summaries("plans"))}
 """
 
 
 @main.command(help=_EXPERIMENT)
 @click.argument("plan", shell_complete=_starting("plans"))
 @click.option(
-    "--out",
-    required=True,
-    type=PATH,
+    "--out", required=True, type=PATH,
     help="Directory of all runs; one that this plan has begun is continued.",
-)
+)  # fmt: skip
 @click.option("--workers", default=2, show_default=True, help="Runs made at the same time.")
 @SET
 def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
@@ -419,10 +400,9 @@ def tasks(run: Path, out: Path, form: str) -> None:
 @click.argument("member")
 @click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
 @click.option(
-    "--merge",
-    is_flag=True,
+    "--merge", is_flag=True,
     help="Add the adapter to the weights of the base, and write one model that needs no PEFT.",
-)
+)  # fmt: skip
 def export(run: Path, member: str, out: Path, merge: bool) -> None:
     """Write a member as a PEFT adapter or a plain model.
 
@@ -467,8 +447,5 @@ def presets(name: str | None, as_json: bool) -> None:
         data = read_preset(name)
         click.echo(json.dumps(data, indent=1) if as_json else preset_text(name))
         return
-    if as_json:
-        texts = {n: text.splitlines()[0].lstrip("# ") for n, text in shipped("presets").items()}
-        click.echo(json.dumps(texts, indent=1))
-    else:
-        click.echo(_listed("presets"))
+    summaries = _summaries("presets")
+    click.echo(json.dumps(summaries, indent=1) if as_json else _listed(summaries))

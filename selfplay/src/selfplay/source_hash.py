@@ -148,7 +148,7 @@ class _Reading:
             self.values.append(f"{path}={value.dtype} {tuple(value.shape)} {numbers}")
             return
         try:
-            reduce = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(4))
+            reduce: Any = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(4))
             copied = reduce(value)
         except Exception:  # a lock, a file, or what does not want to be copied
             copied = (type(value), (), getattr(value, "__dict__", None))

@@ -55,7 +55,7 @@ def _name_and_folder(place: str) -> tuple[str, Path]:
 def _read_apart(named: Sequence[tuple[str, Path]]) -> tuple[Plan, list[Trial]]:
     """Read runs that no plan names, arm by arm."""
     trials = [read_trial(folder, Group(name), 0) for name, folder in named]
-    settings = [flat(trial.run.config) for trial in trials]
+    settings = [{k: str(v) for k, v in flat(trial.run.config).items()} for trial in trials]
     seeds = [int(of_run.pop("seed", 0)) for of_run in settings]
     arms: dict[str, list[int]] = {}
     """By name, or by folder up to its seed and by settings where there is none: indices of runs."""

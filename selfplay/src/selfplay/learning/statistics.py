@@ -47,10 +47,8 @@ class StatsSum:
     @classmethod
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` returned; a divergence that is no number is none."""
-        tokens, learned, *sums, largest, kl = numbers
-        total = cls(int(tokens), int(learned), **dict(zip(_SUMS, sums, strict=True)))
-        total.logp_difference_max, total.kl = largest, None if isnan(kl) else kl
-        return total
+        tokens, learned, *others, kl = numbers
+        return cls(int(tokens), int(learned), *others, kl=None if isnan(kl) else kl)
 
     def add_tokens(
         self,

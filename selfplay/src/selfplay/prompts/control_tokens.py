@@ -7,7 +7,7 @@ other words.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,20 +61,14 @@ def control_token_in(
 
     tokens: of the base's tokenizer; marks: of the template's own frame.
     """
-    for name, text in _texts(task):
+    texts = {
+        "program": (task.program,),
+        "input": (task.input or "", *task.inputs),
+        "output": (task.output or "", *task.outputs),
+        "message": (task.message,),
+    }
+    for name, text in ((name, text) for name, parts in texts.items() for text in parts):
         mark = marks.search(text) if marks else None
         if token := tokens.first_in(text) or (mark and mark[0]):
             return f"its {name} holds {token.strip()!r}, which prompts are made of"
     return ""
-
-
-def _texts(task: Task) -> Iterator[tuple[str, str]]:
-    """Yield all of a task that a prompt may show, by what it is."""
-    yield "program", task.program
-    for name, texts in (
-        ("input", (task.input or "", *task.inputs)),
-        ("output", (task.output or "", *task.outputs)),
-        ("message", (task.message,)),
-    ):
-        for text in texts:
-            yield name, text

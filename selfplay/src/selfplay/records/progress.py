@@ -64,10 +64,6 @@ class Progress:
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         """What each phase took in earlier steps."""
-        self._cost: dict[str, float] = {}
-        """Mean seconds of each phase."""
-        self._ahead: float | None = None
-        """Seconds of all steps that are not finished."""
         self._phases: dict[str, float] = {"starting": clock()}
         """The phases of this step that have begun, and when; the bar's thread reads it."""
         self._work = (0, 0)
@@ -86,7 +82,6 @@ class Progress:
         self._config, self.done = config, done
         for row in earlier:
             self._learn(row)
-        self._estimate()
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
         if (
@@ -133,7 +128,6 @@ class Progress:
         """Say what a finished step brought. before: what the base solves of each held-out task."""
         self.done = row.step
         self._learn(row)
-        self._estimate()
         base = np.array(before, float)
         rates = [np.array(m.rate.rates, float) for m in measured if m.rate and before]
         self._gain = mean_gain([rate - base for rate in rates]) or self._gain
@@ -175,29 +169,24 @@ class Progress:
 
         The phase that runs counts with the share of its work that is left.
         """
-        if self._ahead is None:
+        config, phases, (done, total) = self._config, self._phases, self._work
+        if config is None or not self._recent:
             return None
-        cost, phases, (done, total) = self._cost, self._phases, self._work
-        left = self._ahead - sum(cost.get(phase, 0.0) for phase in phases)
+        # Copies: the bar's thread asks, too.
+        cost = {phase: mean([*times]) or 0.0 for phase, times in [*self._seconds.items()]}
+        ahead = range(self.done + 1, config.steps + 1)
+        counts = {
+            "evolve": sum(map(config.evolves, ahead)),
+            "eval": sum(map(config.measures, ahead)),
+        }
+        left = sum(s * counts.get(phase, len(ahead)) for phase, s in cost.items())
+        left -= sum(cost.get(phase, 0.0) for phase in phases)
         phase, since = next(reversed(phases.items()), ("", 0.0))
         if done:
             left += cost.get(phase, 0.0) * (1 - done / total)
         else:
             left += max(0.0, cost.get(phase, 0.0) - (self._clock() - since))
         return max(0.0, left)
-
-    def _estimate(self) -> None:
-        """Work out what each phase takes, and all of the steps ahead."""
-        config, cost = self._config, {p: mean(s) or 0.0 for p, s in self._seconds.items()}
-        if config is None or not self._recent:
-            return
-        ahead = range(self.done + 1, config.steps + 1)
-        times = {
-            "evolve": sum(map(config.evolves, ahead)),
-            "eval": sum(map(config.measures, ahead)),
-        }
-        self._cost = cost
-        self._ahead = sum(s * times.get(phase, len(ahead)) for phase, s in cost.items())
 
     def _learn(self, row: StepRow) -> None:
         self._recent.append(row)

@@ -229,13 +229,13 @@ def number_at(row: Struct, path: str) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested settings by dotted key, as text."""
-    settings: dict[str, str] = {}
-    for name, value in config.items():
-        inner = isinstance(value, Mapping)
-        settings |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": str(value)}
-    return settings
+def flat(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
+    """Return nested values by the names above them, joined."""
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        key = f"{above}{name}"
+        values |= flat(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
+    return values
 
 
 def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:

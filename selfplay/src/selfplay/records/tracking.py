@@ -22,6 +22,7 @@ from lora_evo import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
 from selfplay.records.rows import EvalRow, StepRow
+from selfplay.records.run_record import flat
 
 PROJECT = "populab"
 NAMES = "trackers.json"
@@ -121,13 +122,8 @@ def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
 
 def _numbers(fields: Mapping[str, Any], above: str = "") -> dict[str, float]:
     """Return the numbers of nested fields, their names joined by slashes."""
-    numbers: dict[str, float] = {}
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            numbers |= _numbers(value, f"{above}{name}/")
-        elif isinstance(value, int | float):
-            numbers[f"{above}{name}"] = float(value)
-    return numbers
+    values = flat(fields, "/", above).items()
+    return {name: float(value) for name, value in values if isinstance(value, int | float)}
 
 
 def _open_tensorboard(home: Path, _: dict[str, Any], step: int, known_as: str | None) -> Opened:

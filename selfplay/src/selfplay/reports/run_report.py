@@ -194,7 +194,7 @@ def report(directory: Path, page: Path) -> None:
         hints={name: hint for name, (_, hint) in drawn.items()},
         cards=cards,
         left_out=left_out,
-        settings=flat(run.config),
+        settings={name: str(value) for name, value in flat(run.config).items()},
     )
 
 
