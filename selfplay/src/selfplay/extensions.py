@@ -23,7 +23,6 @@ from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.identity import called, name_of, resolved
-from selfplay.prompts.task_kind import named_kinds
 from selfplay.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
 from selfplay.run import Extensions
 from selfplay.settings import without_hash
@@ -58,7 +57,7 @@ def with_names(config: Config, extensions: Extensions) -> Config:
     pools: dict[str, Any] = {}
     for operator in extensions.operators:
         pools[operator.kind] = (*pools.get(operator.kind, ()), _name(operator, OPERATORS))
-    kinds = named_kinds(config.rollout.kinds, extensions.task_kinds)
+    kinds = tuple(dict.fromkeys((*config.rollout.kinds, *map(name_of, extensions.task_kinds))))
     return replace(
         config,
         rollout=replace(config.rollout, kinds=kinds),

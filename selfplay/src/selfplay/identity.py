@@ -63,7 +63,12 @@ def resolved(
         else:
             others = [t for t in left if len(names) == 1 or called(t) == _bare(name)]
             if others:
-                raise _other(option, name, others[0], mark(others[0]))
+                now, recorded = mark(others[0]), name.removeprefix(without_hash(name))
+                raise ConfigError(
+                    f"{option} is {called(others[0])}{now}, and the run began with {_bare(name)}"
+                    f"{recorded}: {_difference(name, now)}; hand over what it began with, as in "
+                    f"{_call(option, name)}, or start another run"
+                )
             chosen.append(_imported(key, name, option, mark))
         left = [thing for thing in left if thing is not chosen[-1][1]]
     if left:
@@ -98,15 +103,6 @@ def _imported(key: str, name: str, option: str, mark: Callable[[Any], str]) -> t
             f"back as it was, or start another run, with {key}={place}"
         )
     return place + now, thing
-
-
-def _other(option: str, name: str, thing: Any, mark: str) -> ConfigError:
-    recorded = name.removeprefix(without_hash(name))
-    return ConfigError(
-        f"{option} is {called(thing)}{mark}, and the run began with {_bare(name)}{recorded}: "
-        f"{_difference(name, mark)}; hand over what it began with, as in {_call(option, name)}, or "
-        "start another run"
-    )
 
 
 def _bare(name: str) -> str:

@@ -15,10 +15,8 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
-from inspect import signature
-from itertools import chain
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 SCRIPT = ("", "__main__", "__mp_main__")
@@ -30,6 +28,7 @@ _TENSOR = 1 << 16
 """Numbers of a tensor that are read."""
 _GENERATED = ("delattr", "eq", "ge", "gt", "hash", "init", "le", "lt", "replace", "repr", "setattr")
 """Methods that `dataclass` writes."""
+_NEW = copyreg.__newobj__  # type: ignore[attr-defined]
 Parts: TypeAlias = Iterator[tuple[str, Any]]
 """Paths of names, and what is found there."""
 
@@ -77,40 +76,49 @@ class _Reading:
 
     def _parts(self, path: str, value: Any) -> Parts:
         """Yield what a value is made of; add what it is itself."""
-        kind, inner = type(value), path and f"{path}[]"
+        kind = type(value)
         if isinstance(value, FunctionType):
             yield from self._of_function(path, value)
         elif isinstance(value, type):
             yield from self._of_class(path, value)
         elif isinstance(value, ModuleType):
             self.code.append(f"module {value.__name__}")
-        elif isinstance(value, staticmethod | classmethod):
+        elif isinstance(value, BuiltinFunctionType):
+            self.code.append(_type_name(value))
+            if not isinstance(value.__self__, ModuleType | type(None)):
+                yield path, value.__self__
+        elif isinstance(value, MethodType | staticmethod | classmethod):
             yield path, value.__func__
+            yield path, getattr(value, "__self__", ...)
         elif isinstance(value, property):
             yield from ((path, value.fget), (path, value.fset))
         elif isinstance(value, partial):
             self.code.append("partial")
-            yield from ((path, value.func), (inner, value.args), (path, value.keywords))
+            yield path, value.func
+            yield from (*_numbered(path, value.args), *_named(path, value.keywords))
         elif kind in (list, tuple):
             self.values.append(f"{path}={kind.__name__} of {len(value)}")
-            yield from ((inner, item) for item in value)
+            yield from _numbered(path, value)
         elif kind is dict:
             self.values.append(f"{path}=dict of {len(value)}")
-            yield from _named(path, value)
+            by_text = sorted(value.items(), key=lambda pair: _text(pair[0]))
+            yield from ((f"{path}[{_text(key)}]", item) for key, item in by_text)
         elif kind in (set, frozenset):
             self.values.append(f"{path}={kind.__name__} of {', '.join(sorted(map(_text, value)))}")
         else:
-            yield path, kind
-            yield from self._of_object(path, inner, value)
+            yield from self._of_object(path, value)
 
     def _of_function(self, path: str, function: FunctionType) -> Parts:
         code, names = function.__code__, function.__globals__
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             with suppress(ValueError):  # an empty one
                 yield _join(path, name), cell.cell_contents
-        arguments = signature(function, follow_wrapped=False).parameters.values()
-        yield from _named(path, {a.name: a.default for a in arguments if a.default is not a.empty})
-        yield from _named(path, vars(function))
+        defaults = function.__defaults__ or ()
+        first = code.co_argcount - len(defaults)
+        arguments = code.co_varnames[first : code.co_argcount]
+        yield from ((_join(path, n), d) for n, d in zip(arguments, defaults, strict=True))
+        yield from _named(path, function.__kwdefaults__ or {})
+        yield from _named(path, {n.strip("_") or n: v for n, v in vars(function).items()})
         if self._depth > 1 and _is_library(str(names.get("__name__"))):
             self.code.append(_type_name(function))
             return
@@ -141,35 +149,46 @@ class _Reading:
                 self.code.append(f"attribute {name}")
                 yield f"{path}.{kind.__name__}.{name}", attribute
 
-    def _of_object(self, path: str, inner: str, value: Any) -> Parts:
-        """Yield what a copy of an object would be made of; its attributes by their names."""
+    def _of_object(self, path: str, value: Any) -> Parts:
+        """Yield the class of an object, and what a copy of it would be made of."""
+        yield path, type(value)
+        if "__wrapped__" in getattr(value, "__dict__", {}):  # such as of functools.cache
+            yield path, value.__wrapped__
+            return
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "numel"):
-            numbers = value.detach().reshape(-1)[:_TENSOR].tolist()
-            self.values.append(f"{path}={value.dtype} {tuple(value.shape)} {numbers}")
+            numbers = value.detach().reshape(-1)[:_TENSOR].cpu().contiguous()
+            content = hashlib.sha256(numbers.view(sys.modules["torch"].uint8).numpy()).hexdigest()
+            self.values.append(f"{path}={value.dtype} {tuple(value.shape)} {content}")
             return
         try:
             reduce: Any = copyreg.dispatch_table.get(type(value), lambda v: v.__reduce_ex__(4))
             copied = reduce(value)
         except Exception:  # a lock, a file, or what does not want to be copied
-            copied = (type(value), (), getattr(value, "__dict__", None))
+            copied = (_NEW, (type(value),), getattr(value, "__dict__", None))
         if isinstance(copied, str):
-            self.code.append(f"{copied} {_type_name(value)}")
-            yield path, getattr(value, "__wrapped__", None)  # such as of functools.cache
+            self.code.append(copied)
             return
         make, arguments, *states = copied
-        split = [state if isinstance(state, tuple) else (state,) for state in states]
-        for part in (make, *arguments, *chain(*split)):
-            plain = list(part) if isinstance(part, Iterator) else part
-            yield path if type(part) is dict else inner, plain
+        yield path, make
+        yield from (part for part in _numbered(path, arguments) if part[1] is not type(value))
+        for state in states:
+            for part in state if isinstance(state, tuple) and make is _NEW else (state,):
+                if type(part) is dict:
+                    yield from _named(path, {str(name): item for name, item in part.items()})
+                elif part is not None:
+                    yield path, list(part) if isinstance(part, Iterator) else part
 
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _named(path: str, values: Mapping[Any, Any]) -> Parts:
-    pairs = [(k if isinstance(k, str) else _text(k), value) for k, value in values.items()]
-    return ((_join(path, name), value) for name, value in sorted(pairs, key=lambda pair: pair[0]))
+def _named(path: str, values: Mapping[str, Any]) -> Parts:
+    return ((_join(path, name), value) for name, value in sorted(values.items()))
+
+
+def _numbered(path: str, values: Sequence[Any]) -> Parts:
+    return ((f"{path}[{i}]", value) for i, value in enumerate(values))
 
 
 def _type_name(thing: Any) -> str:

@@ -43,12 +43,11 @@ def _name_and_folder(place: str) -> tuple[str, Path]:
     """Return the name, or nothing, and the folder of `[NAME=]FOLDER`; a path may have a `=`."""
     if Path(place).is_dir():
         return "", Path(place)
-    name, equals, folder = place.partition("=")
-    if equals and name.strip() and folder and Path(folder).is_dir():
+    name, _, folder = place.partition("=")
+    is_named = bool(name.strip() and folder)
+    if is_named and Path(folder).is_dir():
         return name.strip(), Path(folder)
-    here = (
-        f"{folder!r} for the name {name!r}" if equals and name.strip() and folder else f"{place!r}"
-    )
+    here = f"{folder!r} for the name {name!r}" if is_named else f"{place!r}"
     raise RunDirectoryError(f"there is no folder {here}; expected RUN or NAME=RUN")
 
 

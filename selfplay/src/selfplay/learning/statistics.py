@@ -48,7 +48,9 @@ class StatsSum:
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` returned; a divergence that is no number is none."""
         tokens, learned, *others, kl = numbers
-        return cls(int(tokens), int(learned), *others, kl=None if isnan(kl) else kl)
+        total = cls(int(tokens), int(learned), *others)
+        total.kl = None if isnan(kl) else kl
+        return total
 
     def add_tokens(
         self,

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.identity import name_of, resolved
+from selfplay.identity import resolved
 from selfplay.settings import one_of, without_hash
 from selfplay.source_hash import mark_of
 
@@ -118,11 +118,6 @@ def require_known(names: Sequence[str]) -> None:
         if name not in BUILT_IN and ":" not in name:
             expected = one_of(name, (*BUILT_IN, "module:object"))
             raise ConfigError(f"rollout.kinds names {name!r}; {expected}")
-
-
-def named_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:
-    """Return `rollout.kinds` with what is recorded of those that a program hands over."""
-    return tuple(dict.fromkeys((*names, *map(name_of, kinds))))
 
 
 def recorded_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:
