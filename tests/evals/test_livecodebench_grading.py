@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from livecodebench_problems import problem
 
-from evals.livecodebench.grader import LiveCodeBenchGrader
+from evals.livecodebench import LiveCodeBenchGrader
 
 DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")

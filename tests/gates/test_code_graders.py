@@ -18,8 +18,7 @@ from code_mutants import mutants
 from evals import Data, load_benchmark
 from evals.benchmark import Outcome
 from evals.evalplus.grader import FunctionGrader
-from evals.livecodebench.grader import LiveCodeBenchGrader
-from evals.livecodebench.problems import read_problems
+from evals.livecodebench import LiveCodeBenchGrader, read_problems
 from evals.sources import OFFICIAL
 
 RECORDED = json.loads(Path(__file__).with_name("code_verdicts.json").read_text())

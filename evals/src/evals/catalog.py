@@ -9,11 +9,10 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from evals import cruxeval
+from evals import cruxeval, livecodebench
 from evals.benchmark import Benchmark, Data
 from evals.errors import EvalsError, did_you_mean, first_line
 from evals.evalplus import benchmark as evalplus
-from evals.livecodebench import benchmark as livecodebench
 from evals.math import benchmark as math
 from evals.recipes import RECIPES
 from evals.sources import OFFICIAL

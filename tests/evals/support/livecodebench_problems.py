@@ -6,7 +6,7 @@ import pickle
 import zlib
 from typing import Any
 
-from evals.livecodebench.problems import Problem, read_problems
+from evals.livecodebench import Problem, read_problems
 
 
 def packed(tests: list[dict[str, str]]) -> str:

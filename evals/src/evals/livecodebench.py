@@ -1,0 +1,360 @@
+"""LiveCodeBench's code generation: programs for contest problems, graded by the hidden tests.
+
+Rows are those of `code_generation_lite` as published; on disk they are JSON Lines, one file or a
+folder of shards. A release holds gigabytes of hidden tests, so one row is in memory at a time, and
+its hidden tests are read again when they are needed.
+
+Scripts run as child processes with a pipe, functions as calls, until the first test that fails.
+Limits are of processor time, 6 s a test as in the official harness; its clock is the wall's, so on
+a busy machine it fails programs that pass here. A program has the names that the harness gives it,
+but these never hide a built-in function, and the standard input is a file.
+"""
+
+import ast
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from code_verifier import (
+    CodeVerifierError,
+    ProgramError,
+    ScriptRunner,
+    Status,
+    ordered_map,
+    parse_program,
+    read_tests,
+    run_tests,
+)
+from evals.benchmark import (
+    FAIL,
+    MAX_CHARS,
+    PASS,
+    TIMEOUT,
+    Benchmark,
+    Data,
+    Grading,
+    Outcome,
+    Question,
+    Sample,
+    Verdict,
+)
+from evals.errors import EvalsError
+from evals.recipes import CHAT
+from evals.sources import PARQUET, load_source, parse_object, remarks
+from evals.turns import own_turn
+
+DESCRIPTIONS = {
+    "livecodebench": "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
+}
+_LEVELS = {"easy": 1, "medium": 2, "hard": 3}
+_BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
+_PROGRAM = re.compile(
+    r"</answer>|```(?:py\w*[ \t]*\n|[ \t]*\n[^`]*\b(?:def|class|import|print)\b)", re.I
+)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
+_AHEAD = 32  # one program may take as long as hundreds of others
+_SHARD = re.compile(r"-\d+-of-(\d+)$")
+_HIDDEN = "private_test_cases"
+_TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
+
+_Stored: TypeAlias = tuple[Mapping[str, Any], Callable[[], str]]
+"""A row, and what reads its hidden tests."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """function: the method of `Solution`, or module function, that functional tests call; ""
+    where the program is a script. public: tests as published; private: what reads the hidden ones.
+    """
+
+    question_id: str
+    content: str
+    contest_date: datetime
+    difficulty: str
+    starter_code: str
+    function: str
+    public: str
+    private: Callable[[], str]
+
+
+def read_problems(source: str | Path | Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Return the problems of files or of rows, in order. Raises EvalsError."""
+    rows: Iterable[_Stored]
+    if isinstance(source, str | Path):
+        rows = stored_rows(Path(source))
+    else:
+        rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
+    return [_problem(row, private, f"row {n}") for n, (row, private) in enumerate(rows, 1)]
+
+
+def _hidden(rows: Sequence[Mapping[str, Any]], number: int) -> str:
+    return str(rows[number].get(_HIDDEN) or "")
+
+
+def _problem(row: Mapping[str, Any], private: Callable[[], str], place: str) -> Problem:
+    missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
+    if missing:
+        raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
+    public = row.get("public_test_cases")
+    return Problem(
+        question_id=row["question_id"],
+        content=row["question_content"],
+        contest_date=_date(row["contest_date"], f"{place}: contest_date"),
+        difficulty=str(row.get("difficulty", "")),
+        starter_code=row["starter_code"],
+        function=_function(row.get("metadata"), place),
+        public=public if isinstance(public, str) else json.dumps(public or []),
+        private=private,
+    )
+
+
+def _function(metadata: Any, place: str) -> str:
+    if isinstance(metadata, str):
+        metadata = parse_object((metadata or "{}").encode(), f"{place}: metadata")
+    name = (metadata or {}).get("func_name") if isinstance(metadata, dict | None) else None
+    return name if isinstance(name, str) else ""
+
+
+def row_of_tests(problem: Problem) -> dict[str, Any]:
+    """Return the columns of all tests of a problem. Raises EvalsError when its file has changed."""
+    return {
+        "public_test_cases": problem.public,
+        _HIDDEN: problem.private(),
+        "metadata": {"func_name": problem.function},
+    }
+
+
+def window(
+    problems: Iterable[Problem], start: str | None = None, end: str | None = None
+) -> list[Problem]:
+    """Return the problems of contest dates from `start` to `end`, both inclusive.
+
+    Dates are YYYY-MM-DD and mean midnight, so contests later on the day `end` are left out, as
+    LiveCodeBench does. Raises EvalsError.
+    """
+    first = _date(start, "the first date") if start is not None else datetime.min
+    last = _date(end, "the last date") if end is not None else datetime.max
+    return [problem for problem in problems if first <= problem.contest_date <= last]
+
+
+def _date(text: str, name: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        raise EvalsError(f"{name} is {text!r}; expected YYYY-MM-DD") from None
+
+
+def _read_hidden(shard: Path, start: int, length: int) -> str:
+    """The hidden tests of a line of a shard, by its place in bytes."""
+    try:
+        with shard.open("rb") as file:
+            data = os.pread(file.fileno(), length, start)
+        return str(json.loads(data).get(_HIDDEN) or "")
+    except (OSError, ValueError, AttributeError) as error:
+        raise EvalsError(f"{shard} has changed since it was read: {error}") from None
+
+
+def shards(path: Path) -> list[Path]:
+    """Return the files of a folder in their order, or the file. Raises EvalsError."""
+    if not path.is_dir():
+        return [path]
+    files = list(path.glob("*.jsonl"))
+    if not files:
+        raise EvalsError(f"{path} holds no *.jsonl; give the folder of one release")
+    totals = {int(match[1]) for file in files if (match := _SHARD.search(file.stem))}
+    if totals and totals != {len(files)}:
+        wanted = " and ".join(map(str, sorted(totals)))
+        raise EvalsError(f"{path} holds {len(files)} shards of {wanted}; fetch the whole release")
+    return sorted(files, key=lambda file: (len(file.name), file.name))
+
+
+def content_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the names and SHA-256 of a folder's shards."""
+    digests = {}
+    for shard in shards(path):
+        with shard.open("rb") as file:
+            digests[shard.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    if not path.is_dir():
+        return f"sha256 of the file: {digests[path.name]}"
+    lines = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    return f"sha256 of {len(digests)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def stored_rows(path: Path) -> Iterator[_Stored]:
+    """Yield each row, and where its hidden tests are. Raises EvalsError."""
+    for shard in shards(path):
+        try:
+            with shard.open("rb") as file:
+                if file.read(4) == PARQUET:
+                    raise EvalsError(
+                        f"{shard} is parquet; give JSON Lines, or a release on the hub: "
+                        "--data release_v5"
+                    )
+                file.seek(0)
+                end = 0
+                for number, line in enumerate(file, 1):
+                    start, end = end, end + len(line)
+                    if line.strip():
+                        row = parse_object(line, f"{shard}, line {number}")
+                        yield row, partial(_read_hidden, shard, start, len(line))
+        except OSError as error:
+            raise EvalsError(f"cannot read {shard}: {error.strerror or error}") from None
+
+
+def load(name: str, data: Data) -> Benchmark:
+    """Load the problems of a file or a folder of shards, or of a release on the hub.
+
+    Hidden tests stay on disk until they are needed. Raises EvalsError.
+    """
+    if data.file is not None and data.release is None:
+        problems = read_problems(data.file)
+        digest = content_hash(Path(data.file))
+        notes: tuple[str, ...] = (remarks(name, len(problems)),)
+    else:
+        source = load_source(name, data.file, data.release)
+        problems, digest, notes = read_problems(source.rows), source.content_hash, source.notes
+    chosen = window(problems, data.since, data.until)
+    if len(chosen) < len(problems):
+        dates = f"{data.since or 'start'} to {data.until or 'end'}"
+        if not chosen:
+            raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
+        notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
+        digest += f"; {dates}"
+    questions = tuple(
+        Question(
+            problem.question_id,
+            {"question": problem.content, "starter_code": problem.starter_code},
+            problem,
+            _LEVELS.get(problem.difficulty, 0),
+        )
+        for problem in chosen
+    )
+    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, digest, notes)
+
+
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+    """Grade programs. details: the test that a program failed."""
+    extract = azr_program if how.limits.program == "azr" else official_program
+    programs = [
+        sample.solution
+        if sample.solution is not None
+        else extract(own_turn(sample.response, how.template, _PROGRAM.search, code=True))
+        for _, sample in pairs
+    ]
+    with LiveCodeBenchGrader(how.workers, how.limits.timeout_s, how.allow_weak) as grader:
+        outcomes = grader.grade_many(
+            (question.problem, program)
+            for (question, _), program in zip(pairs, programs, strict=True)
+            if not _fault(program)
+        )
+        for (question, sample), program in zip(pairs, programs, strict=True):
+            fault = _fault(program)
+            outcome = Outcome(FAIL, fault) if fault else next(outcomes)
+            yield Verdict.on(
+                question,
+                sample,
+                None if outcome.status is None else outcome.status == PASS,
+                outcome.reason,
+                None if fault else program,
+                question_id=question.id,
+                status=outcome.status,
+                failed_test=outcome.failed_test,
+            )
+
+
+def official_program(answer: str) -> str:
+    """Return the lines between the last two that hold three backticks; "" for fewer.
+
+    It is the rule of LiveCodeBench's own harness, and not that of code_verifier's rewards: a
+    block of output behind the program is taken for it.
+    """
+    lines = answer.split("\n")
+    fences = [number for number, line in enumerate(lines) if "```" in line]
+    if len(fences) < 2:
+        return ""
+    return "\n".join(lines[fences[-2] + 1 : fences[-1]])
+
+
+def azr_program(answer: str) -> str:
+    """Return the last python block in the last answer tag; without one, the tag's or all text.
+
+    It is Absolute Zero's own rule.
+    """
+    tagged = _ANSWER.findall(answer)
+    text = tagged[-1] if tagged else answer
+    blocks = _BLOCK.findall(text)
+    return str(blocks[-1] if blocks else text).strip()
+
+
+def _fault(program: str) -> str:
+    """What is wrong with the form of a program; "" for one that is run."""
+    if not program.strip():
+        return "ill-formed: no program between fences"
+    if len(program) > MAX_CHARS:
+        return f"ill-formed: a program of {len(program)} characters, more than {MAX_CHARS}"
+    return ""
+
+
+class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
+    """A context manager that grades programs against problems.
+
+    workers: programs that run at a time. timeout_s: processor seconds of a test. Raises
+    SandboxUnavailable when it starts to grade on a machine without the protection it needs, unless
+    `allow_weak`.
+    """
+
+    def __init__(self, workers: int = 1, timeout_s: float = 6.0, allow_weak: bool = False) -> None:
+        self._workers = workers
+        self._timeout_s = timeout_s
+        self._runner = ScriptRunner(allow_weak=allow_weak, slots=threading.Semaphore(workers))
+
+    def __exit__(self, *_: object) -> None:
+        """End all processes."""
+        self._runner.close()
+
+    def grade(self, problem: Problem, program: str) -> Outcome:
+        """Return what one program does on the tests of a problem."""
+        try:
+            tests = read_tests(row_of_tests(problem))
+        except (CodeVerifierError, EvalsError) as error:
+            return Outcome(None, f"problem {problem.question_id}: {error}")
+        grade = run_tests(self._runner, program, tests, self._timeout_s)
+        if not tests.entry and grade.reason.endswith("SyntaxError"):
+            program = _inside_function(program)  # for `return` and `nonlocal` at the top
+            grade = run_tests(self._runner, program, tests, self._timeout_s)
+        if not grade.judged:
+            return Outcome(None, grade.reason)
+        status = TIMEOUT if grade.status == Status.TIMEOUT else PASS if grade.score else FAIL
+        return Outcome(status, grade.reason, None if grade.score else grade.passed)
+
+    def grade_many(self, samples: Iterable[tuple[Problem, str]]) -> Iterator[Outcome]:
+        """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
+        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
+
+
+def _inside_function(program: str) -> str:
+    """The program as the body of a function that is called, behind its imports."""
+    try:
+        tree = parse_program(program).tree
+    except ProgramError:
+        return program
+    body = list(tree.body)
+    match body:
+        case [*_, ast.If() as last] if ast.unparse(last.test) == "__name__ == '__main__'":
+            body[-1:] = last.body
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    if not others:
+        return program
+    inner = "\n".join("    " + line for node in others for line in ast.unparse(node).split("\n"))
+    head = "\n".join(ast.unparse(node) for node in imports)
+    return f"{head}\ndef wrapped_function():\n{inner}\nwrapped_function()\n"
