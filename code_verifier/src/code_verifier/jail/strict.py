@@ -13,7 +13,7 @@ import time
 from os import urandom
 
 from code_verifier.errors import Status
-from code_verifier.jail import child, confine, modules, nondeterminism, protocol, vdso
+from code_verifier.jail import child, confine, modules, nondeterminism, protocol
 from code_verifier.jail.server import ForkServer, load_hashes
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ class StrictServer(ForkServer):
             load_hashes()
         nondeterminism.install_entropy(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
-        hidden = vdso.disable()
+        hidden = confine.disable_vdso()
         super().__init__(config, self.limits["memory_mb"] * 2**20, _HIDDEN)
         self.layers["clocks"] = hidden and self.layers["seccomp"]
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
