@@ -142,11 +142,7 @@ def disable_vdso() -> bool:
         image: Any = ctypes.CDLL("linux-vdso.so.1", os.RTLD_NOLOAD)
     except OSError:
         return False  # a C library that does not know it
-    header = ctypes.string_at(base, 64)
-    (table,), (entry, count) = (
-        struct.unpack_from("<Q", header, 32),
-        struct.unpack_from("<HH", header, 54),
-    )
+    table, entry, count = struct.unpack("<Q14xHH", ctypes.string_at(base + 32, 26))
     places = range(base + table, base + table + entry * count, entry)
     parts = [struct.unpack("<IIQQQQQQ", ctypes.string_at(place, 56)) for place in places]
     size = max(part[3] + part[6] for part in parts if part[0] == _PT_LOAD)
