@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from code_verifier import Limits, Sandbox, Status, executor, processes
+from code_verifier import Limits, Sandbox, Status, processes
 from code_verifier.jail import protocol
+from code_verifier.sandbox import _warn
 
 TAKEN_OVER = """
 import _thread, os
@@ -254,8 +255,8 @@ def test_fixed_addresses_are_not_shown(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, program: str, input: str
 ) -> None:
     """With an interpreter that is not position-independent no execution tells."""
-    monkeypatch.setattr(executor, "has_fixed_addresses", lambda: True)
-    executor._warn.cache_clear()
+    monkeypatch.setattr("code_verifier.sandbox.has_fixed_addresses", lambda: True)
+    _warn.cache_clear()
     with pytest.warns(UserWarning, match="not position-independent"):
         verdict = sandbox.check(program, input)
     assert (verdict.status, verdict.runs) == (Status.BANNED, 0)
