@@ -18,9 +18,9 @@ from json_lines import read_rows
 
 from code_verifier import Limits
 from code_verifier.cli import main
-from code_verifier.jsonl import MAX_LINE
 from code_verifier.metrics import MEANINGS
 from code_verifier.processes import EXAMINER, Pool, ProcessLost
+from code_verifier.user_files import MAX_LINE
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
 AZR = {"snippet": "def f(x):\n    return math.floor(x)", "input": "1.5", "imports": ["import math"]}

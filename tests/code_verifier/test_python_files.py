@@ -16,7 +16,7 @@ from pages import Page
 from code_verifier import measure
 from code_verifier.cli import main
 from code_verifier.metrics import MEANINGS, Metrics
-from code_verifier.python_files import read_program
+from code_verifier.user_files import read_program
 
 PROGRAM = "class A:\n    def m(self):\n        return 1 if self else 2\n\n\nprint(A() or 3)\n"
 

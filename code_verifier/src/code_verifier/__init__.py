@@ -9,7 +9,6 @@ from code_verifier.errors import (
     SandboxUnavailable,
     Status,
 )
-from code_verifier.jsonl import read_rows
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
 from code_verifier.parallel import ordered_map
@@ -26,6 +25,7 @@ from code_verifier.scripts.suites import read_tests, run_tests
 from code_verifier.scripts.values import read_value
 from code_verifier.syntax import parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
+from code_verifier.user_files import read_rows
 
 __version__ = "0.1.0"
 

@@ -23,16 +23,23 @@ import click
 from code_verifier import __version__
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
-from code_verifier.jsonl import Row, check_output, open_results, read_rows
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import ordered_map
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
-from code_verifier.python_files import files_of, is_python, read_program
 from code_verifier.sandbox import FIXED, Sandbox, has_fixed_addresses
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
+from code_verifier.user_files import (
+    Row,
+    check_output,
+    files_of,
+    is_python,
+    open_results,
+    read_program,
+    read_rows,
+)
 
 _P = ParamSpec("_P")
 _Command = Callable[..., Any]

@@ -1,4 +1,5 @@
-"""JSON Lines in and out: one object a line, from any file that a user may give.
+"""Files that a user may give: JSON Lines, one object a line, in and out; and Python files as they
+lie in folders, read as texts: nothing is imported or executed.
 
 Memory stays bounded whatever a file holds. Finished results survive every end: rows go to
 `OUT.part`, each at once, which takes the name `OUT` when the work ends, also with an error or an
@@ -10,7 +11,10 @@ import io
 import json
 import os
 import shlex
+import stat
 import sys
+import tokenize
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +22,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from code_verifier.errors import CodeVerifierError
+from code_verifier.errors import CodeVerifierError, ProgramError
+from code_verifier.syntax import MAX_PROGRAM
 
+_MOST_BYTES = 4 * MAX_PROGRAM
+"""Of a Python file: no encoding takes more for a character."""
 MAX_LINE = 8 * 2**20
 """Bytes of the longest line that is read; ten times what the default limits let through."""
 
@@ -114,22 +121,24 @@ def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row]
     with part.open("wb", 0) as file:
 
         def write(row: Row) -> None:
-            whole = file.tell()
+            end = file.tell()
             try:
                 _write(cast(BinaryIO, file), row, part)
             except BaseException:  # a full disk: no part of a row stays
-                file.truncate(whole)
+                file.seek(end)
+                file.truncate()
                 raise
 
+        whole = False
         try:
             yield write
-        except BaseException:
-            if os.fstat(file.fileno()).st_size:
-                _finish(file, part, path)
+            whole = True
+        finally:
+            if whole or file.tell():
+                os.fsync(file.fileno())
+                os.replace(part, path)
             else:
                 part.unlink()
-            raise
-        _finish(file, part, path)
 
 
 def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
@@ -155,6 +164,73 @@ def _write(file: BinaryIO, row: Row, path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _finish(file: Any, part: Path, path: Path) -> None:
-    os.fsync(file.fileno())
-    os.replace(part, path)
+def is_python(path: Path) -> bool:
+    """Whether a file is a Python file by its name."""
+    return path.suffix.lower() in (".py", ".pyw")
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """The files that paths name, a folder the Python files in it; each once. Raises
+    CodeVerifierError where there are none, OSError."""
+    sources: dict[str, Path] = {}
+    for path in paths:
+        files = list(python_files(path)) if path.is_dir() else [path]
+        if not files:
+            raise CodeVerifierError(f"{path} holds no Python file (.py), nor do folders below it")
+        if str(path) != "-":
+            path.stat()  # to find out here whether it exists
+        for file in files:
+            sources.setdefault(os.path.abspath(file), file)
+    return list(sources.values())
+
+
+def python_files(folder: Path) -> Iterator[Path]:
+    """Yield the Python files in a folder and all folders below, by name.
+
+    Passed over are hidden folders and `__pycache__`, virtual environments (they hold a
+    `pyvenv.cfg`), and links to folders, which may lead in circles. A folder that cannot be listed
+    is yielded itself, so that `read_program` says why.
+    """
+    closed: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=closed.append):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name != "__pycache__"
+            and not os.path.lexists(os.path.join(place, name, "pyvenv.cfg"))
+        )
+        yield from filter(is_python, (Path(place, name) for name in sorted(files)))
+    yield from (Path(os.fsdecode(error.filename)) for error in closed)
+
+
+def read_program(path: Path) -> str:
+    """The text of a Python file, decoded as Python does: by its byte order mark or coding cookie
+    (PEP 263), else as UTF-8. Raises ProgramError that says why it cannot be read."""
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device may never end
+            raise ProgramError("cannot be read: it is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ProgramError(f"cannot be read: {error.strerror}") from None
+    if len(data) > _MOST_BYTES:
+        raise ProgramError(
+            f"the file has more than {_MOST_BYTES} bytes; expected at most {MAX_PROGRAM} characters"
+        )
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some codecs warn, and they may be errors here
+            return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        bad = error.object[error.start : error.start + 1].hex()
+        raise ProgramError(f"the file is not {encoding} (it holds the byte 0x{bad})") from None
+    except SyntaxError as error:
+        why = str(error.msg)
+        if why.startswith("invalid or missing"):
+            why = "it is not UTF-8 and names no other encoding"
+        raise ProgramError(f"the file cannot be decoded: {why}") from None
+    except (LookupError, ValueError) as error:
+        raise ProgramError(f"the file cannot be decoded: {str(error).partition(';')[0]}") from None
