@@ -194,14 +194,15 @@ def _distinct(
         return [canonical_arguments(*call, max_chars) if known else "" for call in calls]
     plain = [item.arg for item in (*parameters.posonlyargs, *parameters.args)]
     only = {item.arg for item in parameters.posonlyargs}
-    defaults, unknown = _defaults(parameters)
+    defaults = _defaults(parameters)
     texts = []
     for args, kwargs in calls:
         named = dict(zip(plain, args, strict=False))
         extra = [canonical(value, max_chars) for value in args[len(named) :]]
         named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
         texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
-    unknown = {name for name in unknown if any(name not in named for named, _ in texts)}
+    left = {name for named, _ in texts for name in defaults.keys() - named.keys()}
+    unknown = {name for name in left if defaults[name] is None}
     filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
     return [
         ", ".join([*(f"{name}={x}" for name, x in items if name not in unknown), *extra])
@@ -209,19 +210,18 @@ def _distinct(
     ]
 
 
-def _defaults(parameters: ast.arguments) -> tuple[dict[str, str], set[str]]:
-    """The texts of the defaults that are literals, and the parameters that have others."""
+def _defaults(parameters: ast.arguments) -> dict[str, str | None]:
+    """The texts of the defaults; None for one that is no literal."""
     plain = [*parameters.posonlyargs, *parameters.args]
     items = [*plain[len(plain) - len(parameters.defaults) :], *parameters.kwonlyargs]
-    defaults: dict[str, str] = {}
-    unknown: set[str] = set()
+    defaults: dict[str, str | None] = {}
     for item, default in zip(items, [*parameters.defaults, *parameters.kw_defaults], strict=True):
         if default is not None:
             try:
                 defaults[item.arg] = canonical(literal_value(default))
             except LiteralError:
-                unknown.add(item.arg)
-    return defaults, unknown
+                defaults[item.arg] = None
+    return defaults
 
 
 def _binds_f(node: ast.AST) -> bool:

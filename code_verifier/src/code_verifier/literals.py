@@ -160,43 +160,25 @@ def _finite(value: Any) -> Any:
 
 def _number(node: ast.UnaryOp | ast.BinOp) -> Any:
     """A signed number, or `real ± imaginary`, with the signs of zeros that `repr` means."""
-    if isinstance(node, ast.UnaryOp):
-        value = _signed(node)
-        # repr writes complex(0.0, -1.0) as -1j, which Python itself would read as (-0.0-1.0j).
-        return complex(0.0, value.imag) if type(value) is complex else value
     match node:
-        case ast.BinOp(
-            ast.Constant() | ast.UnaryOp() as left,
-            ast.Add() | ast.Sub() as sign,
-            ast.Constant(complex() as imaginary),
-        ):
-            real = _signed(left)
-            if type(real) is int or type(real) is float:
-                negative = isinstance(left, ast.UnaryOp) and isinstance(left.op, ast.USub)
-                part = imaginary.imag
-                return complex(
-                    _float(-0.0 if negative and real == 0 else real),
-                    _float(-part if isinstance(sign, ast.Sub) else part),
-                )
-    raise LiteralError("not a Python literal: arithmetic is not evaluated")
-
-
-def _signed(node: ast.Constant | ast.UnaryOp) -> Any:
-    match node:
-        case ast.Constant(value):
-            return _finite(value)
         case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, ast.Constant(value)):
             value = _finite(value)
-            if type(value) is int or type(value) is float or type(value) is complex:
+            # repr writes complex(0.0, -1.0) as -1j, which Python itself would read as (-0.0-1.0j).
+            if type(value) is complex:
+                return complex(0.0, -value.imag if isinstance(sign, ast.USub) else value.imag)
+            if type(value) is int or type(value) is float:
                 return -value if isinstance(sign, ast.USub) else value
-    raise LiteralError("not a Python literal: an operator applied to a value")
-
-
-def _float(value: float) -> float:
-    try:
-        return float(_finite(float(value)))
-    except OverflowError:
-        raise LiteralError(NOT_FINITE) from None
+        case ast.BinOp(
+            ast.Constant() | ast.UnaryOp() as left,
+            ast.Add() | ast.Sub(),
+            ast.Constant(complex()),
+        ):
+            real = _read(left, 1)
+            if type(real) is int or type(real) is float:
+                return _finite(complex(ast.unparse(node).replace(" ", "")))
+    unary = isinstance(node, ast.UnaryOp)
+    why = "an operator applied to a value" if unary else "arithmetic is not evaluated"
+    raise LiteralError(f"not a Python literal: {why}")
 
 
 @dataclass(frozen=True)
