@@ -11,7 +11,7 @@ from sums import GOLD, TableEngine, sums
 
 from evals import EvalsError, Group, build_table, evaluate, find_members, read_results
 from evals.results import read_runs
-from evals.side_by_side import side_by_side
+from evals.tables import side_by_side
 from lora_evo import LoraEvoError
 
 

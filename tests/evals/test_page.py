@@ -13,7 +13,7 @@ from sums import TableEngine, sums
 from evals import EvalsError, Group, evaluate
 from evals.report import page_text, questions, questions_solved
 from evals.results import read_runs
-from evals.side_by_side import side_by_side
+from evals.tables import side_by_side
 from lora_evo.model import Rollout
 
 NAME = "</script><script>alert(1)</script><b>"

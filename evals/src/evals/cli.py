@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from evals import __version__
+from evals import __version__, tables
 from evals.benchmark import Benchmark, Grading
 from evals.catalog import benchmark_names, describe, load_named
 from evals.console import clean_exit, print_error, progress_bar
@@ -27,12 +27,10 @@ from evals.members import find_members
 from evals.recipes import RECIPES
 from evals.records import saved_samples
 from evals.results import FinishedRun, base_rate, evalplus_samples, read_runs, score, score_levels
-from evals.side_by_side import PAIR_COLUMNS, SideBySide, pair_cells, side_by_side
-from evals.tables import align, to_markdown, to_text
 from lora_evo import check_output, write_text
 
 _PATH = click.Path(path_type=Path)
-_WRITERS = {"text": to_text, "markdown": to_markdown}
+_WRITERS = {"text": tables.to_text, "markdown": tables.to_markdown}
 
 
 def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
@@ -98,9 +96,9 @@ def list_benchmarks(as_json: bool) -> int:
         [row["name"], ", ".join(map(str, row["tasks"])) or "?", row["data"], row["description"]]
         for row in rows
     ]
-    click.echo(align(("benchmark", "tasks", "data", "what"), table, left=4))
+    click.echo(tables.align(("benchmark", "tasks", "data", "what"), table, left=4))
     recipes = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
-    click.echo("\n" + align(("recipe", "how it asks"), recipes))
+    click.echo("\n" + tables.align(("recipe", "how it asks"), recipes))
     return 0
 
 
@@ -262,7 +260,7 @@ def run(
         del opened  # before the next one is loaded
     order = [name or BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.result.adapter))
-    return _show(side_by_side(runs), as_json)
+    return _show(tables.side_by_side(runs), as_json)
 
 
 @main.command()
@@ -369,7 +367,7 @@ def report(
     runs = read_runs(folders, left_out.append)
     for reason in left_out:
         print_error(f"{reason}; left out", 1)
-    shown = side_by_side(runs, k, against)
+    shown = tables.side_by_side(runs, k, against)
     if page is not None:
         from evals.report import page_text  # slow to import
 
@@ -414,7 +412,7 @@ def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     return benchmarks
 
 
-def _show(shown: SideBySide, as_json: bool, form: str = "text") -> int:
+def _show(shown: tables.SideBySide, as_json: bool, form: str = "text") -> int:
     """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
         click.echo(json.dumps(shown.as_json()))
@@ -422,9 +420,9 @@ def _show(shown: SideBySide, as_json: bool, form: str = "text") -> int:
         if shown.table is not None:
             click.echo(_WRITERS[form](shown.table))
         if shown.pairs:
-            rows = [[p.adapter, p.against, p.benchmark, *pair_cells(p)] for p in shown.pairs]
-            head = ("adapter", "minus", "benchmark", *PAIR_COLUMNS)
-            click.echo("\n" + align(head, rows, left=3))
+            rows = [[p.adapter, p.against, p.benchmark, *tables.pair_cells(p)] for p in shown.pairs]
+            head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
+            click.echo("\n" + tables.align(head, rows, left=3))
     return _ungraded(sum(run.result.overall.ungraded for run in shown.runs))
 
 

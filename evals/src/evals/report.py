@@ -8,13 +8,12 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from evals import tables
 from evals.benchmark import Verdict
 from evals.evaluation import BASE
 from evals.members import Group
 from evals.metrics import problem_scores
 from evals.results import FinishedRun, Score, by_question
-from evals.side_by_side import PAIR_COLUMNS, Pair, SideBySide, pair_cells
-from evals.tables import TITLES, Table, heading, ruled, score_cells
 
 MOST_BYTES = 4_000_000
 """Bytes of all questions with their samples on a page, at most."""
@@ -34,7 +33,7 @@ Named: TypeAlias = Sequence[tuple[str, FinishedRun]]
 """Runs, with what the page calls the adapter of each."""
 
 
-def page_text(shown: SideBySide) -> str:
+def page_text(shown: tables.SideBySide) -> str:
     """Return the page of finished runs, one file that works offline; equal runs, equal bytes."""
     named = list(zip(shown.names, shown.runs, strict=True))
     groups: dict[str, list[tuple[str, FinishedRun]]] = {}
@@ -63,8 +62,8 @@ def page_text(shown: SideBySide) -> str:
         adapters=len({name for name, run in named if run.result.adapter != BASE}),
         colours={kind: word for kind, (word, _) in _COLOURS.items() if kind in kinds},
         table=shown.table and _table(shown.table),
-        pairs=[[pair.adapter, pair.benchmark, *pair_cells(pair)] for pair in shown.pairs],
-        pair_columns=PAIR_COLUMNS,
+        pairs=[[pair.adapter, pair.benchmark, *tables.pair_cells(pair)] for pair in shown.pairs],
+        pair_columns=tables.PAIR_COLUMNS,
         against=shown.pairs[0].against if shown.pairs else "",
         answers=_answers(named),
         benchmarks=benchmarks,
@@ -74,7 +73,7 @@ def page_text(shown: SideBySide) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def scores(table: Table) -> dict[str, alt.LayerChart]:
+def scores(table: tables.Table) -> dict[str, alt.LayerChart]:
     """Chart every column of a table: adapters and means, each with its 95 % interval."""
     charts = {}
     for column in table.columns:
@@ -91,11 +90,11 @@ def scores(table: Table) -> dict[str, alt.LayerChart]:
         ]
         base = [row["value"] for row in rows if row["kind"] == BASE]
         title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
-        charts[TITLES.get(column, column)] = intervals(rows, title, base)
+        charts[tables.TITLES.get(column, column)] = intervals(rows, title, base)
     return charts
 
 
-def differences(pairs: Sequence[Pair]) -> dict[str, alt.LayerChart]:
+def differences(pairs: Sequence[tables.Pair]) -> dict[str, alt.LayerChart]:
     """Chart what adapters have above the one that they are compared with, by benchmark."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for pair in pairs:
@@ -243,12 +242,12 @@ def _whole(chart: _Chart) -> _Chart:
     return whole
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: tables.Table) -> dict[str, Any]:
     """The table as cells of (score, interval), whose the weakest and best are, and its notes."""
-    rules = ruled(table)
+    rules = tables.ruled(table)
     rows = []
     for number, row in enumerate(table.rows):
-        _, *texts = score_cells(table, row)
+        _, *texts = tables.score_cells(table, row)
         members = [getattr(row.scores.get(column), "member", None) for column in table.columns]
         cells = [
             (text.partition(" ")[0], text.partition(" ")[2].replace("-", "–"), member or "")
@@ -257,7 +256,7 @@ def _table(table: Table) -> dict[str, Any]:
         rows.append(
             {"label": row.label, "kind": row.kind, "ruled": number in rules, "cells": cells}
         )
-    return {"head": heading(table), "rows": rows, "notes": table.notes}
+    return {"head": tables.heading(table), "rows": rows, "notes": table.notes}
 
 
 def _answers(runs: Named) -> tuple[list[str], list[list[str]]]:
