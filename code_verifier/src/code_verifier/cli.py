@@ -20,7 +20,7 @@ from typing import Any, ParamSpec
 
 import click
 
-from code_verifier import __version__
+from code_verifier import __version__, user_files
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
 from code_verifier.literals import Comparison, parse_literal
@@ -31,18 +31,10 @@ from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.sandbox import FIXED, Sandbox, has_fixed_addresses
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
-from code_verifier.user_files import (
-    Row,
-    check_output,
-    files_of,
-    is_python,
-    open_results,
-    read_program,
-    read_rows,
-)
 
 _P = ParamSpec("_P")
 _Command = Callable[..., Any]
+Row = user_files.Row
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _COSTS = {
     "fresh_process": "programs could see each other's state",
@@ -261,9 +253,9 @@ _METRICS_HELP += "\n  structure        equal for programs that differ in names a
 @click.option("--html", type=_path, help="Write a page of charts to this file; it works offline.")
 @_exit_code
 def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) -> int:
-    sources = files_of(paths)
+    sources = user_files.files_of(paths)
     if html is not None:
-        check_output(html, sources)
+        user_files.check_output(html, sources)
         if html.resolve() == out.resolve():
             raise CodeVerifierError(f"--out and --html are both {out}; expected two files")
         require_charts()
@@ -278,8 +270,8 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
         return {"id": name} | asdict(numbers)
 
     def results(path: Path) -> Iterator[Row]:
-        if is_python(path) or path.is_dir():  # a folder that could not be listed
-            yield result(str(path), partial(read_program, path))
+        if user_files.is_python(path) or path.is_dir():  # a folder that could not be listed
+            yield result(str(path), partial(user_files.read_program, path))
             return
 
         def one(line: int, row: Row) -> Row:
@@ -387,14 +379,14 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
         except CodeVerifierError as error:
             raise CodeVerifierError(f"{rows}, line {item[0]}: {error}") from None
 
-    items = read_rows(rows)
+    items = user_files.read_rows(rows)
     return ordered_map(result, items, workers) if workers else map(result, items)
 
 
 def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:
     """Write every row at once, and pass it on; on a terminal, say how many are done."""
     shown = sys.stderr.isatty()
-    with open_results(out, sources) as write:
+    with user_files.open_results(out, sources) as write:
         for number, row in enumerate(results, 1):
             write(row)
             if shown:

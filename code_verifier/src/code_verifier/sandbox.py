@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, Self
 
+from code_verifier import processes
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.grading import grade_answer, validate_proposal
@@ -20,15 +21,6 @@ from code_verifier.jail import protocol
 from code_verifier.jail.modules import ALL
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import ordered_map
-from code_verifier.processes import (
-    EXAMINER,
-    HASH_SEEDS,
-    STRICT,
-    BudgetExceeded,
-    Kind,
-    ProcessLost,
-    sandbox_pool,
-)
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
 CHANCE_RUNS = 16
@@ -85,14 +77,14 @@ class Sandbox:
     ) -> None:
         if workers < 1:
             raise CodeVerifierError(f"workers is {workers}; expected 1 or more")
-        if not 2 <= runs <= len(HASH_SEEDS):
-            raise CodeVerifierError(f"runs is {runs}; expected 2 to {len(HASH_SEEDS)}")
+        if not 2 <= runs <= len(processes.HASH_SEEDS):
+            raise CodeVerifierError(f"runs is {runs}; expected 2 to {len(processes.HASH_SEEDS)}")
         self.workers = workers
         self.limits = limits if limits is not None else Limits()
         self.runs = runs
         self.comparison = comparison if comparison is not None else Comparison()
         self.allow_weak = allow_weak
-        self._pool = sandbox_pool(workers, self.limits, allow_weak)
+        self._pool = processes.sandbox_pool(workers, self.limits, allow_weak)
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def __enter__(self) -> Self:
@@ -107,7 +99,7 @@ class Sandbox:
 
     def layers(self) -> dict[str, bool]:
         """Protection layers that are active in this sandbox's processes."""
-        return self._pool.layers(Kind(STRICT))
+        return self._pool.layers(processes.Kind(processes.STRICT))
 
     def pids(self) -> list[int]:
         """Process ids of the running fork servers."""
@@ -211,11 +203,11 @@ class Sandbox:
         cut = [input[: limits.input_chars + 1] for input in inputs]
         request = marshal.dumps((text, cut, limits.input_chars))
         try:
-            reply = self._pool.ask(EXAMINER, request, limits.wall_s + _GRACE_S)
-        except ProcessLost as error:
+            reply = self._pool.ask(processes.EXAMINER, request, limits.wall_s + _GRACE_S)
+        except processes.ProcessLost as error:
             if len(inputs) > 1:
                 return self._examine_each(text, inputs)
-            if isinstance(error, BudgetExceeded):
+            if isinstance(error, processes.BudgetExceeded):
                 reason = "reading the program or the input took too much processor time"
                 return _refused(Status.TIMEOUT, reason)
             return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}")
@@ -275,10 +267,9 @@ class Sandbox:
 
     def _ask(self, request: bytes, index: int, tier: int) -> Verdict:
         try:
-            reply = self._pool.ask(
-                Kind(STRICT, index, tier), request, self.limits.wall_s + _GRACE_S
-            )
-        except ProcessLost as error:
+            kind = processes.Kind(processes.STRICT, index, tier)
+            reply = self._pool.ask(kind, request, self.limits.wall_s + _GRACE_S)
+        except processes.ProcessLost as error:
             return _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
         (wall_ms,) = protocol.REPLY.unpack_from(reply)
         results = protocol.unpack_results(reply, protocol.REPLY.size)

@@ -9,19 +9,11 @@ from typing import Any
 
 import click
 
-from evals import __version__, tables
+from evals import __version__, evaluation, tables
 from evals.benchmark import Benchmark, Grading
 from evals.catalog import benchmark_names, describe, load_named
 from evals.console import clean_exit, print_error, progress_bar
 from evals.errors import EvalsError
-from evals.evaluation import (
-    BASE,
-    choose_recipe,
-    choose_sampling,
-    evaluate,
-    grade_saved,
-    recipe_next_to,
-)
 from evals.installation import inspect_installation
 from evals.members import find_members
 from evals.recipes import RECIPES
@@ -229,7 +221,7 @@ def run(
     loaded = _load(benchmarks, files)
     sampling = options["recipe"], options["n"], options["temperature"]
     cut = options["top_p"] < 1 or options["top_k"] > 0
-    counts = [choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in loaded]
+    counts = [evaluation.choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in loaded]
     members = find_members(adapters)
     named, model = members.folders, model or members.base
     if model is None:
@@ -247,7 +239,7 @@ def run(
             for benchmark, count in zip(loaded, counts, strict=True):
                 total = count * len(benchmark.part(options["limit"])) * len(group)
                 with progress_bar(benchmark.name, total) as progress:
-                    evaluate(
+                    evaluation.evaluate(
                         opened,
                         benchmark,
                         group,
@@ -258,7 +250,7 @@ def run(
                         finished=runs.append,
                     )
         del opened  # before the next one is loaded
-    order = [name or BASE for name in everyone]
+    order = [name or evaluation.BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.result.adapter))
     return _show(tables.side_by_side(runs), as_json)
 
@@ -293,14 +285,14 @@ def grade(
     rows, notes = saved_samples(samples, loaded)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
+    chosen = evaluation.choose_recipe(loaded, recipe or evaluation.recipe_next_to(samples))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
 
     def resuming(count: int) -> None:
         click.echo(f"{out}: resuming, {count} samples were graded before", err=True)
 
     with progress_bar(loaded.name, len(rows)) as progress:
-        verdicts = grade_saved(loaded, chosen, how, rows, out, progress, resuming)
+        verdicts = evaluation.grade_saved(loaded, chosen, how, rows, out, progress, resuming)
     overall, base = score(verdicts, loaded.name), base_rate(verdicts)
     unanswered = len(loaded.questions) - overall.tasks
     if as_json:
