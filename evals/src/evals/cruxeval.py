@@ -13,7 +13,7 @@ from code_verifier import Comparison, Grade, ProgramError, Sandbox, Task, parse_
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
 from evals.recipes import CHAT, Template
-from evals.sources import compared, fingerprint, load_source
+from evals.sources import compared, load_source
 from evals.turns import own_turn
 
 DESCRIPTIONS = {
@@ -32,7 +32,7 @@ def load(name: str, data: Data) -> Benchmark:
     """Load one of `DESCRIPTIONS`. Raises EvalsError."""
     source = load_source(name, data.whole(name))
     questions = tuple(_question(name, row, at) for at, row in enumerate(source.rows, 1))
-    notes = (*source.notes, *compared(name, len(source.rows), fingerprint(source.rows)))
+    notes = (*source.notes, *compared(name, source.rows))
     return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
 
 

@@ -26,9 +26,9 @@ class HubAddress(NamedTuple):
     """A data set on the Hugging Face hub. revision: a commit; None where none is known."""
 
     path: str
-    config: str | None
-    split: str
     revision: str | None
+    config: str | None = None
+    split: str = "test"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Official:
     """counts: official row counts and the release each belongs to.
 
     hub: None where the hub's rows lack the test inputs. cache: file name in evalplus' cache.
-    releases: of the hub that a caller may choose from. digest: what `fingerprint` gives for the
+    releases: of the hub that a caller may choose from. digest: what `compared` takes of the
     published rows, "" where that is not known.
     """
 
@@ -58,7 +58,7 @@ _LCB_COUNTS = {
 
 _CRUXEVAL = Official(
     {800: "CRUXEval"},
-    HubAddress("cruxeval-org/cruxeval", None, "test", "b96af0450242eb4da433032b90998f25588a5d0f"),
+    HubAddress("cruxeval-org/cruxeval", "b96af0450242eb4da433032b90998f25588a5d0f"),
     digest="b0b63fa36c203638e38c21f2884ffe0aba2299de93e79fa315682055f555d6a6",
 )
 
@@ -77,7 +77,7 @@ OFFICIAL: Mapping[str, Official] = {
     # its parquet mirror. No public source names a whole commit of it, so its main branch is read.
     "livecodebench": Official(
         _LCB_COUNTS,
-        HubAddress("lighteval/code_generation_lite", "release_v5", "test", None),
+        HubAddress("lighteval/code_generation_lite", None, config="release_v5"),
         releases=tuple(name.split(",")[0] for name in _LCB_COUNTS.values()),
     ),
     "cruxeval_o": _CRUXEVAL,
@@ -85,42 +85,40 @@ OFFICIAL: Mapping[str, Official] = {
     "aime24": Official(
         {30: "AIME 2024"},
         HubAddress(
-            "HuggingFaceH4/aime_2024", None, "train", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a"
+            "HuggingFaceH4/aime_2024", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a", split="train"
         ),
     ),
     "aime25": Official(
         {30: "AIME 2025"},
-        HubAddress("math-ai/aime25", None, "test", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+        HubAddress("math-ai/aime25", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
     ),
     "amc23": Official(
         {40: "AMC 12 2023"},
-        HubAddress("math-ai/amc23", None, "test", "80815d37005feb82cd7f8fbc6901d5d3eff43057"),
+        HubAddress("math-ai/amc23", "80815d37005feb82cd7f8fbc6901d5d3eff43057"),
         digest="56076d9cff03e6883ff590c23681fa4c4a884b5992771008cffbd6eb4ed7239f",
     ),
     "math500": Official(
         {500: "MATH-500"},
-        HubAddress(
-            "HuggingFaceH4/MATH-500", None, "test", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"
-        ),
+        HubAddress("HuggingFaceH4/MATH-500", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
         digest="553f055c842476cc47f45cd84e518ef1b423473f455624eda37b0649be232767",
     ),
     "minerva_math": Official(
         {272: "Minerva's OCW courses"},
-        HubAddress("math-ai/minervamath", None, "test", "ee46ddc498933b1977577953250ca5c66be64f96"),
+        HubAddress("math-ai/minervamath", "ee46ddc498933b1977577953250ca5c66be64f96"),
         digest="b25fb30e62b0f58aeef96cb30549c8c6cb6e5ea2bf8d15a45ed78ade48ba8836",
     ),
     "gsm8k": Official(
         {1319: "GSM8K test"},
-        HubAddress("openai/gsm8k", "main", "test", "740312add88f781978c0658806c59bc2815b9866"),
+        HubAddress("openai/gsm8k", "740312add88f781978c0658806c59bc2815b9866", config="main"),
         digest="cf4df0e96348bd158f00d6665691cf3b2f344bfe4b4796be2231bc1e85802612",
     ),
     "olympiadbench": Official(
         {674: "OE_TO_maths_en_COMP on the hub", 675: "the file of Qwen2.5-Math and AZR"},
         HubAddress(
             "Hothan/OlympiadBench",
-            "OE_TO_maths_en_COMP",
-            "train",
             "91184b52131e7fc9455fef848035173aea8cc01a",
+            config="OE_TO_maths_en_COMP",
+            split="train",
         ),
     ),
 }
@@ -345,23 +343,18 @@ def remarks(benchmark: str, count: int) -> str:
     return f"{count} rows, which is not an official number: {expected}"
 
 
-def fingerprint(rows: Iterable[object]) -> str:
-    """Return the SHA-256 of rows, each a line of JSON with sorted keys and no spaces."""
-    digest = hashlib.sha256()
-    for row in rows:
-        text = json.dumps(row, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()
+def compared(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
+    """Return a note on whether rows are the published ones, by the SHA-256 of their lines of JSON
+    with sorted keys and no spaces.
 
-
-def compared(benchmark: str, count: int, digest: str) -> tuple[str, ...]:
-    """Return a note on whether `count` rows with the fingerprint `digest` are the published ones.
-
-    There is none where another number was published, or the published fingerprint is not known.
+    There is none where another number was published, or the published hash is not known.
     """
     known = OFFICIAL[benchmark]
-    if not known.digest or count != next(iter(known.counts)):
+    layout: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
+    lines = [f"{json.dumps(row, **layout)}\n".encode("utf-8", "surrogatepass") for row in rows]
+    if not known.digest or len(lines) != next(iter(known.counts)):
         return ()
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
     if digest == known.digest:
         return ("the rows are the published ones",)
     return (f"the rows are not the published ones: sha256 {digest}, expected {known.digest}",)

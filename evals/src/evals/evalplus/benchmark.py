@@ -17,7 +17,7 @@ from evals.benchmark import MAX_CHARS, PASS, Benchmark, Data, Grading, Question,
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
 from evals.recipes import CHAT, Template
-from evals.sources import compared, fingerprint, load_source
+from evals.sources import compared, load_source
 from evals.turns import own_turn
 
 DESCRIPTIONS = {
@@ -38,7 +38,7 @@ def load(name: str, data: Data) -> Benchmark:
         Question(problem.task_id, {"prompt": problem.prompt}, problem)
         for problem in read_problems(source.rows, name)
     )
-    notes = (*source.notes, *compared(name, len(source.rows), fingerprint(source.rows)))
+    notes = (*source.notes, *compared(name, source.rows))
     return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
 
 
