@@ -210,7 +210,7 @@ def test_rows_with_the_columns_of_the_hub_load(
     hub = OFFICIAL[name].hub
     assert hub is not None
     (question,) = math.load(name, Data()).questions
-    assert fake.asked == [tuple(hub)]
+    assert fake.asked == [(hub.path, hub.config, hub.split, hub.revision)]
     assert question.problem.measured == (name == "minerva_math")
     assert question.level == (2 if name == "math500" else 0)
     own = {"aime24": "60", "math500": "test/algebra/1.json", "olympiadbench": "1606"}

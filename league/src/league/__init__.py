@@ -16,10 +16,9 @@ from league.errors import (
     UnreadableLeague,
     charts_missing,
 )
-from league.game_theory import Payoff
 from league.league import League
 from league.ratings import Rating, RatingModel, rate_matches
-from league.selection import Standing
+from league.selection import Payoff, Standing
 from league.state import Outcome, Pair, Replacement
 from league.table import RatedMember, rate
 

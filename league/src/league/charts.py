@@ -15,9 +15,9 @@ import altair as alt
 import vl_convert
 
 from league.analysis import Calibration, calibration, tables
-from league.game_theory import Payoff
 from league.league import League
 from league.probability import Z95
+from league.selection import Payoff
 from league.store import write_atomically
 
 _DRAWN = 8

@@ -17,9 +17,8 @@ from typing import Any
 from league.config import LeagueConfig
 from league.errors import ConflictingResult, LeagueError, check_whole
 from league.events import round_event
-from league.game_theory import Payoff, payoff
 from league.ratings import Rating
-from league.selection import Standing, leaderboard, select
+from league.selection import Payoff, Standing, leaderboard, payoff, select
 from league.state import MEMBER, STUDENT, TEACHER, Outcome, Pair, Replacement, State, row
 from league.store import SETTINGS, Store, write_new_league, writer_lock
 
