@@ -1,7 +1,7 @@
 """The page of results: a table, charts of scores and differences, and samples to browse."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import altair as alt
 import vl_convert
@@ -12,7 +12,7 @@ from evals import tables
 from evals.benchmark import Verdict
 from evals.evaluation import BASE
 from evals.members import Group
-from evals.metrics import problem_scores
+from evals.metrics import Comparison, Estimate, problem_scores
 from evals.results import FinishedRun, Score, by_question
 
 MOST_BYTES = 4_000_000
@@ -27,7 +27,11 @@ _COLOURS = {
     "adapter": ("green", "#259a72"),
 }
 """By role; each can be seen on white and on the dark page."""
-_Chart = TypeVar("_Chart", alt.Chart, alt.LayerChart)
+_WHOLE: dict[str, Any] = {
+    "width": "container",
+    "autosize": {"type": "fit-x", "contains": "padding"},
+}
+"""As wide as its place."""
 _NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
 Named: TypeAlias = Sequence[tuple[str, FinishedRun]]
 """Runs, with what the page calls the adapter of each."""
@@ -78,13 +82,7 @@ def scores(table: tables.Table) -> dict[str, alt.LayerChart]:
     charts = {}
     for column in table.columns:
         rows = [
-            {
-                "adapter": row.label,
-                "kind": _kind(row.kind == "base", row.group),
-                "mean": row.kind == "mean",
-                **{name: 100 * getattr(cell, name) for name in ("value", "low", "high")},
-                "tasks": cell.problems,
-            }
+            _bar(row.label, row.kind, row.group, cell.value, cell)
             for row in table.rows
             if row.kind not in ("weakest", "best") and (cell := row.scores.get(column)) is not None
         ]
@@ -98,19 +96,27 @@ def differences(pairs: Sequence[tables.Pair]) -> dict[str, alt.LayerChart]:
     """Chart what adapters have above the one that they are compared with, by benchmark."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for pair in pairs:
-        result = pair.comparison
-        numbers = {"value": result.difference, "low": result.low, "high": result.high}
-        rows.setdefault(pair.benchmark, []).append(
-            {
-                "adapter": pair.adapter,
-                "kind": _kind(pair.adapter.startswith(BASE), pair.group),
-                "mean": False,
-                **{name: 100 * number for name, number in numbers.items()},
-                "tasks": result.problems,
-            }
-        )
+        kind = "base" if pair.adapter.startswith(BASE) else "member"
+        value = pair.comparison.difference
+        row = _bar(pair.adapter, kind, pair.group, value, pair.comparison)
+        rows.setdefault(pair.benchmark, []).append(row)
     title = f"points above {pairs[0].against}" if pairs else ""
     return {name: intervals(lines, title, [0.0]) for name, lines in rows.items()}
+
+
+def _bar(
+    label: str, kind: str, group: Group | None, value: float, of: Estimate | Comparison
+) -> dict[str, Any]:
+    """A row of `intervals`, in points of 100."""
+    return {
+        "adapter": label,
+        "kind": _kind(kind == "base", group),
+        "mean": kind == "mean",
+        "value": 100 * value,
+        "low": 100 * of.low,
+        "high": 100 * of.high,
+        "tasks": of.problems,
+    }
 
 
 def intervals(
@@ -141,17 +147,14 @@ def intervals(
     shape = alt.when("datum.mean").then(alt.value("diamond")).otherwise(alt.value("circle"))
     size = alt.when("datum.mean").then(alt.value(130)).otherwise(alt.value(60))
     lines = alt.Chart(alt.InlineData(values=[{"at": at} for at in references]))
-    return _whole(
-        alt.LayerChart(
-            layer=[
-                lines.mark_rule(strokeDash=[4, 4], color=_COLOURS[BASE][1]).encode(
-                    x=alt.X("at:Q", scale=scale)
-                ),
-                base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
-                base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
-            ]
-        ).properties(height=alt.Step(20))
-    )
+    layers = [
+        lines.mark_rule(strokeDash=[4, 4], color=_COLOURS[BASE][1]).encode(
+            x=alt.X("at:Q", scale=scale)
+        ),
+        base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
+        base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
+    ]
+    return alt.LayerChart(layer=layers).properties(height=alt.Step(20), **_WHOLE)
 
 
 def questions_solved(runs: Named) -> alt.Chart:
@@ -187,9 +190,9 @@ def questions_solved(runs: Named) -> alt.Chart:
             opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
             tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
         )
-        .properties(height=alt.Step(22))
+        .properties(height=alt.Step(22), **_WHOLE)
     )
-    return _whole(chart)
+    return chart
 
 
 def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
@@ -232,14 +235,6 @@ def questions(runs: Named, budget: int) -> tuple[list[dict[str, Any]], int]:
 
 def _kind(base: bool, group: Group | None) -> str:
     return BASE if base else group.role if group else "adapter"
-
-
-def _whole(chart: _Chart) -> _Chart:
-    """A chart as wide as its place."""
-    whole: _Chart = chart.properties(
-        width="container", autosize={"type": "fit-x", "contains": "padding"}
-    )
-    return whole
 
 
 def _table(table: tables.Table) -> dict[str, Any]:

@@ -300,8 +300,7 @@ def _one_line(label: str) -> str:
 
 
 def _escape(text: str) -> str:
-    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", plain)
+    return _SPECIAL.sub(r"\\\1", escape(text, quote=False))
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                 sample,
                 base.status == plus.status == PASS if graded else None,
                 worse.reason,
-                program if _defines(program, question.problem) else None,
+                program if defines(parse(program), question.problem.entry_point) else None,
                 task_id=question.id,
                 base=base.status,
                 plus=plus.status,
@@ -80,20 +80,16 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
     """Return the program that a sample is graded by."""
     if sample.solution is not None:
         return sample.solution
+    name = problem.entry_point
     text = own_turn(
         sample.response,
         template,
-        lambda part: _defines(extract_program(part, problem.entry_point), problem),
+        lambda part: defines(parse(extract_program(part, name)), name),
         code=True,
     )
     if template.tabs is not None:
         text = text.replace("\t", " " * template.tabs)
-    return sanitize(problem.prompt + text if template.continues else text, problem.entry_point)
-
-
-def _defines(program: str, problem: FunctionProblem) -> bool:
-    tree = parse(program)
-    return tree is not None and defines(tree, problem.entry_point)
+    return sanitize(problem.prompt + text if template.continues else text, name)
 
 
 def sanitize(answer: str, entry_point: str) -> str:
@@ -122,8 +118,7 @@ def extract_program(answer: str, entry_point: str) -> str:
         return ""
     blocks = fenced_blocks(answer)
     for block in reversed(blocks):
-        tree = parse(block)
-        if tree is not None and defines(tree, entry_point):
+        if defines(parse(block), entry_point):
             return block
     for text in (*reversed(blocks), answer):
         stretch = _stretch(text, entry_point)
@@ -145,9 +140,9 @@ def parse(text: str) -> ast.Module | None:
         return None
 
 
-def defines(tree: ast.Module, name: str) -> bool:
-    """Return whether the module binds the name at its top level, `if` and `try` included."""
-    return any(name in bound_names(node) for node in tree.body)
+def defines(tree: ast.Module | None, name: str) -> bool:
+    """Return whether a module binds the name at its top level, `if` and `try` included."""
+    return tree is not None and any(name in bound_names(node) for node in tree.body)
 
 
 def bound_names(node: ast.AST) -> set[str]:
