@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from code_verifier import Comparison, Grade, ProgramError, Sandbox, Task, parse_program
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
-from evals.recipes import CHAT, Template
+from evals.recipes import CHAT, Template, own_turn
 from evals.sources import compared, load_source
-from evals.turns import own_turn
 
 DESCRIPTIONS = {
     "cruxeval_o": "CRUXEval: predict the output of a short function",

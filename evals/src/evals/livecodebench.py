@@ -48,9 +48,8 @@ from evals.benchmark import (
     Verdict,
 )
 from evals.errors import EvalsError
-from evals.recipes import CHAT
+from evals.recipes import CHAT, own_turn
 from evals.sources import PARQUET, load_source, parse_object, remarks
-from evals.turns import own_turn
 
 DESCRIPTIONS = {
     "livecodebench": "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"

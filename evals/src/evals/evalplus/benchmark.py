@@ -16,9 +16,8 @@ from code_verifier import ProgramError, code_blocks, parse_program
 from evals.benchmark import MAX_CHARS, PASS, Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
-from evals.recipes import CHAT, Template
+from evals.recipes import CHAT, Template, own_turn
 from evals.sources import compared, load_source
-from evals.turns import own_turn
 
 DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",

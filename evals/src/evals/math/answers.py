@@ -15,8 +15,7 @@ from evals.errors import EvalsError
 from evals.math.notation import closing, tokens
 from evals.math.units import canonical_unit
 from evals.math.words import in_digits, other_words
-from evals.recipes import Template
-from evals.turns import own_turn
+from evals.recipes import Template, own_turn
 
 
 @dataclass(frozen=True)
