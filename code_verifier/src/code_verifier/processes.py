@@ -44,7 +44,7 @@ class BudgetExceeded(ProcessLost):
 class Process:
     """A confined process that answers frames: a fork server or an examiner.
 
-    module: its module in `code_verifier`, as "jail.server". hash_seed: its PYTHONHASHSEED.
+    module: its module in `code_verifier`, as "jail.strict". hash_seed: its PYTHONHASHSEED.
     config: what its `main` expects first. Not for use by two threads at once, but for `end`. It is
     started by `subprocess`, which is safe in a process with threads.
     """

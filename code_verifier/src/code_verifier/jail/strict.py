@@ -20,7 +20,6 @@ from os import urandom
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import confine, modules, nondeterminism, protocol
-from code_verifier.jail.server import ForkServer, load_hashes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def main() -> None:
         server.execute(request)
 
 
-class StrictServer(ForkServer):
+class StrictServer(confine.ForkServer):
     """State of the server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -59,7 +58,7 @@ class StrictServer(ForkServer):
         nondeterminism.install_clocks(config["index"], self.wall_s)
         modules.preload(config["tier"])
         if config["tier"] == modules.ALL:
-            load_hashes()
+            confine.load_hashes()
         nondeterminism.install_entropy(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
         hidden = confine.disable_vdso()
