@@ -53,7 +53,9 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         how.workers, comparison=Comparison(types=False), allow_weak=how.allow_weak
     ) as sandbox:
         grades = sandbox.grade_many(
-            (question.problem, _literal(question.problem.kind, answer))
+            (question.problem, answer.removeprefix("f(").removesuffix(")"))
+            if question.problem.kind == "code_i"
+            else (question.problem, answer)
             for (question, _), answer in zip(pairs, answers, strict=True)
             if answer is not None
         )
@@ -96,8 +98,3 @@ def _asked_part(kind: str, text: str) -> str:
 
 def _is_call(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"
-
-
-def _literal(kind: str, answer: str) -> str:
-    """The value, or the arguments of the call."""
-    return answer if kind == "code_o" else answer.removeprefix("f(").removesuffix(")")

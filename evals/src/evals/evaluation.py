@@ -96,7 +96,7 @@ def evaluate(
     }
     common: Settings = {
         "benchmark_hash": benchmark.content_hash,
-        "prompts_hash": _hash(prompts),
+        "prompts_hash": f"blake2b:{_digest(json.dumps(prompts, sort_keys=True))}",
         "n": n,
         "temperature": float(temperature),
         "max_tokens": max_tokens,
@@ -251,10 +251,8 @@ def _grade(
     return result, verdicts
 
 
-def _hash(prompts: Mapping[str, str]) -> str:
-    """Of what is asked, whatever made it: a template, a recipe, the benchmark itself."""
-    text = json.dumps(prompts, sort_keys=True)
-    return f"blake2b:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:
@@ -277,7 +275,7 @@ def grade_saved(
     progress: called with "grade" and the number of samples that are newly done. resuming: called
     with the number of verdicts that a command which was stopped left, if any.
     """
-    digest = hashlib.blake2b(sample_lines(samples).encode(), digest_size=16).hexdigest()
+    digest = _digest(sample_lines(samples))
     job = {**recipe.settings(benchmark.name), "benchmark": benchmark.name}
     job |= {"benchmark_hash": benchmark.content_hash, "samples": digest, "versions": versions()}
     questions = {question.id: question for question in benchmark.questions}

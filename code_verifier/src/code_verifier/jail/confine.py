@@ -165,12 +165,6 @@ def disable_vdso() -> bool:
     return True
 
 
-def grow_stack() -> None:
-    """Let the stack grow as far as the address space and the hard limit allow."""
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)
-    resource.setrlimit(resource.RLIMIT_STACK, (most, most))
-
-
 def leave_session(parent: int) -> None:
     """Give this child a session of its own, and have the kernel kill it when its parent ends."""
     os.setsid()

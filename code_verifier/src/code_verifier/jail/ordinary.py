@@ -153,7 +153,8 @@ class OrdinaryServer(confine.ForkServer):
             else:
                 os.closerange(2, 16)
             if order["deep"]:
-                confine.grow_stack()
+                _, most = resource.getrlimit(resource.RLIMIT_STACK)
+                resource.setrlimit(resource.RLIMIT_STACK, (most, most))
 
         def run() -> None:
             if order["kind"] == "calls":

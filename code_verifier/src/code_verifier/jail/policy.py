@@ -50,17 +50,12 @@ def examine(tree: ast.Module) -> Examination:
             return Examination(f"{refusal} (line {getattr(node, 'lineno', 0)})")
     for node, refusal in chain(_banned_names(tree, guards, by_type), _outside_uses(by_type)):
         return Examination(f"{refusal} (line {node.lineno})")
-    imported = _imported(by_type)
+    names = {alias.name for node in by_type[ast.Import] for alias in node.names}
+    names |= {node.module for node in by_type[ast.ImportFrom]}
+    imported = {name.partition(".")[0] for name in names}
     chance = has_chance(by_type, imported)
     address = chance and has_chance(by_type, imported, addresses=True)
     return Examination(None, chance, address, _tier(nodes, imported))
-
-
-def _imported(nodes: Nodes) -> set[str]:
-    """The top-level modules that a program imports."""
-    names = {alias.name for node in nodes[ast.Import] for alias in node.names}
-    names |= {node.module for node in nodes[ast.ImportFrom]}
-    return {name.partition(".")[0] for name in names}
 
 
 def _banned_names(

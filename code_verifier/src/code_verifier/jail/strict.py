@@ -66,7 +66,8 @@ class StrictServer(confine.ForkServer):
         self.layers["clocks"] = hidden and self.layers["seccomp"]
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
         self.namespace = prepare(config["tier"])
-        seal(config["tier"])
+        Finder.last = config["tier"] == modules.ALL
+        sys.meta_path[:] = [Finder]
         self.poller = select.poll()
         self.poller.register(0, 0)  # hang-up only: the caller is gone
         self.freeze()
@@ -155,14 +156,8 @@ def _is_answer(data: bytes, nonce: bytes) -> bool:
     return len(results) == 1 and results[0][0] in _OF_CHILD
 
 
-def seal(tier: int) -> None:
-    """From here on nothing is imported; what a tier lacks is noted, but for the last one."""
-    Finder.last = tier == modules.ALL
-    sys.meta_path[:] = [Finder]
-
-
 class Finder:
-    """Notes that a module was looked for which this tier does not hold."""
+    """Imports nothing, and notes what was looked for that this tier lacks, but for the last one."""
 
     missed = False
     last = False

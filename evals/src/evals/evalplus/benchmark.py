@@ -217,7 +217,7 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
             place
             for place, node in enumerate(body)
             if place not in kept
-            and not _is_main_block(node)
+            and not (isinstance(node, ast.If) and "__name__" in _used(node.test))
             and (
                 _is_import(node)
                 or binds[place] & reached
@@ -234,24 +234,17 @@ def _is_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
 
 
-def _is_main_block(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in _used(node.test)
-
-
 def _used(node: ast.AST) -> set[str]:
     """Every name in it, whoever binds it."""
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
 
 
-def _attributes(node: ast.AST) -> set[str]:
-    return {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
-
-
 def _changes(node: ast.stmt, names: set[str]) -> bool:
     """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
-    if isinstance(node, ast.Assert) or _used(node) & _SHOWING or _attributes(node) & _RUNNING:
+    if isinstance(node, ast.Assert | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    attributes = {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+    if _used(node) & _SHOWING or attributes & _RUNNING:
         return False
     for item in ast.walk(node):
         target: ast.expr
