@@ -169,9 +169,7 @@ def _number(node: ast.UnaryOp | ast.BinOp) -> Any:
             if type(value) is int or type(value) is float:
                 return -value if isinstance(sign, ast.USub) else value
         case ast.BinOp(
-            ast.Constant() | ast.UnaryOp() as left,
-            ast.Add() | ast.Sub(),
-            ast.Constant(complex()),
+            ast.Constant() | ast.UnaryOp() as left, ast.Add() | ast.Sub(), ast.Constant(complex())
         ):
             real = _read(left, 1)
             if type(real) is int or type(real) is float:

@@ -236,11 +236,6 @@ class Kind:
     index: int = 0
     tier: int = 0
 
-    @property
-    def rare(self) -> bool:
-        """Whether it is seldom needed, so that a busy one is worth a moment's wait."""
-        return self.index > 1
-
 
 EXAMINER = Kind("jail.examiner")
 
@@ -347,7 +342,7 @@ class Pool:
     def _take(self, kind: Kind, fresh: bool) -> Process:
         surplus = None
         with self._lock:
-            if kind.rare and not fresh:  # waiting a moment beats starting another process
+            if kind.index > 1 and not fresh:  # a rare one: a moment's wait beats starting another
                 self._returned.wait_for(lambda: not self._lent[kind], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)

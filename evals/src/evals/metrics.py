@@ -13,7 +13,7 @@ member, so that differences, means, minima and maxima are taken on the same prob
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from evals.errors import EvalsError
 from evals.recipes import CODE, MATH
@@ -272,20 +272,17 @@ def population(column: Column, members: Collection[str]) -> dict[str, tuple[Esti
     at = [place for place, name in enumerate(column.members) if name in members]
     if not at:
         return {}
-    values, replicates = column.values[at], column.replicates[:, at]
+    names, values, replicates = column.members, column.values[at], column.replicates[:, at]
     weakest, best = int(values.argmin()), int(values.argmax())
     counts = int(column.problems[at].min()), int(column.ungraded[at].sum())
 
-    def stated(value: float, draws: Floats) -> Estimate:
+    def stated(number: Any, draws: Floats) -> Estimate:
         # Minima of noisy scores lie below, maxima above: the value itself stays inside.
-        low, high = percentiles(draws)
+        value, (low, high) = float(number), percentiles(draws)
         return Estimate(value, min(low, value), max(high, value), *counts)
 
     return {
-        "mean": (stated(float(values.mean()), replicates.mean(axis=1)), None),
-        "weakest": (
-            stated(float(values[weakest]), replicates.min(axis=1)),
-            column.members[at[weakest]],
-        ),
-        "best": (stated(float(values[best]), replicates.max(axis=1)), column.members[at[best]]),
+        "mean": (stated(values.mean(), replicates.mean(axis=1)), None),
+        "weakest": (stated(values[weakest], replicates.min(axis=1)), names[at[weakest]]),
+        "best": (stated(values[best], replicates.max(axis=1)), names[at[best]]),
     }

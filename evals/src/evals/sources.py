@@ -89,8 +89,7 @@ OFFICIAL: Mapping[str, Official] = {
         ),
     ),
     "aime25": Official(
-        {30: "AIME 2025"},
-        HubAddress("math-ai/aime25", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+        {30: "AIME 2025"}, HubAddress("math-ai/aime25", "563bb8404243c5f09de6ec262f2db674fe5bce9b")
     ),
     "amc23": Official(
         {40: "AMC 12 2023"},
