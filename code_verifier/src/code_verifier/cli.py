@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial, reduce, wraps
+from functools import partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 
@@ -32,7 +32,6 @@ from code_verifier.sandbox import FIXED, Sandbox, has_fixed_addresses
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
-_P = ParamSpec("_P")
 _Command = Callable[..., Any]
 Row = user_files.Row
 _WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -52,36 +51,22 @@ _ROWS = (".jsonl", ".json", ".gz")
 """How the names of files of rows end, as a rule."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="code-verifier")
-def main() -> None:
-    """Run untrusted Python programs, grade answers to code tasks, and measure code.
-
-    Files are JSON Lines, one object a line; `-` is standard input or output, and gzip is read as
-    it is. Finished results are always kept.
-
-    Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable
-    input; 130 interrupted.
-    """
-
-
 class _Stopped(KeyboardInterrupt):
     """A TERM or HUP signal asked the command to end."""
 
 
-def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
-    """Make the command end with the code it returns, or with the one of its error."""
+class _Commands(click.Group):
+    """Ends with the code that the command returns, or with the one of its error."""
 
-    def stop(*_: object) -> None:
-        raise _Stopped
+    def invoke(self, ctx: click.Context) -> Any:
+        def stop(*_: object) -> None:
+            raise _Stopped
 
-    @wraps(command)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has HUP ignored
                 signal.signal(number, stop)
         try:
-            code = command(*args, **kwargs)
+            code = super().invoke(ctx)
         except CodeVerifierError as error:
             click.echo(f"error: {error}", err=True)
             code = 1 if isinstance(error, SandboxUnavailable) else 2
@@ -97,7 +82,18 @@ def _exit_code(command: Callable[_P, int]) -> Callable[_P, None]:
             code = 2 if isinstance(error, _WRONG_PATH) else 1
         sys.exit(code)
 
-    return wrapped
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="code-verifier")
+def main() -> None:
+    """Run untrusted Python programs, grade answers to code tasks, and measure code.
+
+    Files are JSON Lines, one object a line; `-` is standard input or output, and gzip is read as
+    it is. Finished results are always kept.
+
+    Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable
+    input; 130 interrupted.
+    """
 
 
 def _options(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
@@ -158,7 +154,6 @@ _sandbox_options = _options(
     2,
     "How often each program is executed, at least; all outputs must be equal.",
 )
-@_exit_code
 def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limits: Any) -> int:
     """Check that programs run and give the same output every time.
 
@@ -191,7 +186,6 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     0.0,
     "How far two floats may be apart and count as equal, relative and absolute.",
 )
-@_exit_code
 def grade(
     rows: Path,
     out: Path,
@@ -251,7 +245,6 @@ _METRICS_HELP += "\n  structure        equal for programs that differ in names a
 @click.argument("paths", type=_path, nargs=-1, required=True, metavar="PATHS...")
 @_out_options
 @click.option("--html", type=_path, help="Write a page of charts to this file; it works offline.")
-@_exit_code
 def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) -> int:
     sources = user_files.files_of(paths)
     if html is not None:
@@ -294,7 +287,6 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
 @main.command()
 @_option("--port", click.IntRange(0, 65535), 8080, "Port on 127.0.0.1; 0 takes a free one.")
 @_workers_option
-@_exit_code
 def serve(port: int, workers: int) -> int:
     """Run programs for clients of SandboxFusion, until interrupted.
 
@@ -313,7 +305,6 @@ def serve(port: int, workers: int) -> int:
 
 @main.command()
 @_json_option
-@_exit_code
 def doctor(as_json: bool) -> int:
     """Show which layers of protection are active on this machine.
 

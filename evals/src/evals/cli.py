@@ -12,7 +12,7 @@ import click
 from evals import __version__, evaluation, tables
 from evals.benchmark import Benchmark, Grading
 from evals.catalog import benchmark_names, describe, load_named
-from evals.console import clean_exit, print_error, progress_bar
+from evals.console import Commands, print_error, progress_bar
 from evals.errors import EvalsError
 from evals.installation import inspect_installation
 from evals.members import find_members
@@ -65,7 +65,7 @@ _allow_weak = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="evals")
 def main() -> None:
     """Run code and math benchmarks on a language model and its saved LoRA adapters."""
@@ -73,7 +73,6 @@ def main() -> None:
 
 @main.command("list")
 @_json
-@clean_exit
 def list_benchmarks(as_json: bool) -> int:
     """List the benchmarks, and the recipes that ask them.
 
@@ -194,7 +193,6 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option("--out", type=_PATH, required=True, help="Folder for responses and results.")
 @_allow_weak
 @_json
-@clean_exit
 def run(
     model: str | None,
     adapters: tuple[str, ...],
@@ -263,7 +261,6 @@ def run(
 @_recipe
 @_allow_weak
 @_json
-@clean_exit
 def grade(
     benchmark: str,
     samples: Path,
@@ -339,7 +336,6 @@ def grade(
     help="Also compare every adapter with this one, such as base, task by task.",
 )
 @_json
-@clean_exit
 def report(
     folders: tuple[Path, ...],
     page: Path | None,
@@ -373,7 +369,6 @@ def report(
 
 @main.command()
 @_json
-@clean_exit
 def doctor(as_json: bool) -> int:
     """Check the installation, the device and the sandbox.
 

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import ParamSpec
+from typing import Any
 
 import click
 
@@ -12,19 +11,17 @@ from code_verifier import CodeVerifierError, SandboxUnavailable
 from evals.errors import EvalsError
 from lora_evo import EngineStopped, LoraEvoError
 
-_P = ParamSpec("_P")
 
-
-def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
-    """Turn the command's return value and its errors into an exit code and one line.
+class Commands(click.Group):
+    """Turns the return value of a command and its errors into an exit code and one line.
 
     0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
     """
 
-    @wraps(command)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> None:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
         try:
-            code = command(*args, **kwargs)
+            code = super().invoke(ctx)
         except (SandboxUnavailable, EngineStopped) as error:
             code = print_error(str(error), 1)
         except (EvalsError, CodeVerifierError, LoraEvoError) as error:
@@ -38,8 +35,6 @@ def clean_exit(command: Callable[_P, int]) -> Callable[_P, None]:
             misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
             code = print_error(f"{place}{error.strerror or error}", 2 if misplaced else 1)
         sys.exit(code)
-
-    return wrapped
 
 
 def print_error(text: str, code: int) -> int:
