@@ -227,19 +227,16 @@ def _defaults(parameters: ast.arguments) -> dict[str, str | None]:
 def _binds_f(node: ast.AST) -> bool:
     """Whether a node may give the name `f`, or the defaults of a function, another value."""
     match node:
-        case ast.FunctionDef("f") | ast.AsyncFunctionDef("f") | ast.ClassDef("f"):
+        case ast.Name("globals" | "vars" | "locals" | "setattr"):
             return True
-        case ast.Name("f", ast.Store() | ast.Del()) | ast.alias(asname="f") | ast.alias("f", None):
-            return True
-        case ast.ExceptHandler(name="f") | ast.MatchAs(name="f") | ast.MatchStar("f"):
-            return True
-        case ast.Global(names) if "f" in names:
-            return True
-        case ast.Name("globals" | "vars" | "locals" | "setattr") | ast.alias("*"):
-            return True
-        case ast.Attribute(attr="__defaults__" | "__kwdefaults__" | "__dict__"):
-            return True
-    return False
+        case ast.Attribute(attr=name):
+            return name in ("__defaults__", "__kwdefaults__", "__dict__")
+        case ast.alias(name, other):
+            return (other or name) in ("f", "*")
+        case ast.Name("f", ast.Load()) | ast.Nonlocal():
+            return False
+    names = (getattr(node, "id", None), getattr(node, "name", None), *getattr(node, "names", ()))
+    return "f" in names
 
 
 _MIN_LINE = 10

@@ -158,17 +158,10 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         """
         order = {"kind": "calls", "cpu_s": module_s, "hard_s": total_s, "deep": deep}
         order |= {"stdin": b"", "output_bytes": output_bytes, "call_s": max([module_s, *limits_s])}
-        task: dict[str, Any] = {
-            "program": program,
-            "prelude": prelude,
-            "recursion": recursion,
-            "entry": entry,
-            "owner": owner,
-            "inputs": marshal.dumps([tuple(item) for item in inputs]),
-            "limits": [float(limit) for limit in limits_s],
-            "draw": draw,
-            "text_chars": text_chars,
-        }
+        task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
+        task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
+        task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
+        task["limits"] = [float(limit) for limit in limits_s]
         status, call, spent, reason, data = self._ask(order, task)
         values, end = read_report(data, len(inputs), text_chars)
         if status == Status.OK:
@@ -189,9 +182,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     ) -> ScriptRun:
         """Output of the program as a script with this standard input; the rest as in `call`. files:
         what it may read and import, by name."""
-        order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "deep": False}
+        order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "call_s": cpu_s, "deep": False}
         order |= {"stdin": stdin.encode("utf-8", "surrogatepass"), "output_bytes": output_bytes}
-        order["call_s"] = cpu_s
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})
         status, exit_code, spent, reason, data = self._ask(order, task)
