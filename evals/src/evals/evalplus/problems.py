@@ -176,7 +176,7 @@ def first_wrong(
         if by_value and wanted.digest == value.digest != "":
             continue
         try:
-            right = _is_right(problem, arguments, _Pair(wanted, value), atol)
+            right = _is_right(problem, arguments, wanted, value, atol)
         except _UNREADABLE:
             right = False
         if not right:
@@ -184,69 +184,53 @@ def first_wrong(
     return None
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """An expected and a returned value, whose texts are read when they are needed."""
-
-    wanted: Value
-    returned: Value
-
-    def values(self) -> tuple[Any, Any]:
-        """Both as Python values. Raises ValueError for one that is no data, or too long."""
-        wanted, returned = self.wanted.text, self.returned.text
-        data = min(self.wanted.chars, self.returned.chars) >= 0
-        if not data or wanted is None or returned is None or len(returned) > WHOLE_CHARS:
-            raise ValueError("no data")
-        return read_value(wanted), read_value(returned)
-
-    def equal(self) -> bool:
-        """Under Python's `==`."""
-        return self.wanted.digest == self.returned.digest != ""
-
-
-def _is_right(problem: FunctionProblem, arguments: Arguments, pair: _Pair, atol: float) -> bool:
+def _is_right(
+    problem: FunctionProblem, arguments: Arguments, wanted: Value, returned: Value, atol: float
+) -> bool:
     name = problem.entry_point
+    equal = wanted.digest == returned.digest != ""  # under Python's `==`
     if problem.benchmark == HUMANEVAL:
         if name == ROOT_TASK:
-            return _is_root(arguments, pair.values()[1], problem.atol)
-        equal = pair.equal()
+            return _is_root(arguments, _values(wanted, returned)[1], problem.atol)
     elif name in NOT_NONE_TASKS:
-        equal = _is_present(pair)
-    elif name in SET_TASKS:
-        equal = pair.equal() or _equal_sets(pair)
-    else:
-        equal = pair.equal()
-        if not equal and name in _ACCEPTED:
-            # A value that is no data equals nothing.
-            value = pair.values()[1] if pair.returned.chars >= 0 else float("nan")
-            equal = _ACCEPTED[name](arguments, value, problem.atol)
-    return equal or (atol != 0 and _is_close(pair, atol))
+        equal = _is_present(wanted, returned)
+    elif name in SET_TASKS and not equal:
+        members, others = map(set, _values(wanted, returned))
+        equal = members == others
+    elif name in _ACCEPTED and not equal:
+        # A value that is no data equals nothing.
+        value = _values(wanted, returned)[1] if returned.chars >= 0 else float("nan")
+        equal = _ACCEPTED[name](arguments, value, problem.atol)
+    return equal or (atol != 0 and _is_close(wanted, returned, atol))
 
 
-def _is_present(pair: _Pair) -> bool:
+def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
+    """Both as Python values. Raises ValueError for one that is no data, or too long."""
+    texts, data = (wanted.text, returned.text), min(wanted.chars, returned.chars) >= 0
+    if not data or texts[0] is None or texts[1] is None or len(texts[1]) > WHOLE_CHARS:
+        raise ValueError("no data")
+    return read_value(texts[0]), read_value(texts[1])
+
+
+def _is_present(wanted: Value, returned: Value) -> bool:
     """Only None and not None are distinguished: a match object is as good as True."""
-    wanted = pair.wanted.type_name != "NoneType"
-    if pair.returned.type_name == "bool" and pair.returned.text in ("True", "False"):  # not numpy's
-        return wanted == (pair.returned.text == "True")
-    return wanted == (pair.returned.type_name != "NoneType")
+    present = returned.type_name != "NoneType"
+    if returned.type_name == "bool" and returned.text in ("True", "False"):  # not numpy's
+        present = returned.text == "True"
+    return present == (wanted.type_name != "NoneType")
 
 
-def _equal_sets(pair: _Pair) -> bool:
-    wanted, returned = pair.values()
-    return set(wanted) == set(returned)
-
-
-def _is_close(pair: _Pair, atol: float) -> bool:
+def _is_close(wanted: Value, returned: Value, atol: float) -> bool:
     """Of one type and one shape: an empty list is close to anything that it is spread over."""
     import numpy as np
 
-    if pair.wanted.type_name != pair.returned.type_name or pair.wanted.type_name == "str":
+    if wanted.type_name != returned.type_name or wanted.type_name == "str":
         return False
-    wanted, returned = pair.values()
-    if type(wanted) is not type(returned) or np.shape(wanted) != np.shape(returned):
+    one, other = _values(wanted, returned)
+    if type(one) is not type(other) or np.shape(one) != np.shape(other):
         return False
     with np.errstate(all="ignore"):
-        return bool(np.allclose(returned, wanted, rtol=_RTOL, atol=atol))
+        return bool(np.allclose(other, one, rtol=_RTOL, atol=atol))
 
 
 def _is_root(arguments: Arguments, out: Any, atol: float) -> bool:
