@@ -113,21 +113,13 @@ _DROP = 34.0  # the integral ends where the density is exp(-34) of its peak
 
 @dataclass(frozen=True)
 class GapProblem:
-    """Prior and result of n matches, each field a float array of shape [n]."""
+    """Prior and result of n matches, each field a float array of shape [n], or [n, 1] for nodes."""
 
     mean: Floats
     variance: Floats
     won: Floats
     lost: Floats
     scale: float
-
-    def log_density(self, d: Floats) -> Floats:
-        """Log posterior up to a constant, at d of shape [n, nodes]."""
-        mean, variance, won, lost = (
-            x[:, None] for x in (self.mean, self.variance, self.won, self.lost)
-        )
-        up, down = log_cdf_pair(d / self.scale)
-        return np.asarray(-0.5 * (d - mean) ** 2 / variance + won * up + lost * down)
 
     def derivatives(self, d: Floats) -> tuple[Floats, Floats, Floats]:
         """Log posterior up to a constant, its slope and its curvature, at d of shape [..., n]."""
@@ -153,7 +145,8 @@ def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
     reach = np.sqrt(2.0 * _DROP * problem.variance)
     left, right = _edges(problem, peak, mode + _SIDES * reach)
     nodes = left[:, None] + (right - left)[:, None] * _NODES[None, :]
-    log_weight = problem.log_density(nodes)
+    one = problem.mean[:, None], problem.variance[:, None], problem.won[:, None]
+    log_weight, _, _ = GapProblem(*one, problem.lost[:, None], problem.scale).derivatives(nodes)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
     offset = nodes - mode[:, None]
