@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from league import League, LeagueConfig, LeagueError, Outcome, rank_intervals, read_league
 from league.analysis import SAMPLES
 from league.cli import main
-from league.probability import stream
+from league.pairing import stream
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.probability import log_cdf_pair
-from league.ratings import Skills, child_rating, conservative, rate_columns
+from league.ratings import Skills, child_rating, conservative, log_cdf_pair, rate_columns
 
 MODEL = RatingModel()
 

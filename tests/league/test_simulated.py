@@ -3,7 +3,7 @@
 import numpy as np
 
 from league import League, LeagueConfig
-from league.probability import Z95
+from league.ratings import Z95
 from simulated import STUDENTS, TEACHERS, play, win_chance
 
 

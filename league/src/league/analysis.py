@@ -17,8 +17,8 @@ from league.config import LeagueConfig
 from league.errors import LeagueError
 from league.events import apply, results
 from league.league import League
-from league.probability import Z95, Floats, log_cdf_pair, stream
-from league.ratings import Rating, RatingModel, Skills, expected_shares
+from league.pairing import stream
+from league.ratings import Z95, Floats, Rating, RatingModel, Skills, expected_shares, log_cdf_pair
 from league.selection import Standing
 from league.state import Outcome, State
 from league.store import EVENTS, read_events

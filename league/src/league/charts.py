@@ -16,7 +16,7 @@ import vl_convert
 
 from league.analysis import Calibration, calibration, tables
 from league.league import League
-from league.probability import Z95
+from league.ratings import Z95
 from league.selection import Payoff
 from league.store import write_atomically
 

@@ -1,4 +1,4 @@
-"""Pairs of a round: who plays whom.
+"""Pairs of a round: who plays whom; and random numbers that depend on a key alone.
 
 Whole round: every member of the larger side plays exactly once, and every member of the smaller
 side equally often, give or take one; the extra matches go to those who have been paired least, at
@@ -9,13 +9,13 @@ and no place in a list is favoured. In one population both sides are the same me
 once as teacher and once as student in a whole round, and never itself.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from league.errors import LeagueError
-from league.probability import Floats, Ints, stream
-from league.ratings import Skills, expected_shares
+from league.ratings import Floats, Ints, Skills, expected_shares
 from league.state import STUDENT, Member, Pair, State
 
 
@@ -200,3 +200,18 @@ def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> F
             past = meeting.past_won + prior * float(scores[i])
             scores[i] = past / (meeting.past_tasks + prior)
     return scores
+
+
+def stream(*key: int | str) -> np.random.Generator:
+    """Return a generator (Philox, counter based) for this key; the same key, the same numbers."""
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key), "little")))
+
+
+def tie_break(*key: int | str) -> int:
+    """Return a 64-bit number for this key: it breaks ties without favour."""
+    return int.from_bytes(_digest(key)[:8], "little")
+
+
+def _digest(key: tuple[int | str, ...]) -> bytes:
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

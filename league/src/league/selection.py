@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
-from league.pairing import expected_scores
-from league.probability import tie_break
+from league.pairing import expected_scores, tie_break
 from league.ratings import RatingModel, conservative
 from league.state import Member, State
 

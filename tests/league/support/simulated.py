@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from league import League, LeagueConfig, Outcome
-from league.probability import Floats, log_cdf_pair, stream
+from league.pairing import stream
+from league.ratings import Floats, log_cdf_pair
 
 TEACHERS, STUDENTS = ([f"{side}{i}" for i in range(4)] for side in "ts")
 TASKS = 16

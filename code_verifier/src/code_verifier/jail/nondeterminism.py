@@ -67,11 +67,8 @@ def install_clocks(index: int, wall_s: float) -> None:
         setattr(module, f"{name}_ns", _nanoseconds(offset))
     for name in ("gmtime", "localtime", "ctime"):
         setattr(module, name, _of_now(getattr(time, name), module.time))
-    local = module.localtime
-    asctime, strftime = time.asctime, time.strftime
-
-    def own_asctime(t: Any = None, /) -> str:
-        return asctime(local() if t is None else t)
+    module.asctime = _of_now(time.asctime, module.localtime)
+    local, strftime = module.localtime, time.strftime
 
     def own_strftime(format: str, t: Any = None, /) -> str:
         return strftime(format, local() if t is None else t)
@@ -87,7 +84,7 @@ def install_clocks(index: int, wall_s: float) -> None:
             raise ValueError("sleep length must be non-negative")
         _read(int(seconds * _SECOND))
 
-    module.asctime, module.strftime, module.sleep = own_asctime, own_strftime, sleep
+    module.strftime, module.sleep = own_strftime, sleep
     module.clock_gettime, module.clock_gettime_ns = clock_gettime, clock_gettime_ns
     for name in ("clock_settime", "clock_settime_ns", "pthread_getcpuclockid"):
         if hasattr(module, name):
