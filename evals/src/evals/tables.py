@@ -355,7 +355,16 @@ def side_by_side(
                 "name folders with one result each"
             )
         verdicts[name][benchmark] = by_question(run.verdicts)
-    pairs = () if against is None else tuple(_pairs(verdicts, groups, against, k))
+    if against is not None and against not in verdicts:
+        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
+    other = verdicts[against] if against is not None else {}
+    pairs = tuple(
+        Pair(name, str(against), benchmark, compare(answers, other[benchmark], k), groups[name])
+        for name, results in verdicts.items()
+        if name != against
+        for benchmark, answers in results.items()
+        if benchmark in other
+    )
     table = None
     if any(run.result.overall.rate is not None for run in runs):
         named = list(zip(names, runs, strict=True))
@@ -392,24 +401,6 @@ def _names_and_groups(runs: Sequence[FinishedRun]) -> tuple[list[str], dict[str,
         names.append(name)
         groups[name] = group or groups.get(name)
     return names, groups
-
-
-def _pairs(
-    verdicts: Mapping[str, Mapping[str, Verdicts]],
-    groups: Mapping[str, Group | None],
-    against: str,
-    k: int | None,
-) -> list[Pair]:
-    if against not in verdicts:
-        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
-    other = verdicts[against]
-    return [
-        Pair(name, against, benchmark, compare(answers, other[benchmark], k), groups[name])
-        for name, results in verdicts.items()
-        if name != against
-        for benchmark, answers in results.items()
-        if benchmark in other
-    ]
 
 
 PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on")

@@ -115,7 +115,7 @@ def extract_program(answer: str, entry_point: str) -> str:
     """
     if len(answer) > MAX_CHARS:
         return ""
-    blocks = fenced_blocks(answer)
+    blocks = [block.text for block in code_blocks(answer)]
     for block in reversed(blocks):
         if defines(parse(block), entry_point):
             return block
@@ -124,11 +124,6 @@ def extract_program(answer: str, entry_point: str) -> str:
         if stretch is not None:
             return stretch
     return blocks[0] if blocks else answer
-
-
-def fenced_blocks(text: str) -> list[str]:
-    """Return the texts between fences; a last fence that is not closed reaches to the end."""
-    return [block.text for block in code_blocks(text)]
 
 
 def parse(text: str) -> ast.Module | None:

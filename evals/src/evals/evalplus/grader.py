@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,23 +139,20 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
 
     def _calls(self, run: _Run, program: str) -> Iterator[Calls]:
         """The pieces of a run: the first alone, since most wrong programs fail in it."""
-
-        def call(piece: tuple[int, int]) -> Calls:
-            return self._call(run, program, *piece)
-
+        call = partial(self._call, run, program)
         first, *rest = _pieces(run.expected)
         yield call(first)
         yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
 
-    def _call(self, run: _Run, program: str, start: int, stop: int) -> Calls:
-        """Run the program on inputs[start:stop], in a process of its own."""
-        seconds = [self._factor * value.cpu_s for value in run.expected[start:stop]]
+    def _call(self, run: _Run, program: str, piece: slice) -> Calls:
+        """Run the program on a piece of the inputs, in a process of its own."""
+        seconds = [self._factor * value.cpu_s for value in run.expected[piece]]
         limits = [max(self._least_s, second) for second in seconds]
         total = max(min(_RUN_S, sum(limits)), sum(seconds)) + self._least_s
         return self._candidates.call(
             program,
             run.problem.entry_point,
-            run.inputs[start:stop],
+            run.inputs[piece],
             limits,
             module_s=total,
             total_s=total,
@@ -233,7 +231,7 @@ def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
     return values if len(values) == count else None
 
 
-def _pieces(expected: Sequence[Value]) -> list[tuple[int, int]]:
+def _pieces(expected: Sequence[Value]) -> list[slice]:
     """Parts of a run, each with at most about two seconds of the reference's processor time."""
     ends: list[int] = []
     spent = 0.0
@@ -244,7 +242,7 @@ def _pieces(expected: Sequence[Value]) -> list[tuple[int, int]]:
             spent = 0.0
     if not ends or ends[-1] != len(expected):
         ends.append(len(expected))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    return list(map(slice, [0, *ends[:-1]], ends))
 
 
 def _outcome(calls: Calls, done: int) -> Outcome:

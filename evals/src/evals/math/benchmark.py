@@ -8,7 +8,7 @@ from code_verifier import completion_text
 from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.errors import EvalsError
 from evals.math import grader
-from evals.math.answers import Gold, canonical_gold, extract
+from evals.math.answers import canonical_gold, extract
 from evals.recipes import CHAT
 from evals.sources import compared, load_source
 
@@ -158,11 +158,7 @@ def math_score(
         >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
         1.0
     """
-    return float(grader.grade(_gold(ground_truth), solution_str).correct)
-
-
-def _gold(raw: object) -> Gold:
-    marked = extract(raw) if isinstance(raw, str) else None
-    gold = canonical_gold(marked.text if marked and marked.rule in _MARKED else raw)
+    marked = extract(ground_truth) if isinstance(ground_truth, str) else None
+    gold = canonical_gold(marked.text if marked and marked.rule in _MARKED else ground_truth)
     grader.check_gold(gold)
-    return gold
+    return float(grader.grade(gold, solution_str).correct)
