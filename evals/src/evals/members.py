@@ -83,8 +83,16 @@ def find_members(specs: Sequence[str]) -> Members:
     folders: dict[str, Path] = {}
     groups: dict[str, Group | None] = {}
     for spec in map(_split, specs):
-        chosen, shared = _adapters(spec)
-        base = base or shared
+        if spec.is_run:
+            living, shared = find_adapters([str(spec.folder)])
+            chosen, base = _choose(spec, living), base or shared
+        elif spec.choice is None:
+            chosen, _ = find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])
+        else:
+            raise EvalsError(
+                f"{spec.folder} is not a selfplay run, which alone has members to choose; "
+                f"leave out {':' + spec.choice!r}"
+            )
         renamed = spec.name if spec.is_run and spec.choice not in chosen else ""
         for member, folder in chosen.items():
             name, group = _named(spec, member, folder, renamed, runs)
@@ -95,21 +103,6 @@ def find_members(specs: Sequence[str]) -> Members:
             find_adapters([f"{n}={f}" for n, f in (*folders.items(), (name, folder))])
             folders[name] = folder
     return Members(folders, groups, base)
-
-
-def _adapters(spec: _Spec) -> tuple[dict[str, Path], str | None]:
-    """Return the folders that a spec names, and the base model of a run. Raises EvalsError."""
-    from lora_evo.model import find_adapters
-
-    if spec.is_run:
-        living, base = find_adapters([str(spec.folder)])
-        return _choose(spec, living), base
-    if spec.choice is not None:
-        raise EvalsError(
-            f"{spec.folder} is not a selfplay run, which alone has members to choose; "
-            f"leave out {':' + spec.choice!r}"
-        )
-    return find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])[0], None
 
 
 def _named(
