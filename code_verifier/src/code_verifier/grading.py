@@ -201,7 +201,7 @@ def _distinct(
         extra = [canonical(value, max_chars) for value in args[len(named) :]]
         named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
         texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
-    left = {name for named, _ in texts for name in defaults.keys() - named.keys()}
+    left = set[str]().union(*(defaults.keys() - named.keys() for named, _ in texts))
     unknown = {name for name in left if defaults[name] is None}
     filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
     return [
