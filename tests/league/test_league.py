@@ -82,7 +82,7 @@ def test_a_teacher_of_impossible_tasks_is_rated_first_and_rewarded_least(tmp_pat
         play_rounds(league, range(6), lambda pair: results.get(pair.teacher, HARD))
         board = league.leaderboard("teacher")
         assert board[place].member == "t0"
-        shown = {"rating": "mu", "lower_bound": "conservative", "reward": "mean_reward"}[fitness]
+        shown = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}[fitness]
         assert [row.fitness for row in board] == [getattr(row, shown) for row in board]
 
 

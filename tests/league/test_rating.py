@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.ratings import Skills, child_rating, conservative, log_cdf_pair, rate_columns
+from league.ratings import Skills, child_rating, lower_bound, log_cdf_pair, rate_columns
 
 MODEL = RatingModel()
 
@@ -48,9 +48,9 @@ def test_one_task_agrees_with_the_package(backend, tolerance):
 def test_defaults_and_conversions_are_the_packages_whatever_its_global_environment():
     plain, before = trueskill.TrueSkill(), repr(trueskill.global_env())
     assert RatingModel(plain.mu, plain.sigma, plain.beta, plain.tau) == MODEL
-    assert conservative(Rating(31.0, 2.5), MODEL) == pytest.approx(31.0 - 3 * 2.5)
+    assert lower_bound(Rating(31.0, 2.5), MODEL) == pytest.approx(31.0 - 3 * 2.5)
     odd = RatingModel(mu=10.0, sigma=2.0, beta=1.0, tau=0.5)
-    assert conservative(Rating(12.0, 1.0), odd) == pytest.approx(12.0 - 5.0)
+    assert lower_bound(Rating(12.0, 1.0), odd) == pytest.approx(12.0 - 5.0)
     assert repr(trueskill.global_env()) == before
 
 

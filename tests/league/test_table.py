@@ -37,9 +37,9 @@ def test_games_are_trueskills():
     for row in found:
         belief = expected[row.member]
         assert (row.mu, row.sigma) == pytest.approx((belief.mu, belief.sigma), abs=1e-4)
-        assert row.conservative == pytest.approx(env.expose(belief), abs=1e-3)
-    assert [row.conservative for row in found] == sorted(
-        (r.conservative for r in found), reverse=True
+        assert row.lower_bound == pytest.approx(env.expose(belief), abs=1e-3)
+    assert [row.lower_bound for row in found] == sorted(
+        (r.lower_bound for r in found), reverse=True
     )
     assert sum(row.matches for row in found) == 50
 

@@ -77,16 +77,16 @@ def main() -> None:
 def board_command(directory: Path | None, table: Path | None, as_json: bool) -> None:
     """Print who is best in a league, or in a table of results.
 
-    mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower is mu - 3 sigma;
-    ranks are the places where its skill lies with 95 % probability.
+    mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
+    mu - 3 sigma; ranks are the places where its skill lies with 95 % probability.
     """
     if directory is None and table is not None:
         rated = rate(read_rows(table))
         if as_json:
             _print_json([asdict(row) for row in rated])
             return
-        rows = [(row.member, row.mu, row.sigma, row.conservative, row.matches) for row in rated]
-        click.echo(_table(("member", "mu", "sigma", "lower", "matches"), rows))
+        rows = [(row.member, row.mu, row.sigma, row.lower_bound, row.matches) for row in rated]
+        click.echo(_table(("member", "mu", "sigma", "lower_bound", "matches"), rows))
         return
     if directory is None or table is not None:
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
@@ -261,9 +261,9 @@ def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
 
 
 def _board(league: League) -> str:
-    header = ["role", "member", "slot", "mu", "sigma", "lower", "matches"]
+    header = ["role", "member", "slot", "mu", "sigma", "lower_bound", "matches"]
     header += ["solved", "valid", "unsolved", "reward", "age", "ranks", "parents"]
-    named = {"lower": "conservative", "solved": "mean_solve_rate", "reward": "mean_reward"}
+    named = {"solved": "mean_solve_rate", "reward": "mean_reward"}
     named |= {"valid": "valid_rate", "unsolved": "unsolved_rate"}
     rows = []
     for row in chain.from_iterable(_boards(league).values()):

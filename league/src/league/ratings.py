@@ -116,7 +116,7 @@ def _log_far_tail(magnitude: Floats) -> Floats:
     return np.asarray(log_pdf(a) - np.log(a) + np.log1p(series), dtype=np.float64)
 
 
-def conservative(rating: Rating, model: RatingModel) -> float:
+def lower_bound(rating: Rating, model: RatingModel) -> float:
     """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default."""
     return rating.mu - model.mu / model.sigma * rating.sigma
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.pairing import expected_scores, tie_break
-from league.ratings import RatingModel, conservative
+from league.ratings import RatingModel, lower_bound
 from league.state import Member, State
 
 FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
     "rating": lambda member, _model: member.rating.mu,
-    "lower_bound": lambda member, model: conservative(member.rating, model),
+    "lower_bound": lambda member, model: lower_bound(member.rating, model),
     "reward": lambda member, _model: member.mean_reward,
 }
 """Every fitness by the name that `LeagueConfig.fitness` gives it."""
@@ -21,7 +21,7 @@ FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
 class Standing:
     """One row of a leaderboard; rates are None where there was no match.
 
-    - conservative: mu - 3 sigma (TrueSkill's `expose`).
+    - lower_bound: mu - 3 sigma (TrueSkill's `expose`).
     - mean_solve_rate: right rollouts on valid tasks.
     - valid_rate: valid of all tasks.
     - unsolved_rate: unsolved of the attempted valid tasks.
@@ -37,7 +37,7 @@ class Standing:
     slot: int
     mu: float
     sigma: float
-    conservative: float
+    lower_bound: float
     matches: int
     mean_solve_rate: float | None
     valid_rate: float | None
@@ -62,7 +62,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             member=m.name,
             mu=m.rating.mu,
             sigma=m.rating.sigma,
-            conservative=conservative(m.rating, state.config.model),
+            lower_bound=lower_bound(m.rating, state.config.model),
             mean_solve_rate=m.solved / m.attempts if m.attempts else None,
             valid_rate=m.valid / m.tasks if m.tasks else None,
             unsolved_rate=m.unsolved / m.tried if m.tried else None,

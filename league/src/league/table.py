@@ -25,7 +25,7 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.ratings import Rating, conservative, rate_series
+from league.ratings import Rating, lower_bound, rate_series
 from league.state import Outcome
 
 
@@ -33,20 +33,20 @@ from league.state import Outcome
 class RatedMember:
     """One member of a table of results.
 
-    - conservative: mu - 3 sigma (TrueSkill's `expose`).
+    - lower_bound: mu - 3 sigma (TrueSkill's `expose`).
     """
 
     member: str
     mu: float
     sigma: float
-    conservative: float
+    lower_bound: float
     matches: int
 
 
 def rate(
     rows: Iterable[Mapping[str, Any]], config: LeagueConfig | None = None
 ) -> list[RatedMember]:
-    """Return the ratings of all members in a table of results, best `conservative` first.
+    """Return the ratings of all members in a table of results, best `lower_bound` first.
 
     rows: dicts, as of `csv.DictReader` or `DataFrame.to_dict("records")`, with the columns of this
     module. They are rated one after the other as a league would rate them: skills may change by tau
@@ -68,10 +68,10 @@ def rate(
     rate_series(ratings, names, share, weight, config.model)
     played = Counter(name for pair in names for name in pair)
     standings = [
-        RatedMember(name, r.mu, r.sigma, conservative(r, config.model), played[name])
+        RatedMember(name, r.mu, r.sigma, lower_bound(r, config.model), played[name])
         for name, r in ratings.items()
     ]
-    return sorted(standings, key=lambda row: -row.conservative)
+    return sorted(standings, key=lambda row: -row.lower_bound)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
