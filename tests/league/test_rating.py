@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.ratings import Skills, child_rating, lower_bound, log_cdf_pair, rate_columns
+from league.ratings import Skills, child_rating, log_cdf_pair, lower_bound, rate_columns
 
 MODEL = RatingModel()
 

@@ -92,6 +92,7 @@ def test_one_seed_of_everything_comes_first():
         ({"controls": {"c": {"steps": 0}}}, "arm 'one' with control 'c': steps is 0"),
         ({"seeds": [1, 1]}, "expected different whole numbers"),
         ({"seeds": "five"}, "seeds[0] is 'five'; expected a whole number"),
+        ({"armz": {"one": {}}}, "unknown key armz.one; did you mean arms?"),
         ({"seds": 5}, "unknown key seds; did you mean seeds?"),
         ({"set": {"lr": 1.0}}, "unknown key lr; did you mean learner.learning_rate?"),
         ({"findings": [CLAIM, CLAIM | {"net_": 1}]}, "did you mean findings[1].net?"),

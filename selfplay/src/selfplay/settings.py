@@ -218,7 +218,7 @@ class _Reader:
         keys = {n: key for n, key in (keys | own).items() if n not in sections}
         known = keys | {n: key for n, key in self.aliases.items() if n not in own}
         meant = closest(names[-1], known, 0.8) or closest(names[-1], keys)
-        meant = known[meant] if meant else closest(name, sections, 0.8)
+        meant = known[meant] if meant else closest(name, [*sections, *own], 0.75)
         hint = f"did you mean {meant}?" if meant else f"known: {', '.join(own)}"
         return ConfigError(f"unknown key {before}{'.'.join(names)}; {hint}")
 
