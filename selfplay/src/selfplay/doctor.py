@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import fmean
 from sysconfig import get_paths
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -40,11 +39,9 @@ from selfplay.training import new_run
 STEPS = 2
 _DRIVERS = {"12": 525, "13": 580}
 """The oldest NVIDIA driver for each CUDA (its release notes)."""
-_FILES: Mapping[str, Any] = {
-    "allow_patterns": ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"],
-    "ignore_patterns": ["original/*", "consolidated*", "*/*"],
-}
-"""What loading a base reads of its files on the hub."""
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_OTHER_FILES = ["original/*", "consolidated*", "*/*"]
+"""What loading a base reads of its files on the hub, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +219,9 @@ def measured(config: Config, meter: Meter) -> list[Check]:
             if not Path(resolve(config.base)).is_dir():
                 meter.phase("download")
                 with suppress(Exception):  # loading says in one line what is wrong
-                    snapshot_download(resolve(config.base), **_FILES)
+                    snapshot_download(
+                        resolve(config.base), allow_patterns=_FILES, ignore_patterns=_OTHER_FILES
+                    )
             meter.phase("load")
             with new_run(config, home, progress=meter) as run:
                 for _ in range(STEPS):

@@ -142,10 +142,8 @@ def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
             for step in run.steps
             if life.born <= step.step <= end and life.name in step.ratings
         ]
-        rows += [
-            {"step": step, "member": life.name, "middle": mu, "low": mu - sigma, "high": mu + sigma}
-            for step, mu, sigma in track[:: -(-len(track) // MOST_POINTS) or 1]
-        ]
+        thinned = track[:: -(-len(track) // MOST_POINTS) or 1]
+        rows += [_band(step, life.name, mu, sigma) for step, mu, sigma in thinned]
     return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
 
 
@@ -158,7 +156,8 @@ def held_out(run: RunRecord) -> alt.LayerChart | None:
         rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they begin as the frozen base
     for row in run.solvers():
         if row.rate and row.rate.difference is not None:
-            rows.append(_band(row.step, row.member, row.rate.difference, row.rate.standard_error))
+            error = row.rate.standard_error or 0.0
+            rows.append(_band(row.step, row.member, 100 * row.rate.difference, 100 * error))
     names = _names(run, rows, "student", "agent")
     return bands(rows, "member", names, "points above the base", level=(0.0, "frozen base"))
 
@@ -171,7 +170,7 @@ def taught(run: RunRecord) -> alt.LayerChart | None:
         if found and row.role == BASE:
             level = 100 * found[0], "tasks that the frozen base wrote"
         elif found and row.role != START:
-            rows.append(_band(row.step, row.member, *found))
+            rows.append(_band(row.step, row.member, 100 * found[0], 100 * found[1]))
     names = _names(run, rows, "teacher", "agent")
     return bands(rows, "member", names, "% of attempts", level=level)
 
@@ -182,8 +181,7 @@ def _names(run: RunRecord, rows: Sequence[dict[str, Any]], *roles: str) -> list[
     return list(dict.fromkeys([*lives, *(row["member"] for row in rows)]))
 
 
-def _band(step: int, member: str, share: float, error: float | None) -> dict[str, Any]:
-    middle, half = 100 * share, 100 * (error or 0.0)
+def _band(step: int, member: str, middle: float, half: float) -> dict[str, Any]:
     row = {"step": step, "member": member, "middle": middle}
     return row | {"low": middle - half, "high": middle + half}
 
