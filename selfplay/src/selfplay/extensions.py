@@ -99,9 +99,7 @@ def open_extensions(
         if (recorded := tuple(name for name, _ in pool)) != config.evolution.pool(kind):
             pools[kind] = recorded
     config = replace(
-        config,
-        reward=replace(config.reward, **names),
-        evolution=replace(config.evolution, **pools),
+        config, reward=replace(config.reward, **names), evolution=replace(config.evolution, **pools)
     )
     return replace(extensions, operators=operators, **rewards), states, config
 

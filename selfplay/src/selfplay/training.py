@@ -45,12 +45,7 @@ from selfplay.records.directory import (
 )
 from selfplay.records.progress import Progress
 from selfplay.records.rows import EvalRow, StepRow, append_rows, read_rows
-from selfplay.records.tracking import (
-    Trackers,
-    measured_metrics,
-    require_trackers,
-    step_metrics,
-)
+from selfplay.records.tracking import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.rollout import open_sandbox
 from selfplay.run import Extensions, Run
 from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds

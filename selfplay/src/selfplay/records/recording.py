@@ -32,10 +32,7 @@ def task_rows(
 
 
 def _task_row(
-    p: Proposed,
-    step: int,
-    sample: TrainingSample | None,
-    attempt_samples: Sequence[TrainingSample],
+    p: Proposed, step: int, sample: TrainingSample | None, attempt_samples: Sequence[TrainingSample]
 ) -> rows.TaskRow:
     """Return the row of a proposal; the samples are what its members learned from."""
     written: dict[str, Any] = {}
@@ -184,10 +181,7 @@ def _member_rows(
 
 
 def _member_row(
-    name: str,
-    solved: Sequence[Proposed],
-    samples: Sequence[TrainingSample],
-    stats: rows.MemberRow,
+    name: str, solved: Sequence[Proposed], samples: Sequence[TrainingSample], stats: rows.MemberRow
 ) -> rows.MemberRow:
     """Return what the update did to a member with what it wrote, and what it earned."""
     taught = [p for p in solved if p.teacher == name]

@@ -27,10 +27,7 @@ from selfplay.records.run_record import flat
 PROJECT = "populab"
 NAMES = "trackers.json"
 """In the run directory: the name by which each tracker finds the run again."""
-OF_RUN = {
-    "teacher_reward": "rewards/teacher/mean",
-    "student_reward": "rewards/student/mean",
-}
+OF_RUN = {"teacher_reward": "rewards/teacher/mean", "student_reward": "rewards/student/mean"}
 """Fields of a step that trackers show under another name, TRL's."""
 OF_MEMBER = {
     "clip_ratio": "clip_ratio/region_mean",

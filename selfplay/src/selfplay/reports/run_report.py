@@ -124,10 +124,7 @@ def _points(run: RunRecord, path: str) -> Points:
     role, _, field = path.partition(":")
     if field:
         return [
-            (
-                s.step,
-                mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")),
-            )
+            (s.step, mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")))
             for s in run.steps
         ]
     return run.series(path)
