@@ -161,7 +161,6 @@ def room(plan: MemoryPlan, changes: list[str]) -> Iterator[Check]:
 
 
 def _device(device: str) -> Check:
-    """Look for the driver and for a torch that can use it."""
     cards = ""
     if shutil.which("nvidia-smi"):
         query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
@@ -187,7 +186,6 @@ def _device(device: str) -> Check:
 
 
 def _compiler() -> Check:
-    """Look for what vLLM's kernels are compiled with."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         remedy = "apt-get install build-essential"

@@ -110,7 +110,6 @@ def _bare(name: str) -> str:
 
 
 def _call(option: str, name: str) -> str:
-    """Return the call that hands an object over."""
     value = _bare(name) if _bare(name).isidentifier() else "..."
     value = f"[{value}]" if option in ("operators", "task_kinds") else value
     return f'resume("RUN", extensions=Extensions({option}={value}))'

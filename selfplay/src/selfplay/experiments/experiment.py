@@ -146,7 +146,6 @@ class Plan:
 
 
 def _require(key: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise ConfigError for a name that is not known."""
     for name in names:
         if name not in known:
             raise ConfigError(f"{key}: {name!r}; {one_of(name, list(known))}")

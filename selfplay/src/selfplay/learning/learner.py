@@ -267,14 +267,9 @@ class Learner:
 
     def member_state(self, place: int) -> MemberState:
         """Return a copy of all that continues an owned member elsewhere, in main memory."""
-        return MemberState(
-            self.members[place],
-            {
-                k: t.detach().contiguous().to("cpu", copy=True)
-                for k, t in self._tensors(place).items()
-            },
-            self.optimizer.scalars(place),
-        )
+        tensors = self._tensors(place).items()
+        copies = {name: t.detach().contiguous().to("cpu", copy=True) for name, t in tensors}
+        return MemberState(self.members[place], copies, self.optimizer.scalars(place))
 
     @torch.no_grad()
     def load_member(self, place: int, state: MemberState) -> None:

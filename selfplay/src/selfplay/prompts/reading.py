@@ -225,6 +225,5 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _joined(text: str, parts: Sequence[ast.expr | ast.keyword]) -> str:
-    """The parts as they were written."""
     segments = (ast.get_source_segment(text, part) or "" for part in parts)
     return ", ".join(segments)
