@@ -1,5 +1,6 @@
 """One engine, four adapters, three updates: the engine always says what the learner says."""
 
+import shutil
 from dataclasses import replace
 from random import Random
 
@@ -102,7 +103,7 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
     requests = [r for r in asked(tools, 0.0, seed=3) if r.adapter == member]
     engine.generate(requests)
     tools.shake(both.learner, 3)
-    engine._folder.remove(held.folder)
+    shutil.rmtree(held.folder)
     assert engine._folder.write(held.label, both.learner.export(member)) == held.folder
     engine._register(held)
     stale = furthest(both.learner, engine.generate(requests))
