@@ -4,7 +4,7 @@ All three are made up, and the same for execution `index` at every check, so tha
 on the program alone.
 
 Clocks: reading a clock needs no system call, so no filter sees it. The module `time` of a child
-reads a counter instead, and the real clocks are out of reach (see `confine.disable_vdso`). Every
+reads a counter instead, and the real clocks are out of reach (see `vdso.disable`). Every
 fork server has its own start and its own pace; each reading moves all clocks on by about a
 microsecond, and sleeping by the time slept, without waiting. A program whose clocks pass its limit
 of time waits for its end.

@@ -33,6 +33,7 @@ import time
 from code_verifier.errors import Status
 from code_verifier.jail import confine, files
 from code_verifier.jail.protocol import CODES, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
+from code_verifier.jail.server import ForkServer, load_hashes
 from code_verifier.scripts.values import describe
 
 TYPE_CHECKING = False
@@ -106,7 +107,7 @@ def _preload(numpy_from: str | None) -> None:
             importlib.import_module(name)
         except ImportError:
             continue  # a build of Python without it
-    confine.load_hashes()
+    load_hashes()
     if numpy_from is not None:
         for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[variable] = "1"  # a thread would not survive the fork
@@ -116,7 +117,7 @@ def _preload(numpy_from: str | None) -> None:
     sys.path.clear()
 
 
-class OrdinaryServer(confine.ForkServer):
+class OrdinaryServer(ForkServer):
     """State of the server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ from os import urandom
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
-from code_verifier.jail import confine, modules, nondeterminism, protocol
+from code_verifier.jail import confine, modules, nondeterminism, protocol, vdso
+from code_verifier.jail.server import ForkServer, load_hashes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def main() -> None:
         server.execute(request)
 
 
-class StrictServer(confine.ForkServer):
+class StrictServer(ForkServer):
     """State of the server: everything its children start with."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -58,10 +59,10 @@ class StrictServer(confine.ForkServer):
         nondeterminism.install_clocks(config["index"], self.wall_s)
         modules.preload(config["tier"])
         if config["tier"] == modules.ALL:
-            confine.load_hashes()
+            load_hashes()
         nondeterminism.install_entropy(config["index"])
         sys.set_int_max_str_digits(self.limits["int_digits"])
-        hidden = confine.disable_vdso()
+        hidden = vdso.disable()
         super().__init__(config, self.limits["memory_mb"] * 2**20, _HIDDEN)
         self.layers["clocks"] = hidden and self.layers["seccomp"]
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
