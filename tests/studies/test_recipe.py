@@ -44,7 +44,16 @@ def at_the_top(monkeypatch):
     monkeypatch.chdir(TOP)
 
 
-@pytest.mark.parametrize(("name", "runs"), [("steady", 20), ("steady_2", 10), ("candidates", 20)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("steady", 20),
+        ("steady_2", 10),
+        ("candidates", 20),
+        ("candidates_2", 20),
+        ("populations", 25),
+    ],
+)
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
     plan = open_plan(f"studies/recipe/plan_{name}.yaml")
     assert len(planned_runs(plan)) == runs
