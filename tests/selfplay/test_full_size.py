@@ -13,8 +13,7 @@ from memory_meter import MemoryMeter
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoModelForCausalLM
 
-from lora_evo.model import Rollout
-from lora_evo.model.stacked_lora import StackedAdapters
+from lora_evo.model import Rollout, stacked_lora
 from selfplay import load_preset
 from selfplay.architecture import Architecture, model_config, read_architecture
 from selfplay.config import Config
@@ -101,7 +100,7 @@ def learning(config, shape, names):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), MemoryMeter() as meter:
-        patch.setattr(StackedAdapters, "initialise", lambda *_: None)  # there are no values
+        patch.setattr(stacked_lora, "starting_a", lambda *_: torch.zeros(()))  # there are no values
         learner = Learner(without_values(model), 0, names, config.learner, seed=0)
         yield learner, meter
 
