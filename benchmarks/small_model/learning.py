@@ -157,7 +157,7 @@ def opened(a: argparse.Namespace, seed: int, home: Path) -> Iterator[Run]:
             directory=home,
             population=population,
             sandbox=sandbox,
-            seeds=lessons,
+            seed_tasks=lessons,
             held_out=(),
             buffer=TaskBuffer(config.rollout.buffer_tasks, lessons),
             born={},
