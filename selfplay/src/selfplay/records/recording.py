@@ -83,9 +83,6 @@ def metrics_row(
     structures = Counter(m.structure for m in programs)
     commonest = max(structures.values()) / structures.total() if programs else None
     complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
-    attempts = [a for p in solved for a in p.attempts]
-    compared = [a for p in solved for a in (*p.base_attempts, *p.rival_attempts)]
-    rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts + compared]
     return rows.StepRow(
         step=step,
         teacher_reward=_mean_reward(samples, "propose"),
@@ -95,7 +92,7 @@ def metrics_row(
         same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
         infra_errors={
             "proposals": len(solved) - len(judged),
-            "attempts": sum(a.infra_error for a in attempts),
+            "attempts": sum(a.infra_error for p in solved for a in p.attempts),
         },
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
@@ -107,11 +104,15 @@ def metrics_row(
         matches=tuple(_match_row(m, solved) for m in matches),
         evolution=tuple(births),
         frac_reward_zero_std=frac_reward_zero_std(samples),
-        tokens=rows.TokensRow(
-            sampled=sum(len(r.completion_ids) for r in rollouts),
-            trained=sum(s.tokens or 0 for s in stats.values()),
-        ),
+        tokens=rows.TokensRow(_sampled(solved), sum(s.tokens or 0 for s in stats.values())),
     )
+
+
+def _sampled(solved: Sequence[Proposed]) -> int:
+    """Return the tokens of all proposals and attempts."""
+    attempts = [a for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)]
+    rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts]
+    return sum(len(rollout.completion_ids) for rollout in rollouts)
 
 
 def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
