@@ -80,27 +80,22 @@ def retention(
     since = lineage.content_hash != content_hash(child) if lineage else None
     valid = lineage.moments_valid if lineage else None
     if as_json:
+        of_parents = {
+            name: {**comparison.to_dict(), "probe": asdict(behaviour[name]) if behaviour else None}
+            for name, comparison in weights.items()
+        }
         report = {
             "child": str(child),
             "moments_valid_at_birth": valid,
             "trained_since_birth": since,
-            "parents": {
-                name: {
-                    **comparison.to_dict(),
-                    "probe": asdict(behaviour[name]) if behaviour else None,
-                }
-                for name, comparison in weights.items()
-            },
+            "parents": of_parents,
             "recovery": trained and trained.to_dict(),
         }
         print_json(report)
     else:
         for name, comparison in weights.items():
             _print_gap(f"{child} against {name}", comparison.whole, behaviour.get(name))
-        kept = "valid, each module's from the parent it came from" if valid else "to be reset"
-        if since:
-            kept = "the child was trained since its birth; its trainer has them"
-        click.echo(f"optimiser moments: {kept if lineage else 'not known (no lineage.json)'}")
+        click.echo(f"optimiser moments: {_moments(valid, since)}")
         if trained:
             _print_training(str(child), trained)
     if trained and not (trained.passed() and trained.has_power):
@@ -109,6 +104,15 @@ def retention(
             why = "the training proves nothing, because a fresh adapter recovers as well"
         click.echo(f"error: {child}: {why}", err=True)
         sys.exit(1)
+
+
+def _moments(valid: bool | None, since: bool | None) -> str:
+    """Say what became of the optimiser moments: valid at birth, and whether trained since."""
+    if valid is None:
+        return "not known (no lineage.json)"
+    if since:
+        return "the child was trained since its birth; its trainer has them"
+    return "valid, each module's from the parent it came from" if valid else "to be reset"
 
 
 def _run(

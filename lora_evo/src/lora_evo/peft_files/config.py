@@ -179,9 +179,9 @@ class AdapterConfig:
         for name in ("target_modules", "exclude_modules"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
-        own = _own_fields(raw)
-        rest = {name: value for name, value in raw.items() if name not in own}
-        return cls(**own, rest=rest, file=raw)
+        fields = _own_fields(raw)
+        rest = {name: value for name, value in raw.items() if name not in fields}
+        return cls(**fields, rest=rest, file=raw)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as in the file: what was read as it was, in its order."""
@@ -195,11 +195,11 @@ class AdapterConfig:
         return {name: fields[name] for name in (*order, *sorted(fields.keys() - set(order)))}
 
     def _plain(self) -> dict[str, Any]:
-        own = {name: value for name, value in vars(self).items() if name not in ("rest", "file")}
-        own |= {name: dict(own[name]) for name in ("rank_pattern", "alpha_pattern")}
+        fields = {name: value for name, value in vars(self).items() if name not in ("rest", "file")}
+        fields |= {name: dict(fields[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
-            own["target_modules"] = list(self.target_modules)
-        return {**self.rest, **own}
+            fields["target_modules"] = list(self.target_modules)
+        return {**self.rest, **fields}
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""

@@ -205,8 +205,8 @@ class Progress:
     def _line(self) -> str:
         """Say where the run is: means of the last steps, and the time that the rest may take."""
         recent = self._recent
-        own = [100 * gain for r in recent if (gain := r.same_tasks.difference) is not None]
-        gains = {"held-out": self._gain, "the run's own tasks": mean_and_error(own)}
+        points_above = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
+        gains = {"held-out": self._gain, "the run's own tasks": mean_and_error(points_above)}
         measured = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
         left = self.seconds_left()
         return (

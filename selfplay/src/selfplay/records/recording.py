@@ -79,10 +79,7 @@ def metrics_row(
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
-    programs = [p.metrics for p in valid if p.metrics]
-    structures = Counter(m.structure for m in programs)
-    commonest = max(structures.values()) / structures.total() if programs else None
-    complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
+    complexity, commonest = _programs(valid)
     return rows.StepRow(
         step=step,
         teacher_reward=_mean_reward(samples, "propose"),
@@ -96,7 +93,7 @@ def metrics_row(
         },
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
-        complexity=complexity if programs else None,
+        complexity=complexity,
         coverage=rows.CoverageRow(len(run.structures), new_structures, commonest),
         solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
         members=_member_rows(solved, samples, stats),
@@ -106,6 +103,16 @@ def metrics_row(
         frac_reward_zero_std=frac_reward_zero_std(samples),
         tokens=rows.TokensRow(_sampled(solved), sum(s.tokens or 0 for s in stats.values())),
     )
+
+
+def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float | None]:
+    """Return the mean complexity of the valid programs, and the commonest structure's share."""
+    programs = [p.metrics for p in valid if p.metrics]
+    if not programs:
+        return None, None
+    structures = Counter(m.structure for m in programs)
+    complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
+    return complexity, max(structures.values()) / structures.total()
 
 
 def _sampled(solved: Sequence[Proposed]) -> int:

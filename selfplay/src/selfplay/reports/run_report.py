@@ -275,14 +275,15 @@ def _solving_table(run: RunRecord) -> Table:
     started = any(isinstance(rate.over_start, float) for rate in last.values())
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
     rows = []
-    for name, rate in {**({"frozen base": base} if base and last else {}), **last}.items():
-        of_kinds = [rate.kinds.get(kind) for kind in kinds]
+    if base and last:
+        solved = {kind: _percent(r.solve_rate) for kind, r in base.kinds.items()}
+        gains = ["", *[""] * started, *(solved.get(kind, "") for kind in kinds)]
+        rows.append(("frozen base", _percent(base.solve_rate), *gains, figure(base.tokens)))
+    for name, rate in last.items():
         gains = [gain_text(rate.difference, rate.standard_error)]
         gains += [gain_text(rate.over_start, rate.over_start_error)] * started
-        gains += [gain_text(r.difference, r.standard_error) if r else "" for r in of_kinds]
-        if rate is base:
-            shares = [_percent(r.solve_rate) if r else "" for r in of_kinds]
-            gains = [""] * (1 + started) + shares
+        for r in map(rate.kinds.get, kinds):
+            gains.append(gain_text(r.difference, r.standard_error) if r else "")
         rows.append((name, _percent(rate.solve_rate), *gains, figure(rate.tokens)))
     tasks = max((len(rate.judged) for rate in last.values()), default=0)
     samples = max((max(rate.judged, default=0) for rate in last.values()), default=0)
