@@ -24,6 +24,7 @@ import numpy as np
 import yaml
 from studies.collapse.measures import written
 from studies.collapse.niches import FAMILIES, family_of
+from studies.recipe import real_model
 
 from selfplay import RunRecord
 from selfplay.experiments.comparison import estimate
@@ -37,6 +38,8 @@ BIN = 25
 """Steps of a point of a curve, and between two evaluations."""
 WINDOW = 3
 """Evaluations whose mean is a student's level."""
+REAL = {"recipe-real"}
+"""Plans whose runs are of a real model, in another world."""
 LOOK_S = 60.0
 Row = Mapping[str, Any]
 """A kept run."""
@@ -66,7 +69,8 @@ def main() -> None:
     if options.command == "warnings":
         print(warnings(rows))
     else:
-        print(table(rows, [arm for name in options.names for arm in arms_of(name)]))
+        measures = REAL_MEASURES if set(options.names) <= REAL else MEASURES
+        print(table(rows, [arm for name in options.names for arm in arms_of(name)], measures))
 
 
 def kept(name: str) -> list[Row]:
@@ -128,10 +132,11 @@ def keep(home: Path) -> int:
     if not new:
         return 0
     RESULTS.mkdir(exist_ok=True)
+    of_run = real_model.measured if plan.name in REAL else measured
     with (RESULTS / f"{plan.name}.jsonl").open("a") as file:
         for run in new:
             row = {"arm": run.arm, "seed": run.seed, "steps": run.config.steps}
-            file.write(json.dumps(row | measured(home / run.folder), separators=(",", ":")) + "\n")
+            file.write(json.dumps(row | of_run(home / run.folder), separators=(",", ":")) + "\n")
     return len(new)
 
 
@@ -246,19 +251,27 @@ MEASURES: Mapping[str, Callable[[Row], float]] = {
 }
 
 
-def table(rows: Sequence[Row], arms: Sequence[str]) -> str:
+REAL_MEASURES = {"gain, end": MEASURES["gain, end"], **real_model.MEASURES}
+
+
+def table(
+    rows: Sequence[Row],
+    arms: Sequence[str],
+    measures: Mapping[str, Callable[[Row], float]] = MEASURES,
+) -> str:
     """Return the mean over seeds of each arm and measure, and of each arm minus the first one."""
     arms = [arm for arm in arms if any(row["arm"] == arm for row in rows)]
     numbers = {
         name: {arm: {r["seed"]: of(r) for r in rows if r["arm"] == arm} for arm in arms}
-        for name, of in MEASURES.items()
+        for name, of in measures.items()
     }
-    lines = [_line(["arm", "seeds", *MEASURES]), _line(["---"] * (2 + len(MEASURES)))]
+    lines = [_line(["arm", "seeds", *measures]), _line(["---"] * (2 + len(measures)))]
     for arm in arms:
         cells = [_cell(by_arm[arm].values()) for by_arm in numbers.values()]
         lines.append(_line([arm, str(sum(r["arm"] == arm for r in rows)), *cells]))
+    first = {row["seed"] for row in rows if arms and row["arm"] == arms[0]}
     for arm in arms[1:]:
-        both = [s for s in numbers["drops"][arm] if s in numbers["drops"][arms[0]]]
+        both = [row["seed"] for row in rows if row["arm"] == arm and row["seed"] in first]
         cells = [_cell(of[arm][s] - of[arms[0]][s] for s in both) for of in numbers.values()]
         lines.append(_line([f"{arm} − {arms[0]}", str(len(both)), *cells]))
     return "\n".join(lines)
