@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 import yaml
 from studies.collapse.niches import DEPTHS, FAMILIES, depth_of, family_of
-from studies.recipe import study
+from studies.recipe import real_model, study
 from studies.recipe.curriculum import EVEN
 from studies.recipe.rewards import REGRET_OVER_SHARE, family_and_depth
 
 from code_verifier import Task
 from selfplay import Proposed
 from selfplay.experiments.experiment import open_plan, planned_runs
+from selfplay.tasks import EASY, held_out_tasks
 
 TOP = study.HERE.parents[1]
 PLAN = {
@@ -52,6 +53,7 @@ def at_the_top(monkeypatch):
         ("candidates", 20),
         ("candidates_2", 20),
         ("populations", 25),
+        ("real", 15),
     ],
 )
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
@@ -138,6 +140,32 @@ def test_a_task_is_paid_over_the_share_of_its_family_and_depth():
     assert family_and_depth(replace(p, task=trap)) == "z1"
     assert REGRET_OVER_SHARE.needs == ("rival", "step")
     assert json.dumps(REGRET_OVER_SHARE.function.state_dict()) == '{"counts": {}}'
+
+
+def test_the_real_model_starts_from_tasks_of_eight_families_none_of_them_held_out(tmp_path):
+    real_model.write_tasks(tmp_path / "seeds.jsonl")
+    seeds = (tmp_path / "seeds.jsonl").read_text()
+    assert seeds == (study.HERE / "real_seeds.jsonl").read_text()
+    rows = [json.loads(line) for line in seeds.splitlines()]
+    families = Counter(real_model.family_of(row["snippet"]) for row in rows)
+    assert families == {f: 12 for f in real_model.FAMILIES if f not in real_model.UNSEEN}
+    apart = [held.task for held in held_out_tasks((EASY,), 96)]
+    assert not {(r["snippet"], r["input"]) for r in rows} & {(t.program, t.input) for t in apart}
+    of_apart = [real_model.family_of(task.program) for task in apart]
+    assert of_apart == [f for f in real_model.FAMILIES for _ in range(real_model.OF_FAMILY)]
+
+
+def test_a_real_models_table_has_the_gain_on_unseen_families():
+    shares = {"valid": 0.5, "repeated": 0.25, "flat": 0.75, "families": {"a": 3, "other": 1}}
+    row = {
+        "arm": "paper",
+        "seed": 1,
+        "base": [0.0] * 12,
+        "rates": {"30": {"s0": [0.1 * (f in real_model.UNSEEN) for f in real_model.FAMILIES]}},
+        "wrote": {"30": shares},
+    }
+    *_, line = study.table([row], ["paper"], study.REAL_MEASURES).splitlines()
+    assert line == "| paper | 1 | 3.3 | 10.0 | 50.0 | 25.0 | 75.0 | 75.0 |"
 
 
 def test_warnings_count_the_runs_that_ended_in_traps_apart_from_the_others():
