@@ -9,7 +9,6 @@ import errno
 import platform
 import struct
 import sys
-from dataclasses import dataclass
 from itertools import groupby
 
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
@@ -25,64 +24,45 @@ _INSTRUCTION = struct.Struct("<HBBI")
 _Line = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
-class Calls:
-    """System-call numbers of one architecture, by what the filter does with them."""
-
-    arch: int
-    read: int
-    write: int
-    no_exec: tuple[int, ...]
-    """mmap, mprotect: allowed unless they ask for executable memory."""
-    allow: tuple[int, ...]
-    refused: tuple[int, ...]
-    """EPERM."""
-    ordinary: tuple[int, ...]
-    """What a mild filter allows beyond that."""
-    setitimer: int
-    fcntl: int
-    clone: int
-    clone3: int
-
-
+_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 TABLES = {
-    "x86_64": Calls(
-        arch=0xC000003E,
-        read=0,
-        write=1,
-        no_exec=(9, 10),
+    "x86_64": {
+        "read": (0,),
+        "write": (1,),
+        # mmap mprotect, of memory that is not to be executed
+        "no_exec": (9, 10),
         # munmap brk rt_sigprocmask rt_sigreturn sched_yield mremap madvise nanosleep exit futex
         # clock_nanosleep exit_group getrandom
-        allow=(11, 12, 14, 15, 24, 25, 28, 35, 60, 202, 230, 231, 318),
+        "allow": (11, 12, 14, 15, 24, 25, 28, 35, 60, 202, 230, 231, 318),
         # close fstat poll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday time
         # clock_gettime clock_getres
-        refused=(3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
+        "refuse": (3, 5, 7, 8, 16, 72, 13, 131, 96, 201, 228, 229),
         # getitimer getpid gettid sched_getaffinity set_robust_list rseq
-        ordinary=(36, 39, 186, 204, 273, 334),
-        setitimer=38,
-        fcntl=72,
-        clone=56,
-        clone3=435,
-    ),
-    "aarch64": Calls(
-        arch=0xC00000B7,
-        read=63,
-        write=64,
-        no_exec=(222, 226),
+        "ordinary": (36, 39, 186, 204, 273, 334),
+        "setitimer": (38,),
+        "fcntl": (72,),
+        "clone": (56,),
+        "clone3": (435,),
+    },
+    "aarch64": {
+        "read": (63,),
+        "write": (64,),
+        "no_exec": (222, 226),
         # futex nanosleep exit exit_group clock_nanosleep sched_yield rt_sigprocmask rt_sigreturn
         # brk munmap mremap madvise getrandom
-        allow=(98, 101, 93, 94, 115, 124, 135, 139, 214, 215, 216, 233, 278),
+        "allow": (98, 101, 93, 94, 115, 124, 135, 139, 214, 215, 216, 233, 278),
         # close fstat ppoll lseek ioctl fcntl rt_sigaction sigaltstack gettimeofday
         # clock_gettime clock_getres
-        refused=(57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
+        "refuse": (57, 80, 73, 62, 29, 25, 134, 132, 169, 113, 114),
         # getitimer getpid gettid sched_getaffinity set_robust_list rseq
-        ordinary=(102, 172, 178, 123, 99, 293),
-        setitimer=103,
-        fcntl=25,
-        clone=220,
-        clone3=435,
-    ),
+        "ordinary": (102, 172, 178, 123, 99, 293),
+        "setitimer": (103,),
+        "fcntl": (25,),
+        "clone": (220,),
+        "clone3": (435,),
+    },
 }
+"""System-call numbers of each architecture, by what the filters do with them."""
 
 
 def build(
@@ -99,30 +79,31 @@ def build(
     threads, clocks and timers, and to which the rest fails with EPERM instead of killing. timer:
     allow setitimer, by which a process limits its own work.
     """
-    calls = TABLES.get(machine if machine is not None else platform.machine())
+    name = machine if machine is not None else platform.machine()
+    calls = TABLES.get(name)
     fits = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
     if calls is None or not fits:
         return None
-    leaves: dict[int, list[_Line]] = {
-        **dict.fromkeys(calls.allow, _ALLOWED),
-        **dict.fromkeys(calls.refused, _REFUSED),
-        **dict.fromkeys(calls.no_exec, _NOT_EXECUTABLE),
-        calls.write: _only(write_fd),
-        calls.read: _REFUSED if read_fd is None else _only(read_fd),
+    rules = {
+        "allow": _ALLOWED,
+        "refuse": _REFUSED,
+        "no_exec": _NOT_EXECUTABLE,
+        "write": _only(write_fd),
+        "read": _REFUSED if read_fd is None else _only(read_fd),
     }
     if mild:
-        leaves |= dict.fromkeys(calls.refused + calls.ordinary, _ALLOWED)
-        leaves |= {calls.clone: _THREAD, calls.clone3: [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
-        leaves[calls.fcntl] = _FLAGS
+        rules |= {"refuse": _ALLOWED, "ordinary": _ALLOWED, "fcntl": _FLAGS}
+        rules |= {"clone": _THREAD, "clone3": [(_RET, 0, 0, _ERRNO | errno.ENOSYS)]}
     if mild or timer:
-        leaves[calls.setitimer] = _ALLOWED
+        rules["setitimer"] = _ALLOWED
+    leaves = {number: leaf for rule, leaf in rules.items() for number in calls[rule]}
     lines: list[_Line] = [
         (_LOAD, 0, 0, _ARCH),
-        (_JEQ, 1, 0, calls.arch),
+        (_JEQ, 1, 0, _ARCHES[name]),
         (_RET, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    if calls.arch == TABLES["x86_64"].arch:
+    if name == "x86_64":
         lines += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
     lines += _tree(_ranges(leaves, _ERRNO | errno.EPERM if mild else _KILL))
     return b"".join(_INSTRUCTION.pack(*line) for line in lines)
