@@ -114,12 +114,13 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
     ]
     ticks = alt.Axis(tickCount=5, tickMinStep=1)
     bar = alt.Chart(alt.InlineData(values=bars), width="container", height=130).mark_bar()
-    return bar.encode(
+    chart: dict[str, Any] = bar.encode(
         x=alt.X("from:Q", title=unit, bin="binned", axis=ticks).scale(zero=False),
         x2="to:Q",
         y=alt.Y("programs:Q", title="programs", axis=ticks),
         tooltip=["from:Q", "to:Q", "programs:Q"],
     ).to_dict()
+    return chart
 
 
 def counted(number: int, noun: str) -> str:

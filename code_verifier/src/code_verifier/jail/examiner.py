@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import itertools
 import marshal
 import os
 import signal
@@ -45,10 +44,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()  # trees have no cycles, and looking for some takes as long as parsing
-    for turn in itertools.count(1):
-        request = protocol.receive()
-        if request is None:
-            break
+    for turn, request in enumerate(iter(protocol.receive, b""), 1):
         protocol.send(_answer(request))
         if turn % _TIDY == 0:
             gc.collect()

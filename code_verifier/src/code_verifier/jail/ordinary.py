@@ -31,8 +31,8 @@ import threading
 import time
 
 from code_verifier.errors import Status
-from code_verifier.jail import confine, files
-from code_verifier.jail.protocol import CODES, HEAD, LENGTH, READ, RESULT_FD, receive_config, send
+from code_verifier.jail import confine, files, protocol
+from code_verifier.jail.protocol import CODES, HEAD, LENGTH, READ, RESULT_FD
 from code_verifier.jail.server import ForkServer, load_hashes
 from code_verifier.scripts.values import describe
 
@@ -93,11 +93,11 @@ def main() -> None:
     """Serve until standard input ends. The first frame is the configuration."""
     confine.reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
-    server = OrdinaryServer(receive_config())
-    send(marshal.dumps(server.layers))
-    while head := _receive(LENGTH.size + LENGTH.size):
+    server = OrdinaryServer(protocol.receive_config())
+    protocol.send(marshal.dumps(server.layers))
+    while head := protocol.read(LENGTH.size + LENGTH.size):
         (length,), (size,) = LENGTH.unpack_from(head), LENGTH.unpack_from(head, LENGTH.size)
-        server.execute(marshal.loads(_receive(size)), length - LENGTH.size - size)
+        server.execute(marshal.loads(protocol.read(size)), length - LENGTH.size - size)
 
 
 def _preload(numpy_from: str | None) -> None:
@@ -141,7 +141,7 @@ class OrdinaryServer(ForkServer):
 
         def enter() -> None:
             nonlocal task
-            task = _receive(size)
+            task = protocol.read(size)
             if not task:
                 os._exit(1)
             os.write(sink, b"\0")
@@ -187,10 +187,8 @@ class OrdinaryServer(ForkServer):
         text = reason.encode("utf-8", "replace")
         head = HEAD.pack(CODES[status], number, spent, len(text)) + text
         with room, memoryview(room) as whole, whole[:written] as data:
-            for part in (LENGTH.pack(len(head) + written) + head, data):
-                done = 0
-                while done < len(part):
-                    done += os.write(1, part[done : done + READ])
+            protocol.write(1, LENGTH.pack(len(head) + written) + head)
+            protocol.write(1, data)
 
 
 class _Exchange:
@@ -248,23 +246,10 @@ def _file(data: bytes) -> int:
     """A file in memory that holds the data: programs ask for its size, and seek in it."""
     file = os.memfd_create("stdin")
     resource.setrlimit(resource.RLIMIT_FSIZE, (_INPUT_BYTES, _INPUT_BYTES))
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
+    protocol.write(file, data)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, _INPUT_BYTES))
     os.lseek(file, 0, os.SEEK_SET)
     return file
-
-
-def _receive(count: int) -> bytes:
-    """So many bytes of standard input and no more; none when it ends before."""
-    data = bytearray()
-    while len(data) < count:
-        more = os.read(0, min(READ, count - len(data)))
-        if not more:
-            return b""
-        data += more
-    return bytes(data)
 
 
 def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoReturn:

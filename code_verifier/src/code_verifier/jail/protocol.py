@@ -79,25 +79,36 @@ def unpack_results(data: bytes, start: int) -> list[tuple[str, bytes]] | None:
 def receive_config() -> dict[str, Any]:
     """The first frame; without one the caller is gone, and the process ends."""
     body = receive()
-    if body is None:
+    if not body:
         os._exit(0)
     config: dict[str, Any] = marshal.loads(body)
     return config
 
 
-def receive() -> bytes | None:
-    """The body of the next frame on standard input, or None at its end."""
-    data = b""
-    while len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
-        more = os.read(0, READ)
+def receive() -> bytes:
+    """The body of the next frame on standard input; empty at its end."""
+    head = read(LENGTH.size)
+    return read(LENGTH.unpack(head)[0]) if head else b""
+
+
+def read(count: int) -> bytes:
+    """So many bytes of standard input and no more; none when it ends before."""
+    data = bytearray()
+    while len(data) < count:
+        more = os.read(0, min(READ, count - len(data)))
         if not more:
-            return None
+            return b""
         data += more
-    return data[LENGTH.size :]
+    return bytes(data)
 
 
 def send(body: bytes) -> None:
     """Write one frame to standard output."""
-    view = memoryview(LENGTH.pack(len(body)) + body)
+    write(1, LENGTH.pack(len(body)) + body)
+
+
+def write(file: int, data: bytes | memoryview) -> None:
+    """Write all of the data to a descriptor."""
+    view = memoryview(data)
     while view:
-        view = view[os.write(1, view) :]
+        view = view[os.write(file, view) :]

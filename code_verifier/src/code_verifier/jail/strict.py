@@ -43,7 +43,7 @@ def main() -> None:
     confine.reset_signals()
     server = StrictServer(protocol.receive_config())
     protocol.send(marshal.dumps(server.layers))
-    while (request := protocol.receive()) is not None:
+    while request := protocol.receive():
         server.execute(request)
 
 
@@ -210,9 +210,7 @@ def serve(
     result = _outcome(program, args, kwargs, names, limits)
     if Finder.missed:
         result = protocol.pack_result(protocol.MISSING, b"")
-    view = memoryview(protocol.FRAME.pack(nonce, len(result)) + result)
-    while view:
-        view = view[os.write(protocol.RESULT_FD, view) :]
+    protocol.write(protocol.RESULT_FD, protocol.FRAME.pack(nonce, len(result)) + result)
     os._exit(0)
 
 
