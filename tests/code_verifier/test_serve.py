@@ -84,11 +84,14 @@ def test_a_program_over_its_time(server: Server) -> None:
 
 def test_files_are_read_and_imported_from_memory(server: Server) -> None:
     pytest.importorskip("numpy")
-    files = {"a.txt": "héllo\n", "m.py": "import numpy\nfrom n import x\n", "n.py": "x = 7"}
+    files = {"a.txt": "héllo\n", "m.py": "import numpy\nfrom n import x\n", "n.py": "x: int = 7"}
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
-    code = "from m import x\nprint(open('./a.txt').read(), open('a.txt', 'rb').read(1), x)"
+    code = (
+        "import n\nfrom m import x\nprint(open('./a.txt').read(), open('a.txt', 'rb').read(1), x)"
+    )
+    code += "\nprint(n.__spec__.origin, n.__annotations__)"
     found = run(server, code, files=encoded)
-    assert found["run_result"]["stdout"] == "héllo\n b'h' 7\n"
+    assert found["run_result"]["stdout"] == "héllo\n b'h' 7\n/n.py {'x': <class 'int'>}\n"
     again = run(server, "open('a.txt')")
     assert again["run_result"]["stderr"] == "FileNotFoundError"
 

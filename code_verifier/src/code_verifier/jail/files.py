@@ -15,8 +15,8 @@ import posixpath
 import stat
 import sys
 import tokenize
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from importlib.abc import SourceLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def stream(number: int, raw: io.RawIOBase) -> Any:
     return text
 
 
-class _Files:
+class _Files(SourceLoader):
     """The files of a program by their absolute names, and the functions that read them."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
@@ -131,16 +131,17 @@ class _Files:
         """`os.scandir`."""
         if not self.holds(path):
             return _scandir(path)
-        return _Scan(_Entry(name, posixpath.join(path, name)) for name in self.listdir(path))
+        return _Scan(lambda name: _Entry(name, posixpath.join(path, name)), self.listdir(path))
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Modules and packages among the files, as a finder of `sys.meta_path`."""
-        place = f"/{name.replace('.', '/')}"
-        if f"{place}.py" in self.files:
-            return importlib.util.spec_from_loader(name, self)  # type: ignore[arg-type]
-        if f"{place}/__init__.py" in self.files:
-            return importlib.util.spec_from_loader(name, self, is_package=True)  # type: ignore
-        return None
+        exists = self.get_filename(name) in self.files
+        return importlib.util.spec_from_loader(name, self) if exists else None
+
+    def get_filename(self, fullname: str) -> str:
+        """The file of a module or a package."""
+        place = f"/{fullname.replace('.', '/')}"
+        return f"{place}.py" if f"{place}.py" in self.files else f"{place}/__init__.py"
 
     def access(self, path: Any, mode: int, **others: Any) -> bool:
         """`os.access`: what is there may be read."""
@@ -148,18 +149,8 @@ class _Files:
         return (name in self.files or self.holds(path)) and not mode & os.W_OK
 
     def get_data(self, path: str) -> bytes:
-        """What `pkgutil` asks a loader for."""
+        """The content of a file."""
         return self.files[_absolute(path)]
-
-    def create_module(self, spec: Any) -> None:
-        """Python's own."""
-
-    def exec_module(self, module: Any) -> None:
-        """Execute the module's file."""
-        place = f"/{module.__name__.replace('.', '/')}"
-        name = f"{place}.py" if f"{place}.py" in self.files else f"{place}/__init__.py"
-        module.__file__ = name
-        exec(compile(self.files[name], name, "exec"), module.__dict__)
 
 
 class _Entry:
@@ -184,14 +175,8 @@ class _Entry:
         return os.stat(self.path)
 
 
-class _Scan(Iterator[_Entry], AbstractContextManager["_Scan"]):
+class _Scan(map, AbstractContextManager):  # type: ignore[type-arg]
     """An iterator that `with` takes."""
-
-    def __init__(self, entries: Iterator[_Entry]) -> None:
-        self.entries = entries
-
-    def __next__(self) -> _Entry:
-        return next(self.entries)
 
     def __exit__(self, *_: object) -> None:
         """Nothing has to be closed."""
