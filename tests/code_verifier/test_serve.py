@@ -89,7 +89,7 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
     code = (
         "import n\nfrom m import x\nprint(open('./a.txt').read(), open('a.txt', 'rb').read(1), x)"
     )
-    code += "\nprint(n.__spec__.origin, n.__annotations__)"
+    code += "\nimport n\nprint(n.__spec__.origin, n.__annotations__)"
     found = run(server, code, files=encoded)
     assert found["run_result"]["stdout"] == "héllo\n b'h' 7\n/n.py {'x': <class 'int'>}\n"
     again = run(server, "open('a.txt')")

@@ -29,26 +29,11 @@ _GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
-class Program:
-    """An examined program. chance: whether it can reach a source of chance. address: whether it can
-    reach an address. tier: of the fork server that holds the modules it imports."""
+class Examined:
+    """The code of a program, or arguments, with the flags of `protocol`."""
 
-    code: bytes
-    chance: bool
-    address: bool
-    tier: int
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Examined arguments. chance: whether they hold a set, which has no order."""
-
+    flags: int
     data: bytes
-    chance: bool
-
-
-Examined = tuple[Program, list[Arguments | Verdict]]
-"""A program and its arguments, or the verdicts that refuse these."""
 
 
 class Sandbox:
@@ -181,64 +166,52 @@ class Sandbox:
         can reach a source of chance. Raises CodeVerifierError when an argument is not a str.
         """
         _require_texts(text, inputs)
-        examined = self._examine(text, inputs)
-        if isinstance(examined, Verdict):
-            return [lambda: examined] * len(inputs)
-        program, arguments = examined
+        program, *arguments = self._examine(text, inputs)
+        if isinstance(program, Verdict):
+            return [lambda: program] * len(inputs)
         if runs > 1 and has_fixed_addresses():
             _warn()
-            refused = _refused(Status.BANNED, f"it may show an address: {FIXED}")
+            refused = Verdict(Status.BANNED, reason=f"it may show an address: {FIXED}")
+            shows = program.flags & protocol.ADDRESS
             arguments = [
-                refused if program.address or (isinstance(x, Arguments) and x.chance) else x
+                refused if shows or (isinstance(x, Examined) and x.flags & protocol.CHANCE) else x
                 for x in arguments
             ]
         return [partial(self._settle, program, item, runs) for item in arguments]
 
-    def _examine(self, text: str, inputs: Sequence[str]) -> Examined | Verdict:
-        """The examined program and arguments, or the verdict that refuses the program."""
+    def _examine(self, text: str, inputs: Sequence[str]) -> list[Examined | Verdict]:
+        """The program and its arguments, or the verdicts that refuse these; where the program is
+        refused, that verdict alone."""
         limits = self.limits
         if len(text) > limits.program_chars:
             reason = f"the program is longer than {limits.program_chars} characters"
-            return _refused(Status.TOO_LONG, reason)
+            return [Verdict(Status.TOO_LONG, reason=reason)]
         cut = [input[: limits.input_chars + 1] for input in inputs]
         request = marshal.dumps((text, cut, limits.input_chars))
         try:
             reply = self._pool.ask(processes.EXAMINER, request, limits.wall_s + _GRACE_S)
         except processes.ProcessLost as error:
-            if len(inputs) > 1:
-                return self._examine_each(text, inputs)
+            if len(inputs) > 1:  # a request for each, so that one does not refuse the others
+                program = self._examine(text, [])
+                if isinstance(program[0], Verdict):
+                    return program
+                return program + [self._examine(text, [input])[-1] for input in inputs]
             if isinstance(error, processes.BudgetExceeded):
                 reason = "reading the program or the input took too much processor time"
-                return _refused(Status.TIMEOUT, reason)
-            return _refused(Status.SYNTAX_ERROR, f"Python's parser broke on it: {error}")
+                return [Verdict(Status.TIMEOUT, reason=reason)]
+            return [Verdict(Status.SYNTAX_ERROR, reason=f"Python's parser broke on it: {error}")]
         results = protocol.unpack_results(reply, 0) or [(Status.OK, b"")]
         (status, data), *others = results
-        if status != Status.OK:
-            return _refused(status, _text(data))
-        if not data or len(others) != len(inputs):
-            return _refused(Status.SANDBOX_ERROR, "the examiner answered nonsense")
-        chance = bool(data[0] & protocol.CHANCE)
-        address = bool(data[0] & protocol.ADDRESS)
-        program = Program(data[1:], chance, address, data[0] >> protocol.TIER_SHIFT)
-        return program, [_arguments(*result) for result in others]
+        if status == Status.OK and (not data or len(others) != len(inputs)):
+            return [Verdict(Status.SANDBOX_ERROR, reason="the examiner answered nonsense")]
+        return [_examined(*result) for result in results]
 
-    def _examine_each(self, text: str, inputs: Sequence[str]) -> Examined | Verdict:
-        """The same with a request for each input, so that one does not refuse the others."""
-        examined = self._examine(text, [])
-        if isinstance(examined, Verdict):
-            return examined
-        arguments: list[Arguments | Verdict] = []
-        for input in inputs:
-            with_input = self._examine(text, [input])
-            arguments.append(with_input if isinstance(with_input, Verdict) else with_input[1][0])
-        return examined[0], arguments
-
-    def _settle(self, program: Program, arguments: Arguments | Verdict, runs: int) -> Verdict:
+    def _settle(self, program: Examined, arguments: Examined | Verdict, runs: int) -> Verdict:
         """The verdict that refuses the arguments; or that of `runs` equal executions, or of the
         first that is not `ok` or differs."""
         if isinstance(arguments, Verdict):
             return arguments
-        if runs > 1 and (program.chance or arguments.chance):
+        if runs > 1 and (program.flags | arguments.flags) & protocol.CHANCE:
             runs = max(runs, CHANCE_RUNS)
         first = self._execute(program, arguments, 0)
         if not first.ok:
@@ -256,11 +229,11 @@ class Sandbox:
             return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
         return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
-    def _execute(self, program: Program, arguments: Arguments, index: int) -> Verdict:
+    def _execute(self, program: Examined, arguments: Examined, index: int) -> Verdict:
         """Execute once, under hash seed and clocks `index`; again with all modules where one that
         it looked for was missing."""
-        request = marshal.dumps((program.code, arguments.data))
-        verdict = self._ask(request, index, program.tier)
+        request = marshal.dumps((program.data, arguments.data))
+        verdict = self._ask(request, index, program.flags >> protocol.TIER_SHIFT)
         if verdict.status == protocol.MISSING:
             return self._ask(request, index, ALL)
         return verdict
@@ -270,11 +243,13 @@ class Sandbox:
             kind = processes.Kind(processes.STRICT, index, tier)
             reply = self._pool.ask(kind, request, self.limits.wall_s + _GRACE_S)
         except processes.ProcessLost as error:
-            return _refused(Status.SANDBOX_ERROR, f"the fork server was lost: {error}", runs=1)
+            reason = f"the fork server was lost: {error}"
+            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1)
         (wall_ms,) = protocol.REPLY.unpack_from(reply)
         results = protocol.unpack_results(reply, protocol.REPLY.size)
         if results is None or len(results) != 1:
-            return _refused(Status.SANDBOX_ERROR, "the fork server answered nonsense", runs=1)
+            reason = "the fork server answered nonsense"
+            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1)
         ((status, data),) = results
         text = _text(data)
         if status != Status.OK:
@@ -318,10 +293,10 @@ def _forged(text: str) -> str:
     return "" if same else "the text is not canonical"
 
 
-def _arguments(status: str, data: bytes) -> Arguments | Verdict:
+def _examined(status: str, data: bytes) -> Examined | Verdict:
     if status != Status.OK or not data:
-        return _refused(status, _text(data))
-    return Arguments(data[1:], bool(data[0] & protocol.CHANCE))
+        return Verdict(status, reason=_text(data))
+    return Examined(data[0], data[1:])
 
 
 FIXED = (
@@ -348,10 +323,6 @@ def _warn() -> None:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _refused(status: str, reason: str, runs: int = 0) -> Verdict:
-    return Verdict(status, None, reason, 0.0, runs)
 
 
 def _short(text: str | None) -> str:
