@@ -156,21 +156,21 @@ def find_program(text: str, entry: str = "") -> str | None:
     """
     text, tagged, blocks = _answer_part(text)
     reader = _Reader("")
-    trees = [(block, reader.tree(block.text)) for block in blocks if block.language not in _OTHER]
-    python = [
-        (block, tree)
-        for block, tree in trees
-        if tree is not None
-        and (block.is_python or any(isinstance(node, _PROGRAM) for node in ast.walk(tree)))
-    ]
+    others = [block for block in blocks if block.language not in _OTHER]
+    trees = [(block, tree) for block in others if (tree := reader.tree(block.text)) is not None]
+    python = [(block, tree) for block, tree in trees if block.is_python or _looks_like_one(tree)]
     ranks = (
         [block for block, tree in python if entry and entry in bound_names(tree)],
         [block for block, _ in python],
-        [block for block in blocks if block.is_python],
-        [block for block in blocks if block.language not in _OTHER],
+        [block for block in others if block.is_python],
+        others,
     )
     best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
     return best.strip() or None
+
+
+def _looks_like_one(tree: ast.Module) -> bool:
+    return any(isinstance(node, _PROGRAM) for node in ast.walk(tree))
 
 
 def find_answer(text: str, value: bool = False) -> str | None:

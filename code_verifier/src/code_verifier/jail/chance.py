@@ -128,10 +128,7 @@ class _Program:
         self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
-        self.bound = {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
-        self.bound |= {node.arg for node in nodes[ast.arg]} | {*self.modules, *self.sources}
-        named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-        self.bound |= {node.name for kind in named for node in nodes[kind]} - {None}
+        self.bound = _bound(nodes) | self.modules.keys() | self.sources.keys()
 
     def has_quiet_names(self) -> bool:
         """Whether it reads only names and attributes that are known to be quiet, or its own."""
@@ -250,6 +247,14 @@ class _Program:
                 real = name not in self.bound or self.sources.get(name) == "functools"
                 return first is node and real and isinstance(node, ast.Lambda)
         return False
+
+
+def _bound(nodes: Nodes) -> set[str]:
+    """The names that anything but an import binds."""
+    names = {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
+    named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+    names |= {node.name for kind in named for node in nodes[kind]} - {None}
+    return names | {node.arg for node in nodes[ast.arg]}
 
 
 def _looks_up_quietly(node: ast.Call) -> bool:

@@ -79,14 +79,11 @@ def _examine(text: str) -> tuple[str, bytes]:
     except FAILURES as error:
         return Status.SYNTAX_ERROR, _bytes(describe(error))
     try:
-        examination = policy.examine(tree)
-        if examination.refusal is not None:
-            return Status.BANNED, _bytes(examination.refusal)
-        flags = protocol.CHANCE * examination.chance | protocol.ADDRESS * examination.address
-        flags |= examination.tier << protocol.TIER_SHIFT
-        return Status.OK, bytes([flags]) + marshal.dumps(
-            compile(tree, "<program>", "exec", dont_inherit=True)
-        )
+        refusal, flags = policy.examine(tree)
+        if refusal is not None:
+            return Status.BANNED, _bytes(refusal)
+        code = compile(tree, "<program>", "exec", dont_inherit=True)
+        return Status.OK, bytes([flags]) + marshal.dumps(code)
     except MemoryError:
         return Status.MEMORY, b"compiling the program takes too much memory"
     except FAILURES as error:

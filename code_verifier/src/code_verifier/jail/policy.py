@@ -8,11 +8,10 @@ import ast
 import symtable
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from code_verifier.jail import modules
+from code_verifier.jail import modules, protocol
 from code_verifier.jail.chance import Nodes, has_chance
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
@@ -24,22 +23,8 @@ _BINDING = ("name", "asname", "arg", "rest")
 _SPECIAL = frozenset(name for name in modules.BANNED_NAMES if name.startswith("__"))
 
 
-@dataclass(frozen=True)
-class Examination:
-    """What the look found."""
-
-    refusal: str | None
-    """Why the program is banned."""
-    chance: bool = False
-    """The result could depend on the order of sets, addresses, clocks or entropy."""
-    address: bool = False
-    """The result could depend on addresses."""
-    tier: int = 0
-    """Of the fork server that it needs, see `modules`."""
-
-
-def examine(tree: ast.Module) -> Examination:
-    """Look at a program."""
+def examine(tree: ast.Module) -> tuple[str | None, int]:
+    """Look at a program: why it is banned, and its flags, as `protocol` has them."""
     guards = _main_guards(tree)
     nodes = list(walk(tree, guards))
     by_type: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
@@ -47,15 +32,17 @@ def examine(tree: ast.Module) -> Examination:
         by_type[type(node)].append(node)
     for node in nodes:
         if type(node) not in _QUIET and (refusal := _refused(node)):
-            return Examination(f"{refusal} (line {getattr(node, 'lineno', 0)})")
+            return f"{refusal} (line {getattr(node, 'lineno', 0)})", 0
     for node, refusal in chain(_banned_names(tree, guards, by_type), _outside_uses(by_type)):
-        return Examination(f"{refusal} (line {node.lineno})")
+        return f"{refusal} (line {node.lineno})", 0
     names = {alias.name for node in by_type[ast.Import] for alias in node.names}
     names |= {node.module for node in by_type[ast.ImportFrom]}
     imported = {name.partition(".")[0] for name in names}
-    chance = has_chance(by_type, imported)
-    address = chance and has_chance(by_type, imported, addresses=True)
-    return Examination(None, chance, address, _tier(nodes, imported))
+    flags = _tier(nodes, imported) << protocol.TIER_SHIFT
+    if has_chance(by_type, imported):
+        address = has_chance(by_type, imported, addresses=True)
+        flags |= protocol.CHANCE | protocol.ADDRESS * address
+    return None, flags
 
 
 def _banned_names(
