@@ -44,20 +44,12 @@ def _write(value: object, depth: int, budget: list[int]) -> str:
     """The literal of one value. Types are compared by identity only: `==`, `in` and `hash` on a
     type would call its metaclass, which the program may have written."""
     kind = type(value)
-    if kind is int or kind is str or kind is bool or kind is float or value is None:
-        text = _atom(value, kind, budget[0])
-    elif kind is list or kind is tuple or kind is dict or kind is set:
+    if kind is list or kind is tuple or kind is dict or kind is set:
         if depth <= 0:
             raise LiteralError("nested too deeply, or a cycle")
         _spend(budget, 2)
         return _container(value, kind, depth - 1, budget)
-    elif kind is bytes or kind is complex:
-        text = _atom(value, kind, budget[0])
-    elif value is ...:
-        text = "..."
-    else:
-        name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
-        raise LiteralError(f"a value of type {name!r} is not a literal")
+    text = _atom(value, kind, budget[0])
     _spend(budget, len(text))
     return text
 
@@ -84,6 +76,11 @@ def _atom(value: Any, kind: type, room: int) -> str:
             raise LiteralError(NOT_FINITE)
         sign = "-" if repr(imag)[0] == "-" else "+"
         return f"({real!r}{sign}{abs(imag)!r}j)"
+    elif value is ...:
+        return "..."
+    elif kind is not bool and value is not None:
+        name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
+        raise LiteralError(f"a value of type {name!r} is not a literal")
     return repr(value)
 
 

@@ -168,10 +168,7 @@ class OrdinaryServer(ForkServer):
         os.close(sink)
         if pid < 0 or not os.read(result, 1):
             os._exit(1)  # the task was not read: the caller makes a new server
-        exchange = _Exchange(pid, result, room)
-        call_s, wall_s = _WALL_FACTOR * order["call_s"], _WALL_FACTOR * hard_s
-        seen = exchange.run(self.progress, self.idle_s, call_s, wall_s)
-        written = exchange.written if seen != Status.TOO_LONG else 0
+        seen, written = _watch(pid, result, room, self.progress, self.idle_s, order)
         os.close(result)
         status, reason, code, spent = self.reap(pid, bool(seen), hard_s)
         number = int.from_bytes(self.progress[:8], "little") & 0xFFFFFFFF
@@ -191,55 +188,53 @@ class OrdinaryServer(ForkServer):
             protocol.write(1, data)
 
 
-class _Exchange:
-    """What comes from a child: what it writes into `room`, and signs of life."""
-
-    def __init__(self, pid: int, result: int, room: mmap.mmap) -> None:
-        self.result, self.room, self.written = result, room, 0
-        self.end = os.pidfd_open(pid)
-        self.clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
-        self.poller = select.poll()
-        self.poller.register(0, 0)  # hang-up only: the caller is gone
-        self.poller.register(result, select.POLLIN)
-
-    def run(self, progress: mmap.mmap, idle_s: float, call_s: float, wall_s: float) -> str:
-        """Go on until the child has left ("") or is to be killed: it wrote too much (`too_long`),
-        does nothing for `idle_s`, takes longer than `wall_s`, or than `call_s` for the call that
-        `progress` names, or has lost its caller (`timeout`)."""
-        started = begun = moved = now = time.monotonic()
-        cpu, call = 0.0, bytes(8)
-        beat_s = min(_BEAT_S, idle_s)
-        try:
-            while True:
-                wait_s = max(0.0, min(begun + call_s, started + wall_s) - now)
-                for source, _ in self.poller.poll(min(beat_s, wait_s) * 1000.0 + 1.0):
-                    if source == 0:
-                        return Status.TIMEOUT
-                    if source == self.end:
-                        return ""
-                    if not self._read():
-                        return Status.TOO_LONG
-                now = time.monotonic()
-                if progress[:8] != call:
-                    call, begun = progress[:8], now
-                if now - moved >= beat_s:
-                    spent = time.clock_gettime(self.clock)
-                    if spent - cpu > _PROGRESS_S:
-                        cpu, moved = spent, now
-                if now > min(moved + idle_s, begun + call_s, started + wall_s):
-                    return Status.TIMEOUT
-        finally:
-            os.close(self.end)
-
-    def _read(self) -> bool:
-        """Take what the child wrote; whether there is room for more."""
-        with memoryview(self.room) as whole, whole[self.written : self.written + READ] as place:
-            count = os.readv(self.result, [place])
-        self.written += count
-        if not count:  # it ends now, as a rule
-            self.poller.unregister(self.result)
-            self.poller.register(self.end, select.POLLIN)
-        return self.written <= len(self.room) - READ
+def _watch(
+    pid: int,
+    result: int,
+    room: mmap.mmap,
+    progress: mmap.mmap,
+    idle_s: float,
+    order: dict[str, Any],
+) -> tuple[str, int]:
+    """Take what a child writes into `room` until it has left ("") or is to be killed: it wrote too
+    much (`too_long`), does nothing for `idle_s`, takes longer than all or than the call that
+    `progress` names may take, or has lost its caller (`timeout`). Also the bytes that it wrote."""
+    call_s, wall_s = _WALL_FACTOR * order["call_s"], _WALL_FACTOR * order["hard_s"]
+    end = os.pidfd_open(pid)
+    clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
+    poller = select.poll()
+    poller.register(0, 0)  # hang-up only: the caller is gone
+    poller.register(result, select.POLLIN)
+    started = begun = moved = now = time.monotonic()
+    written, cpu, call = 0, 0.0, bytes(8)
+    beat_s = min(_BEAT_S, idle_s)
+    try:
+        while True:
+            wait_s = max(0.0, min(begun + call_s, started + wall_s) - now)
+            for source, _ in poller.poll(min(beat_s, wait_s) * 1000.0 + 1.0):
+                if source == 0:
+                    return Status.TIMEOUT, written
+                if source == end:
+                    return "", written
+                with memoryview(room) as whole, whole[written : written + READ] as place:
+                    count = os.readv(result, [place])
+                written += count
+                if not count:  # it ends now, as a rule
+                    poller.unregister(result)
+                    poller.register(end, select.POLLIN)
+                if written > len(room) - READ:
+                    return Status.TOO_LONG, 0
+            now = time.monotonic()
+            if progress[:8] != call:
+                call, begun = progress[:8], now
+            if now - moved >= beat_s:
+                spent = time.clock_gettime(clock)
+                if spent - cpu > _PROGRESS_S:
+                    cpu, moved = spent, now
+            if now > min(moved + idle_s, begun + call_s, started + wall_s):
+                return Status.TIMEOUT, written
+    finally:
+        os.close(end)
 
 
 def _file(data: bytes) -> int:

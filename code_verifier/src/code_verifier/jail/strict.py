@@ -105,7 +105,7 @@ class StrictServer(ForkServer):
             self._send(wall_ms, data[protocol.FRAME.size :])
             os.waitpid(pid, 0)
             return
-        kill = not in_time or _is_complete(data)
+        kill = not in_time or _missing(data) <= 0
         status, reason, _, _ = self.reap(pid, kill, self.cpu_s)
         if len(data) > self.most or (in_time and data and status != Status.TIMEOUT):
             status, reason = Status.VIOLATION, "wrote to the result pipe itself"
@@ -131,29 +131,24 @@ class StrictServer(ForkServer):
                 if events:
                     chunk = os.read(fd, protocol.READ)
                     data += chunk
-                    if not chunk or len(data) > self.most or _is_complete(data):
+                    if not chunk or len(data) > self.most or _missing(data) <= 0:
                         return data, len(data) <= self.most
             return data, False
         finally:
             self.poller.unregister(fd)
 
 
-def _is_complete(data: bytes) -> bool:
-    """Whether the data hold a whole frame, or more than one."""
+def _missing(data: bytes) -> int:
+    """How many bytes a whole frame has beyond these; negative where these are more than one."""
     size = protocol.FRAME.size
-    return len(data) >= size and len(data) >= size + protocol.FRAME.unpack_from(data)[1]
+    return size + (protocol.FRAME.unpack_from(data)[1] if len(data) >= size else 0) - len(data)
 
 
 def _is_answer(data: bytes, nonce: bytes) -> bool:
     """Whether this is one whole frame with the right nonce, and a result as a child may give it."""
-    size = protocol.FRAME.size
-    if (
-        len(data) < size
-        or data[:16] != nonce
-        or len(data) != size + protocol.FRAME.unpack_from(data)[1]
-    ):
+    if _missing(data) != 0 or data[:16] != nonce:
         return False
-    results = protocol.unpack_results(data, size) or []
+    results = protocol.unpack_results(data, protocol.FRAME.size) or []
     return len(results) == 1 and results[0][0] in _OF_CHILD
 
 
