@@ -3,6 +3,7 @@
 import ast
 import math
 import random
+from collections.abc import Iterable
 from itertools import product
 
 import pytest
@@ -17,7 +18,7 @@ from code_verifier import (
     parse_arguments,
     parse_literal,
 )
-from code_verifier.literals import canonical_arguments, read_arguments
+from code_verifier.literals import read_arguments
 
 _floats = st.floats(allow_nan=False, allow_infinity=False)
 _complexes = st.builds(complex, _floats, _floats)
@@ -110,6 +111,10 @@ def test_literals_pass_through_the_sandbox_unchanged(
     verdict = sandbox.run(program, canonical(text))
     assert verdict.output is not None, verdict
     assert Comparison(types=False).same(parse_literal(verdict.output), values)
+
+
+def canonical_arguments(args: Iterable[object], named: dict[str, object]) -> str:
+    return ", ".join([*map(canonical, args), *(f"{k}={canonical(x)}" for k, x in named.items())])
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from code_verifier.canonical import canonical
+from code_verifier.canonical import MAX_DEPTH, canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
 from code_verifier.literals import (
     Arguments,
     Comparison,
-    canonical_arguments,
     literal_value,
     parse_literal,
     read_arguments,
@@ -189,9 +188,8 @@ def _distinct(
     parameters that are known, calls by keywords or with other numbers of values are the same.
     """
     if parameters is None:
-        sizes = {(len(args), bool(kwargs)) for args, kwargs in calls}
-        known = sizes <= {(len(calls[0][0]), False)}
-        return [canonical_arguments(*call, max_chars) if known else "" for call in calls]
+        known = {(len(args), bool(named)) for args, named in calls} == {(len(calls[0][0]), False)}
+        return [canonical(args, max_chars, MAX_DEPTH + 1) if known else "" for args, _ in calls]
     plain = [item.arg for item in (*parameters.posonlyargs, *parameters.args)]
     only = {item.arg for item in parameters.posonlyargs}
     defaults = _defaults(parameters)

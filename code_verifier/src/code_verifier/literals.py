@@ -7,7 +7,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +24,6 @@ from code_verifier.syntax import parse_expression
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments."""
 _INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
-
-
-def canonical_arguments(
-    args: Sequence[object], kwargs: dict[str, object], max_chars: int = MAX_CHARS
-) -> str:
-    """The text between the parentheses of a call, written canonically; keywords are sorted."""
-    parts = [canonical(value, max_chars) for value in args]
-    parts += [f"{name}={canonical(kwargs[name], max_chars)}" for name in sorted(kwargs)]
-    return _at_most(max_chars, ", ".join(parts))
 
 
 def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:

@@ -41,13 +41,12 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
     name = "standard input" if str(path) == "-" else str(path)
     if path.is_dir():
         raise CodeVerifierError(f"{path} is a folder; expected a JSON Lines file")
-    opened: Any = _standard_input() if str(path) == "-" else path.open("rb")
+    opened: Any = nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb", 0)
     with opened as raw:
-        number = 0
+        number, reader = 0, io.BufferedReader(raw)
         try:
-            file: Any = raw
-            if file.peek(2).startswith(b"\x1f\x8b"):
-                file = gzip.GzipFile(fileobj=raw, mode="rb")
+            packed = reader.peek(2).startswith(b"\x1f\x8b")
+            file: Any = gzip.GzipFile(fileobj=reader, mode="rb") if packed else reader
             while line := file.readline(MAX_LINE + 1):
                 number += 1
                 try:
@@ -62,15 +61,8 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             raise CodeVerifierError(
                 f"{name}, line {number + 1}: broken gzip data ({error})"
             ) from None
-
-
-@contextmanager
-def _standard_input() -> Iterator[Any]:
-    reader = io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
-    try:
-        yield reader
-    finally:
-        reader.detach()
+        finally:
+            reader.detach()  # standard input stays open
 
 
 def _parsed(line: bytes) -> Row | None:
