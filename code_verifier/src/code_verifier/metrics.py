@@ -186,11 +186,7 @@ def _mark(is_code: list[bool], node: ast.expr | ast.stmt, value: bool) -> None:
 _SKIPPED = frozenset(
     ("ctx", "annotation", "returns", "type_comment", "kind", "type_params", "simple", "str")
 )
-_NAMES = frozenset(("id", "arg", "asname", "rest"))
-_NAMED = frozenset(
-    (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
-) | frozenset((ast.MatchAs, ast.MatchStar))
-_BINDING = frozenset(("arg", "asname", "rest", "name"))
+_NAMES = frozenset(("arg", "asname", "rest", "name"))
 _FIELDS = {
     kind: tuple(name for name in kind._fields if name not in _SKIPPED)
     for kind in vars(ast).values()
@@ -260,8 +256,9 @@ def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
 def _part(node: Any, kind: type[ast.AST], field: str, bound: set[str]) -> Any:
     """What a field of a node adds; the names that it binds are added to `bound`."""
     value = getattr(node, field, None)
-    if value.__class__ is str and (field in _NAMES or kind in _NAMED):
-        if field in _BINDING and kind is not ast.keyword:
+    imported = kind is ast.alias and field == "name"
+    if value.__class__ is str and field in _NAMES and not imported:
+        if kind is not ast.keyword:
             bound.add(value)
         return value, f" {value}"
     if kind is ast.Global or kind is ast.Nonlocal:

@@ -76,14 +76,13 @@ class Reward:
             answer = _answer(task, completion_text(completion), self._parse)
             if answer is not None:
                 pairs[index] = (task, answer)
-        rewards: list[float | None] = [0.0] * len(completions)
         workers = self._sandbox.workers if self._sandbox is not None else os.cpu_count() or 1
         grades = ordered_map(
             lambda pair: _judge(*pair, self._sandbox), pairs.values(), workers, share=True
         )
-        for index, grade in zip(pairs, grades, strict=True):
-            rewards[index] = grade.score if grade.judged else None
-        return rewards
+        scores = (grade.score if grade.judged else None for grade in grades)
+        rewards = dict(zip(pairs, scores, strict=True))
+        return [rewards.get(index, 0.0) for index in range(len(completions))]
 
 
 def _plain(value: Any) -> Any:
