@@ -66,7 +66,7 @@ _NUMPY = """
     numpy numpy.linalg numpy.random numpy.fft numpy.polynomial numpy.ma numpy.testing
 """
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
-_quoted = json.JSONEncoder().encode
+_encode = json.JSONEncoder().encode
 _PAGE = 4096
 _INPUT_BYTES = 1 << 28
 _BEAT_S = 5.0
@@ -128,7 +128,8 @@ class OrdinaryServer(ForkServer):
             set_names()  # which -S leaves out
         super().__init__(config, config["memory"], _HIDDEN, _INPUT_BYTES)
         self.progress = mmap.mmap(-1, _PAGE)
-        self.freeze()
+        gc.collect()
+        gc.freeze()  # out of the collector's way, in the children too
 
     def execute(self, order: dict[str, Any], size: int) -> None:
         """Fork a child that reads its task of `size` bytes, and send what came of it."""
@@ -272,11 +273,9 @@ def _serve_calls(request: dict[str, Any], progress: Any, room: mmap.mmap) -> NoR
             sys.setprofile(None)
             spent = time.process_time() - started
             name, digest, text, chars, floats = _described(value, request["draw"])
-            if chars > request["text_chars"]:
-                text = None
-            shown = "null" if text is None else _quoted(text)
-            head = f"[{_quoted(name)},{_quoted(digest)},{shown}"
-            _send(room, f"{head},{chars},{'true' if floats else 'false'},{spent:.9f}]\n")
+            text = text if chars <= request["text_chars"] else None
+            line = _encode([name, digest, text, chars, floats])
+            _send(room, f"{line[:-1]}, {spent:.9f}]\n")
         except BaseException as error:
             _end(room, Status.EXCEPTION, error)
     _end(room, Status.OK, None)
@@ -311,7 +310,7 @@ def _end(room: mmap.mmap, status: str, error: BaseException | None) -> NoReturn:
     """Send the last line, and leave without finalisers."""
     gc.disable()
     reason = "" if error is None else _reason(error)
-    _send(room, f"[{_quoted(status)},{_quoted(reason)}]\n")
+    _send(room, f"{_encode([status, reason])}\n")
     os._exit(0)
 
 

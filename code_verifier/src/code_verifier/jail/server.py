@@ -6,7 +6,6 @@ child never outlives it.
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import signal
@@ -49,11 +48,6 @@ class ForkServer:
         confine.hide_modules(hidden)
         self.memory = memory
         self.pid = os.getpid()
-
-    def freeze(self) -> None:
-        """Keep what is loaded out of the garbage collector's way, here and in the children."""
-        gc.collect()
-        gc.freeze()
 
     def fork(
         self,

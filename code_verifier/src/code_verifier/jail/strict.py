@@ -71,7 +71,8 @@ class StrictServer(ForkServer):
         sys.meta_path[:] = [Finder]
         self.poller = select.poll()
         self.poller.register(0, 0)  # hang-up only: the caller is gone
-        self.freeze()
+        gc.collect()
+        gc.freeze()  # out of the collector's way, in the children too
         nondeterminism.shuffle_memory(config["index"])
 
     def execute(self, request: bytes) -> None:
@@ -93,10 +94,7 @@ class StrictServer(ForkServer):
         pid = self.fork("strict", self.cpu_s, self.cpu_s, enter, run)
         os.close(writer)
         if pid < 0:
-            os.close(reader)
-            result = protocol.pack_result(Status.SANDBOX_ERROR, b"the server could not fork")
-            self._send(0.0, result)
-            return
+            os._exit(1)  # the caller makes a new server
         data, in_time = self._collect(reader, started + self.wall_s)
         wall_ms = (_now() - started) * 1000.0
         os.close(reader)
@@ -212,6 +210,7 @@ def serve(
 def _outcome(
     program: Any, args: Any, kwargs: Any, names: dict[str, Any], limits: dict[str, Any]
 ) -> bytes:
+    failure: BaseException | None = None
     try:
         gc.enable()
         sys.setrecursionlimit(limits["recursion"])
@@ -220,18 +219,18 @@ def _outcome(
         if entry is None:
             raise NameError("the program defines no function f")
         value = entry(*args, **kwargs)
-        _settrace(None)
-        _setprofile(None)
-        gc.disable()
     except MemoryError:
         raise
     except BaseException as error:
-        _settrace(None)
-        _setprofile(None)
-        reason = _exception(error).encode("utf-8", "backslashreplace")
-        return protocol.pack_result(Status.EXCEPTION, reason)
+        failure = error
+    _settrace(None)
+    _setprofile(None)
+    gc.disable()
     sys.setrecursionlimit(_OWN_RECURSION)
     sys.set_int_max_str_digits(_OWN_DIGITS)
+    if failure is not None:
+        reason = _exception(failure).encode("utf-8", "backslashreplace")
+        return protocol.pack_result(Status.EXCEPTION, reason)
     try:
         return protocol.pack_result(Status.OK, canonical(value, limits["output_chars"]).encode())
     except LiteralError as error:
@@ -240,9 +239,6 @@ def _outcome(
 
 def _exception(error: BaseException) -> str:
     """Type and message of an exception, without calling any method of the program's own."""
-    gc.disable()
-    sys.setrecursionlimit(_OWN_RECURSION)
-    sys.set_int_max_str_digits(_OWN_DIGITS)
     name = type.__dict__["__name__"].__get__(type(error))
     args = BaseException.__dict__["args"].__get__(error)
     parts = [str(part) for part in args[:3] if _is_plain(part)]
