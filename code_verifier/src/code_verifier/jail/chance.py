@@ -16,24 +16,22 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from code_verifier.jail.modules import words
+
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a program by their type."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_MODULES = _words("""
+_MODULES = words("""
     __future__ abc bisect cmath collections copy dataclasses decimal fractions functools heapq
     itertools json math numbers operator re statistics string textwrap typing unicodedata
 """)
-_CLOCKS = _words("random secrets datetime time calendar uuid")
-_MEMBERS = _words("""
+_CLOCKS = words("random secrets datetime time calendar uuid")
+_MEMBERS = words("""
     KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *
 """)
 """What those modules have that is not quiet."""
-_NAMES = _words("""
+_NAMES = words("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
     enumerate filter float format int isinstance issubclass iter len list map max min next oct
     hex ord pow print property range repr reversed round slice sorted staticmethod str sum super
@@ -50,42 +48,40 @@ _OF_BUILT_IN = {
     for name in dir(kind)
     if not name.startswith("_")
 }
-_METHODS = _OF_BUILT_IN - _words("real imag numerator denominator start stop step args")
-_SPECIAL = _words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
+_METHODS = _OF_BUILT_IN - words("real imag numerator denominator start stop step args")
+_SPECIAL = words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
 _ATTRIBUTES = (
     _OF_BUILT_IN
     | _SPECIAL
-    | _words("""
+    | words("""
     appendleft popleft extendleft rotate maxlen most_common elements subtract total move_to_end
     group groups groupdict start end span match search findall sub subn split fullmatch finditer
     from_iterable quantize limit_denominator as_integer_ratio default_factory cache_clear wraps
 """)
 )
-_LOOKUPS = _words("getattr setattr hasattr delattr")
-_TEXTS = _words("ascii format repr str")
-_TEXT_NAMES = _words(
-    "format format_map substitute safe_substitute dumps dump vformat args mod imod"
-)
+_LOOKUPS = words("getattr setattr hasattr delattr")
+_TEXTS = words("ascii format repr str")
+_TEXT_NAMES = words("format format_map substitute safe_substitute dumps dump vformat args mod imod")
 """Attributes, and members of modules, that give texts of objects."""
 _VIEWS = ("keys", "items")
 _ALGEBRA = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
-_ALGEBRA_NAMES = _words("and_ or_ xor sub iand ior ixor isub")
-_FIRST = _words("""
+_ALGEBRA_NAMES = words("and_ or_ xor sub iand ior ixor isub")
+_FIRST = words("""
     all any bool dict enumerate iter len list map max min next reversed sorted sum tuple
 """)
 """Built-in functions that keep nothing of their first argument but its items."""
-_MAKERS = _words("map filter zip enumerate iter reversed property")
-_DATA_MODULES = _words("""
+_MAKERS = words("map filter zip enumerate iter reversed property")
+_DATA_MODULES = words("""
     math cmath collections copy decimal fractions operator statistics bisect textwrap typing re
     heapq json string unicodedata
 """)
 """What their functions give has a text without an address."""
-_DEEP = _words("groupby tee fields classmethod staticmethod property")
+_DEEP = words("groupby tee fields classmethod staticmethod property")
 """What they give holds objects whose texts show addresses."""
 _ITERATORS = (
     _MAKERS
     | _DEEP
-    | _words("""
+    | words("""
     finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder
 """)
 )

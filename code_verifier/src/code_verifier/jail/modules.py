@@ -15,19 +15,26 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
-_COMMON = """
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+COMMON = words("""
     __future__ bisect collections copy functools heapq itertools math operator re string typing
-"""
-_ALLOWED = """
+""")
+ALLOWED = COMMON | words("""
     abc array ast base64 binascii bz2 calendar cmath codecs colorsys contextlib contextvars csv
     dataclasses datetime decimal difflib enum fnmatch fractions graphlib hashlib hmac html io
     ipaddress json keyword lzma ntpath numbers pathlib posixpath pprint queue random reprlib
     secrets shlex statistics struct sys textwrap time timeit token types unicodedata urllib uuid
     warnings weakref zlib
-"""
+""")
 _WITH_COMMON = "collections.abc types weakref copyreg"
 _HUGE_INTEGERS = {"_pylong"} & sys.stdlib_module_names
 INTERNAL = frozenset({"_strptime", "copyreg", "locale", "_collections_abc"}) | _HUGE_INTEGERS
@@ -38,15 +45,12 @@ _CODECS = """
     utf_32_le utf_32_be cp1252 cp1251 cp437 rot_13 hex_codec base64_codec punycode unicode_escape
     raw_unicode_escape idna zlib_codec bz2_codec quopri_codec iso8859_2 iso8859_5 koi8_r mac_roman
 """
-_SYS_NAMES = """
+SYS_NAMES = words("""
     maxsize maxunicode float_info int_info hash_info byteorder version version_info
     implementation platform intern getsizeof getrecursionlimit setrecursionlimit exit
     set_int_max_str_digits get_int_max_str_digits getrefcount exc_info exception flags hexversion
     api_version float_repr_style displayhook getdefaultencoding
-"""
-SYS_NAMES = frozenset(_SYS_NAMES.split())
-COMMON = frozenset(_COMMON.split())
-ALLOWED = frozenset(_ALLOWED.split()) | COMMON
+""")
 NONE, SOME, ALL = range(3)
 
 
@@ -55,13 +59,6 @@ def may_import(name: str) -> bool:
     if name.partition(".")[0] == "urllib":
         return name in ("urllib", "urllib.parse")  # urllib.request opens connections
     return name.partition(".")[0] in ALLOWED
-
-
-def tier(imported: set[str]) -> int:
-    """The least tier that has all of these top-level modules."""
-    if not imported:
-        return NONE
-    return SOME if imported <= COMMON else ALL
 
 
 def preload(tier: int) -> None:
@@ -90,22 +87,21 @@ def reason(name: str) -> str:
     return f"import of {name!r} is not allowed: only pure standard-library modules are"
 
 
-_NAMES = "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
-_ATTRIBUTES = """
+BANNED_NAMES = words(
+    "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
+)
+BANNED_ATTRIBUTES = words("""
     __subclasses__ __globals__ __builtins__ __code__ __closure__ __import__ __loader__ __spec__
     __reduce__ __reduce_ex__ f_back f_globals f_locals f_builtins f_code tb_frame tb_next
     gi_frame gi_code cr_frame cr_code ag_frame ag_code
-"""
-BANNED_NAMES = frozenset(_NAMES.split())
-BANNED_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
+""")
 """Names that only an escape needs. See `policy`."""
 _Module: type[ModuleType] = type(sys)
-_INTROSPECTION = """
+_HIDDEN = BANNED_ATTRIBUTES | words("""
     _getframe _current_frames _current_exceptions currentframe stack trace getouterframes
     getinnerframes settrace setprofile addaudithook modules path meta_path path_hooks
     start_new_thread exit_thread interrupt_main
-"""
-_HIDDEN = BANNED_ATTRIBUTES | frozenset(_INTROSPECTION.split())
+""")
 _OPENING = frozenset({"io", "_io", "codecs", "builtins"})  # whose `open` is the built-in one
 _UNTOUCHED = ("importlib", "_frozen_importlib", "zipimport", "os", "posix", "code_verifier")
 _KEPT = frozenset({"urandom", "fspath", "name", "PathLike"})  # of os
@@ -134,16 +130,13 @@ def guard(names: dict[str, Any]) -> None:
 
     for function in (getattr, hasattr, setattr, delattr):
         names[function.__name__] = guarded(function)
-    _guard_operator(refuse)
-    formatting: Any = sys.modules.get("string")
-    if formatting is not None:
+    if formatting := sys.modules.get("string"):
         formatting.__dict__["getattr"] = names["getattr"]  # for Formatter.get_field
+    if operator := sys.modules.get("operator"):
+        _guard_operator(operator, refuse)
 
 
-def _guard_operator(refuse: Any) -> None:
-    module: Any = sys.modules.get("operator")
-    if module is None:
-        return
+def _guard_operator(module: Any, refuse: Callable[[Any], None]) -> None:
     real_attrgetter, real_methodcaller = module.attrgetter, module.methodcaller
 
     def attrgetter(*names: str) -> Any:

@@ -63,8 +63,8 @@ def install_clocks(index: int, wall_s: float) -> None:
         "thread_time": work // 2,
     }
     for name, offset in offsets.items():
-        setattr(module, name, _seconds(offset))
-        setattr(module, f"{name}_ns", _nanoseconds(offset))
+        setattr(module, name, _clock(offset, seconds=True))
+        setattr(module, f"{name}_ns", _clock(offset, seconds=False))
     for name in ("gmtime", "localtime", "ctime"):
         setattr(module, name, _of_now(getattr(time, name), module.time))
     module.asctime = _of_now(time.asctime, module.localtime)
@@ -106,16 +106,10 @@ def _read(step: int) -> int:
     return now
 
 
-def _seconds(offset: int) -> Callable[[], float]:
+def _clock(offset: int, seconds: bool) -> Callable[[], float]:
     def read() -> float:
-        return (offset + _read(0)) / _SECOND
-
-    return read
-
-
-def _nanoseconds(offset: int) -> Callable[[], int]:
-    def read() -> int:
-        return offset + _read(0)
+        now = offset + _read(0)
+        return now / _SECOND if seconds else now
 
     return read
 

@@ -68,10 +68,9 @@ def _outside_uses(nodes: Nodes) -> Iterator[tuple[ast.Attribute, str]]:
         for alias in node.names
     }
     for node in nodes[ast.Attribute]:
-        if isinstance(node.value, ast.Name):
-            refusal = _outside(imported.get(node.value.id, ""), node.attr)
-            if refusal is not None:
-                yield node, refusal
+        name = getattr(node.value, "id", "")
+        if name in imported and (refusal := _outside(imported[name], node.attr)):
+            yield node, refusal
 
 
 def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
@@ -81,8 +80,7 @@ def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
         if id(node) in guards:
             node.body = [ast.Pass()]  # type: ignore[attr-defined]
     top = symtable.symtable(ast.unparse(tree), "<program>", "exec")
-    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
-    bound |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
+    bound = {x.get_name() for x in top.get_symbols() if x.is_assigned() or x.is_imported()}
     free: set[str] = set()
     tables = [top]
     while tables:
@@ -99,8 +97,6 @@ def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
 
 def _outside(module: str, attribute: str) -> str | None:
     """Why a program may not use this attribute of an imported module."""
-    if not module:
-        return None
     if module == "sys" and attribute not in _SYS_READABLE and not attribute.startswith("__"):
         return f"use of 'sys.{attribute}'"
     private = attribute.startswith("_") and not attribute.startswith("__")
@@ -157,12 +153,13 @@ def _is_main_guard(test: ast.expr) -> bool:
 
 
 def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
-    """Codecs live in modules of their own, which only the last tier holds."""
+    """The least tier that has what a program imports; codecs are in the last one alone."""
     for node in nodes:
         match node:
             case ast.Attribute(attr="encode" | "decode") | ast.Name("bytes" | "bytearray"):
-                return modules.tier({"codecs"})
-    return modules.tier(imported)
+                return modules.ALL
+    some = modules.SOME if imported else modules.NONE
+    return some if imported <= modules.COMMON else modules.ALL
 
 
 def _refused(node: ast.AST) -> str | None:
