@@ -339,10 +339,9 @@ def doctor(as_json: bool) -> int:
 def _try_sandbox() -> tuple[set[str], str]:
     """The layers that are active here, and why no sandbox works, or ""."""
     try:
-        with Sandbox(workers=1, allow_weak=True) as sandbox:
+        with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
             active = {name for name, is_active in sandbox.layers().items() if is_active}
             verdict = sandbox.run("def f(x):\n    return x + 1", "1")
-        with ScriptRunner(allow_weak=True) as runner:
             script = runner.run("print(2)", "", cpu_s=10.0)
     except SandboxUnavailable as problem:
         return set(), str(problem)
@@ -426,11 +425,12 @@ def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
 def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **more: int) -> None:
     total = counts.total() + sum(more.values())
     if as_json:
-        _report(json.dumps({"rows": total, name: dict(sorted(counts.items())), **more}), out)
-        return
-    _report(f"{total} rows", out)
-    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
-    _print_table([(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown], out)
+        text = json.dumps({"rows": total, name: dict(sorted(counts.items())), **more})
+    else:
+        shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
+        rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown]
+        text = _table(f"{total} rows", rows)
+    click.echo(text, err=str(out) == "-")
 
 
 def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out: Path) -> None:
@@ -439,22 +439,19 @@ def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out
     structures = len({item.structure for item in metrics})
     if as_json:
         head = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
-        _report(json.dumps({**head, "metrics": table}), out)
-        return
-    counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
-    _report(f"{counts}, {unparsed} not measurable", out)
-    rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
-    _print_table([("", *row) for row in list(table.values())[:1]] + rows, out)
+        text = json.dumps({**head, "metrics": table})
+    else:
+        counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
+        rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
+        heads = [("", *row) for row in list(table.values())[:1]]
+        text = _table(f"{counts}, {unparsed} not measurable", heads + rows)
+    click.echo(text, err=str(out) == "-")
 
 
-def _print_table(rows: Sequence[Sequence[str]], out: Path) -> None:
-    """Columns two spaces apart, the first one to the left."""
+def _table(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """A line, and columns two spaces apart, the first one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
         cells = [f"{first:{widths[0]}}", *map(str.rjust, rest, widths[1:])]
-        _report(f"  {'  '.join(cells)}", out)
-
-
-def _report(text: str, out: Path) -> None:
-    """Print a line of the summary, to standard error where the rows have standard output."""
-    click.echo(text, err=str(out) == "-")
+        title += f"\n  {'  '.join(cells)}"
+    return title

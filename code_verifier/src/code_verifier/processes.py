@@ -153,9 +153,8 @@ class Process:
                 )
             except OSError as error:
                 raise SandboxUnavailable(f"cannot start {sys.executable}: {error}") from None
-        if process.stdin is None or process.stdout is None:
-            raise SandboxUnavailable("a confined process has no pipes")
-        self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
+        pipes = (process.stdin, process.stdout)
+        self._in, self._out = (pipe.fileno() for pipe in pipes if pipe is not None)
         os.set_blocking(self._in, False)
         self._readable = select.poll()
         self._readable.register(self._out, select.POLLIN)

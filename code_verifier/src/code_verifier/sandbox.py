@@ -9,9 +9,10 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from typing import Any, Self
+from typing import Any
 
 from code_verifier import processes
 from code_verifier.canonical import canonical
@@ -36,7 +37,7 @@ class Examined:
     data: bytes
 
 
-class Sandbox:
+class Sandbox(AbstractContextManager["Sandbox"]):
     r"""Runs programs, each execution in a fresh confined process.
 
     workers: executions at a time. limits: what one execution may use. runs: executions of one
@@ -71,9 +72,6 @@ class Sandbox:
         self.allow_weak = allow_weak
         self._pool = processes.sandbox_pool(workers, self.limits, allow_weak)
         self._finalizer = weakref.finalize(self, self._pool.close)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -115,11 +113,11 @@ class Sandbox:
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run` on each input, lazily: it is executed only when its verdict is requested."""
-        return self._each(program, inputs, runs=1)
+        return (job() for job in self._jobs(program, inputs, runs=1))
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check` on each input, lazily: it is executed only when its verdict is requested."""
-        return self._each(program, inputs, self.runs)
+        return (job() for job in self._jobs(program, inputs, self.runs))
 
     def validate(self, proposal: Proposal) -> Verdict:
         r"""The acceptance rule for a proposed task of any kind.
@@ -154,10 +152,6 @@ class Sandbox:
     def _all(self, program: str, inputs: Sequence[str], runs: int) -> list[Verdict]:
         jobs = self._jobs(program, inputs, runs)
         return list(ordered_map(lambda job: job(), jobs, self.workers))
-
-    def _each(self, program: str, inputs: Sequence[str], runs: int) -> Iterator[Verdict]:
-        for job in self._jobs(program, inputs, runs):
-            yield job()
 
     def _jobs(self, text: str, inputs: Sequence[str], runs: int) -> list[Callable[[], Verdict]]:
         """Examine a program with its inputs; the calls that give the verdict of each.

@@ -89,18 +89,11 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
         row = {**row, **_parsed("input_output", packed, Mapping)}
     imports = "\n".join(text_list(row, "test_imports"))
     setup = f"{imports}\n{text_or_none(row, 'test_setup_code') or ''}".strip()
-    asserts = text_list(row, "test_list") or text_list(row, "assert_case")
-    if asserts:
-        known = bound_in(setup)  # which raises, as does the next, when it is not Python
-        suite = Suite(asserts, setup=setup)
-        splits = [split_condition(assertion(text), known) for text in asserts]
-        if all(splits):
-            return suite
-        return Suite((patient_check(setup, asserts),), entry=suite.name or "check")
+    if asserts := text_list(row, "test_list") or text_list(row, "assert_case"):
+        return _asserted(asserts, setup)
     if row.get("test") and row.get("entry_point"):
-        return Suite(
-            (patient_check(text_field(row, "test")),), entry=text_field(row, "entry_point")
-        )
+        check = patient_check(text_field(row, "test"))
+        return Suite((check,), entry=text_field(row, "entry_point"))
     row = _contest_row(row)
     inputs, outputs = row.get("inputs"), row.get("outputs")
     if not isinstance(inputs, list | tuple) or not isinstance(outputs, list | tuple) or not inputs:
@@ -119,6 +112,15 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
     entry = text_field(row, "entry_point", "fn_name")
     return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
+
+
+def _asserted(asserts: tuple[str, ...], setup: str) -> Suite:
+    known = bound_in(setup)  # which raises, as does the next, when it is not Python
+    suite = Suite(asserts, setup=setup)
+    splits = [split_condition(assertion(text), known) for text in asserts]
+    if all(splits):
+        return suite
+    return Suite((patient_check(setup, asserts),), entry=suite.name or "check")
 
 
 def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,11 +149,10 @@ def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
 def _parsed(name: str, value: object, kind: Any) -> Any:
     """A column that holds an object or a list, or its JSON, which LiveCodeBench packs."""
     if isinstance(value, str):
-        packed = name == "private_test_cases" and value.lstrip()[:1] != "["
+        if name == "private_test_cases" and value.lstrip()[:1] != "[":
+            value = _unpacked(value)
         try:
-            value = json.loads(_unpacked(value) if packed else value)
-        except CodeVerifierError:
-            raise
+            value = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
     if not isinstance(value, kind):
@@ -383,7 +384,8 @@ def equal_output(printed: str, expected: str) -> bool:
 
     Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
     """
-    lines, wanted = _lines(printed), _lines(expected)
+    texts = (printed.strip(), expected.strip())
+    lines, wanted = ([line.strip() for line in text.split("\n")] for text in texts)
     return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
 
 
@@ -394,10 +396,6 @@ def equal_value(value: Value, expected: object) -> bool:
     if isinstance(expected, list):
         accepted.append(Value.of(tuple(expected)).digest)
     return value.digest != "" and value.digest in accepted
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.strip().split("\n")]
 
 
 def _equal_line(printed: str, expected: str) -> bool:
