@@ -1,11 +1,18 @@
 """Grading LiveCodeBench samples; and scripts that try to pass without solving the problem."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from livecodebench_problems import problem
 
-from evals.livecodebench import LiveCodeBenchGrader
+from code_verifier import ScriptRunner
+from evals import Grading, Question, Sample
+from evals.benchmark import Outcome
+from evals.livecodebench import Problem, grade, grade_program
+from evals.recipes import CHAT
+
+Grader = Callable[[Problem, str], Outcome]
 
 DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")
@@ -14,9 +21,9 @@ METHOD = "class Solution:\n    def add(self, a: List[int], b: int) -> List[int]:
 
 
 @pytest.fixture(scope="module")
-def grader() -> Iterator[LiveCodeBenchGrader]:
-    with LiveCodeBenchGrader(timeout_s=0.3) as opened:
-        yield opened
+def grader() -> Iterator[Grader]:
+    with ScriptRunner() as runner:
+        yield partial(grade_program, runner, timeout_s=0.3)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +51,8 @@ def grader() -> Iterator[LiveCodeBenchGrader]:
         "assert pow(2, 3, 5) == 3 and gcd(4, 6) == 2 and Counter('aa')['a'] == 2\n" + LOOP,
     ],
 )
-def test_scripts_that_pass(grader: LiveCodeBenchGrader, program: str) -> None:
-    verdict = grader.grade(DOUBLE, program)
+def test_scripts_that_pass(grader: Grader, program: str) -> None:
+    verdict = grader(DOUBLE, program)
     assert verdict.status == "pass", verdict
 
 
@@ -69,9 +76,9 @@ def test_scripts_that_pass(grader: LiveCodeBenchGrader, program: str) -> None:
     ],
 )
 def test_scripts_that_do_not(
-    grader: LiveCodeBenchGrader, program: str, status: str, test: int, reason: str
+    grader: Grader, program: str, status: str, test: int, reason: str
 ) -> None:
-    verdict = grader.grade(DOUBLE, program)
+    verdict = grader(DOUBLE, program)
     assert (verdict.status, verdict.failed_test) == (status, test)
     assert reason in verdict.reason
 
@@ -100,14 +107,12 @@ def test_scripts_that_do_not(
          "def add(a, b): return Any()", "fail", 0),
     ],
 )  # fmt: skip
-def test_functions(
-    grader: LiveCodeBenchGrader, program: str, status: str, test: int | None
-) -> None:
-    verdict = grader.grade(SUM, program)
+def test_functions(grader: Grader, program: str, status: str, test: int | None) -> None:
+    verdict = grader(SUM, program)
     assert (verdict.status, verdict.failed_test) == (status, test)
 
 
-def test_what_the_official_harness_rejects_passes(grader: LiveCodeBenchGrader) -> None:
+def test_what_the_official_harness_rejects_passes(grader: Grader) -> None:
     empty = problem([("1\n\n2\n", "3\n")])
     rejected = [
         "import sys\nprint(sum(int(line or 0) for line in sys.stdin if line.strip()))",
@@ -120,10 +125,10 @@ def test_what_the_official_harness_rejects_passes(grader: LiveCodeBenchGrader) -
         "print(sum(map(int, open(0).read().split())))",
         "from __future__ import annotations\nprint(3)",
     ]
-    assert {grader.grade(empty, program).status for program in rejected} == {"pass"}
+    assert {grader(empty, program).status for program in rejected} == {"pass"}
 
 
-def test_faults_of_ours_count_for_no_one(grader: LiveCodeBenchGrader) -> None:
+def test_faults_of_ours_count_for_no_one(grader: Grader) -> None:
     broken = [
         problem([]),
         problem([("{", "1")], "add"),
@@ -132,14 +137,19 @@ def test_faults_of_ours_count_for_no_one(grader: LiveCodeBenchGrader) -> None:
         problem([("1", "1")], private_test_cases="!"),
     ]
     for task in broken:
-        verdict = grader.grade(task, "def add(a): return a")
+        verdict = grader(task, "def add(a): return a")
         assert verdict.status is None
         assert verdict.reason
 
 
-def test_many_in_order(grader: LiveCodeBenchGrader) -> None:
-    samples = [(DOUBLE, LOOP), (DOUBLE, ""), (SUM, "def add(a, b): return [sum(a) + b, b]")]
-    assert [item.status for item in grader.grade_many(samples)] == ["pass", "fail", "pass"]
+def test_many_in_order() -> None:
+    samples = [(DOUBLE, LOOP), (DOUBLE, "1"), (SUM, "def add(a, b): return [sum(a) + b, b]")]
+    pairs = [
+        (Question("p1", {}, task), Sample("p1", n, f"```python\n{program}\n```"))
+        for n, (task, program) in enumerate(samples)
+    ]
+    verdicts = grade(pairs, Grading.of(CHAT, "livecodebench", workers=2))
+    assert [verdict.correct for verdict in verdicts] == [True, False, True]
 
 
 ANSWER = problem([("2\n", "YES\n"), ("3\n", "NO\n"), ("4\n", "YES\n")])
@@ -194,15 +204,15 @@ print(frame.f_locals["order"]["output_bytes"])
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_script_cheats(grader: LiveCodeBenchGrader, name: str) -> None:
+def test_no_script_cheats(grader: Grader, name: str) -> None:
     for task in (ANSWER, NUMBER):
-        verdict = grader.grade(task, CHEATS[name])
+        verdict = grader(task, CHEATS[name])
         assert verdict.status in ("fail", "timeout"), verdict
 
 
 def test_the_room_for_output_does_not_show_the_length_of_the_answer(
-    grader: LiveCodeBenchGrader,
+    grader: Grader,
 ) -> None:
     tasks = (problem([("1", "NO")]), problem([("1", "YES")]), problem([("1", "x" * 9999)]))
-    found = {grader.grade(task, LENGTH).reason.partition(";")[0] for task in tasks}
+    found = {grader(task, LENGTH).reason.partition(";")[0] for task in tasks}
     assert found == {"test 1: printed '16777216'"}

@@ -17,7 +17,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -62,74 +61,54 @@ _PROGRAM = re.compile(
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 _AHEAD = 32  # one program may take as long as hundreds of others
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
-_HIDDEN = "private_test_cases"
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
+_TESTS = ("public_test_cases", "private_test_cases", "metadata")
 
-_Stored: TypeAlias = tuple[Mapping[str, Any], Callable[[], str]]
-"""A row, and what reads its hidden tests."""
+_Row: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """function: the method of `Solution`, or module function, that functional tests call; ""
-    where the program is a script. public: tests as published; private: what reads the hidden ones.
-    """
+    """row: what reads the row again, whose hidden tests are in memory only meanwhile."""
 
     question_id: str
     content: str
     contest_date: datetime
     difficulty: str
     starter_code: str
-    function: str
-    public: str
-    private: Callable[[], str]
+    row: Callable[[], _Row]
 
 
-def read_problems(source: str | Path | Sequence[Mapping[str, Any]]) -> list[Problem]:
+def read_problems(source: str | Path | Sequence[_Row]) -> list[Problem]:
     """Return the problems of files or of rows, in order. Raises EvalsError."""
-    rows: Iterable[_Stored]
+    rows: Iterable[tuple[_Row, Callable[[], _Row]]]
     if isinstance(source, str | Path):
         rows = stored_rows(Path(source))
     else:
-        rows = ((row, partial(_hidden, source, n)) for n, row in enumerate(source))
-    return [_problem(row, private, f"row {n}") for n, (row, private) in enumerate(rows, 1)]
+        rows = ((row, partial(source.__getitem__, n)) for n, row in enumerate(source))
+    return [_problem(row, again, f"row {n}") for n, (row, again) in enumerate(rows, 1)]
 
 
-def _hidden(rows: Sequence[Mapping[str, Any]], number: int) -> str:
-    return str(rows[number].get(_HIDDEN) or "")
-
-
-def _problem(row: Mapping[str, Any], private: Callable[[], str], place: str) -> Problem:
+def _problem(row: _Row, again: Callable[[], _Row], place: str) -> Problem:
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
-    public = row.get("public_test_cases")
+    if isinstance(metadata := row.get("metadata"), str):
+        parse_object(metadata or "{}", f"{place}: metadata")
     return Problem(
         question_id=row["question_id"],
         content=row["question_content"],
         contest_date=_date(row["contest_date"], f"{place}: contest_date"),
         difficulty=str(row.get("difficulty", "")),
         starter_code=row["starter_code"],
-        function=_function(row.get("metadata"), place),
-        public=public if isinstance(public, str) else json.dumps(public or []),
-        private=private,
+        row=again,
     )
-
-
-def _function(metadata: Any, place: str) -> str:
-    if isinstance(metadata, str):
-        metadata = parse_object((metadata or "{}").encode(), f"{place}: metadata")
-    name = (metadata or {}).get("func_name") if isinstance(metadata, dict | None) else None
-    return name if isinstance(name, str) else ""
 
 
 def row_of_tests(problem: Problem) -> dict[str, Any]:
     """Return the columns of all tests of a problem. Raises EvalsError when its file has changed."""
-    return {
-        "public_test_cases": problem.public,
-        _HIDDEN: problem.private(),
-        "metadata": {"func_name": problem.function},
-    }
+    row = problem.row()
+    return {name: row.get(name) for name in _TESTS}
 
 
 def window(
@@ -152,13 +131,12 @@ def _date(text: str, name: str) -> datetime:
         raise EvalsError(f"{name} is {text!r}; expected YYYY-MM-DD") from None
 
 
-def _read_hidden(shard: Path, start: int, length: int) -> str:
-    """The hidden tests of a line of a shard, by its place in bytes."""
+def _read_again(shard: Path, start: int, length: int) -> dict[str, Any]:
+    """The row of a line of a shard, by its place in bytes."""
     try:
         with shard.open("rb") as file:
-            data = os.pread(file.fileno(), length, start)
-        return str(json.loads(data).get(_HIDDEN) or "")
-    except (OSError, ValueError, AttributeError) as error:
+            return dict(json.loads(os.pread(file.fileno(), length, start)))
+    except (OSError, ValueError, TypeError) as error:
         raise EvalsError(f"{shard} has changed since it was read: {error}") from None
 
 
@@ -188,8 +166,8 @@ def content_hash(path: Path) -> str:
     return f"sha256 of {len(digests)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
 
 
-def stored_rows(path: Path) -> Iterator[_Stored]:
-    """Yield each row, and where its hidden tests are. Raises EvalsError."""
+def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
+    """Yield each row, and what reads it again. Raises EvalsError."""
     for shard in shards(path):
         try:
             with shard.open("rb") as file:
@@ -204,7 +182,7 @@ def stored_rows(path: Path) -> Iterator[_Stored]:
                     start, end = end, end + len(line)
                     if line.strip():
                         row = parse_object(line, f"{shard}, line {number}")
-                        yield row, partial(_read_hidden, shard, start, len(line))
+                        yield row, partial(_read_again, shard, start, len(line))
         except OSError as error:
             raise EvalsError(f"cannot read {shard}: {error.strerror or error}") from None
 
@@ -249,11 +227,16 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         else extract(own_turn(sample.response, how.template, _PROGRAM.search, code=True))
         for _, sample in pairs
     ]
-    with LiveCodeBenchGrader(how.workers, how.limits.timeout_s, how.allow_weak) as grader:
-        outcomes = grader.grade_many(
-            (question.problem, program)
-            for (question, _), program in zip(pairs, programs, strict=True)
-            if not _fault(program)
+    with ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
+        outcomes = ordered_map(
+            lambda asked: grade_program(runner, *asked, how.limits.timeout_s),
+            (
+                (question.problem, program)
+                for (question, _), program in zip(pairs, programs, strict=True)
+                if not _fault(program)
+            ),
+            how.workers,
+            ahead=_AHEAD,
         )
         for (question, sample), program in zip(pairs, programs, strict=True):
             fault = _fault(program)
@@ -303,41 +286,25 @@ def _fault(program: str) -> str:
     return ""
 
 
-class LiveCodeBenchGrader(AbstractContextManager["LiveCodeBenchGrader"]):
-    """A context manager that grades programs against problems.
+def grade_program(
+    runner: ScriptRunner, problem: Problem, program: str, timeout_s: float
+) -> Outcome:
+    """Return what one program does on the tests of a problem.
 
-    workers: programs that run at a time. timeout_s: processor seconds of a test. Raises
-    SandboxUnavailable when it starts to grade on a machine without the protection it needs, unless
-    `allow_weak`.
+    timeout_s: processor seconds of a test. Raises SandboxUnavailable.
     """
-
-    def __init__(self, workers: int = 1, timeout_s: float = 6.0, allow_weak: bool = False) -> None:
-        self._workers = workers
-        self._timeout_s = timeout_s
-        self._runner = ScriptRunner(allow_weak=allow_weak, slots=threading.Semaphore(workers))
-
-    def __exit__(self, *_: object) -> None:
-        """End all processes."""
-        self._runner.close()
-
-    def grade(self, problem: Problem, program: str) -> Outcome:
-        """Return what one program does on the tests of a problem."""
-        try:
-            tests = read_tests(row_of_tests(problem))
-        except (CodeVerifierError, EvalsError) as error:
-            return Outcome(None, f"problem {problem.question_id}: {error}")
-        grade = run_tests(self._runner, program, tests, self._timeout_s)
-        if not tests.entry and grade.reason.endswith("SyntaxError"):
-            program = _inside_function(program)  # for `return` and `nonlocal` at the top
-            grade = run_tests(self._runner, program, tests, self._timeout_s)
-        if not grade.judged:
-            return Outcome(None, grade.reason)
-        status = TIMEOUT if grade.status == Status.TIMEOUT else PASS if grade.score else FAIL
-        return Outcome(status, grade.reason, None if grade.score else grade.passed)
-
-    def grade_many(self, samples: Iterable[tuple[Problem, str]]) -> Iterator[Outcome]:
-        """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
-        return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
+    try:
+        tests = read_tests(row_of_tests(problem))
+    except (CodeVerifierError, EvalsError) as error:
+        return Outcome(None, f"problem {problem.question_id}: {error}")
+    grade = run_tests(runner, program, tests, timeout_s)
+    if not tests.entry and grade.reason.endswith("SyntaxError"):
+        program = _inside_function(program)  # for `return` and `nonlocal` at the top
+        grade = run_tests(runner, program, tests, timeout_s)
+    if not grade.judged:
+        return Outcome(None, grade.reason)
+    status = TIMEOUT if grade.status == Status.TIMEOUT else PASS if grade.score else FAIL
+    return Outcome(status, grade.reason, None if grade.score else grade.passed)
 
 
 def _inside_function(program: str) -> str:
