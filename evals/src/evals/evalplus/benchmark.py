@@ -170,8 +170,10 @@ def _stretch(text: str, entry_point: str) -> str | None:
             try:
                 tree = parse_program(piece).tree
             except ProgramError as error:
-                stop = min(stop - 1, _line(error, piece) + start)
-                while stop > start and not _at_margin(lines, stop):
+                match = re.search(r"\(line (\d+)\)", str(error))
+                stumbled = int(match[1]) - 1 if match else piece.count("\n")
+                stop = min(stop - 1, start + stumbled)
+                while stop > start and lines[stop][:1].isspace():  # inside a statement
                     stop -= 1
                 if stop <= start:
                     break
@@ -180,17 +182,6 @@ def _stretch(text: str, entry_point: str) -> str | None:
                 return piece
             break
     return None
-
-
-def _line(error: ProgramError, piece: str) -> int:
-    """Lines before the one where the parser stumbled."""
-    match = re.search(r"\(line (\d+)\)", str(error))
-    return int(match[1]) - 1 if match else piece.count("\n")
-
-
-def _at_margin(lines: list[str], stop: int) -> bool:
-    """Whether a statement can end before line `stop`: what follows starts at the margin."""
-    return stop >= len(lines) or not lines[stop][:1].isspace()
 
 
 def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:

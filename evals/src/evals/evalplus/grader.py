@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,8 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         slots = threading.Semaphore(workers)
         self._references = ScriptRunner(allow_weak=allow_weak, slots=slots)
         self._candidates = ScriptRunner(allow_weak=allow_weak, slots=slots)
-        self._lock = threading.Lock()
-        self._locks: dict[int, threading.Lock] = {}
-        self._known: dict[int, tuple[_Run, ...]] = {}
+        self._locks: dict[FunctionProblem, threading.Lock] = {}
+        self._known = lru_cache(_REMEMBERED + workers)(self._runs)
 
     def __exit__(self, *_: object) -> None:
         """End all processes."""
@@ -93,7 +92,8 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         A sample passes HumanEval+ or MBPP+ when it passes both.
         """
         try:
-            base, plus = self._runs(problem)
+            with self._locks.setdefault(problem, threading.Lock()):
+                base, plus = self._known(problem)
         except ReferenceFailed as error:
             return Outcome(None, str(error)), Outcome(None, str(error))
         return self._grade(base, program), self._grade(plus, program)
@@ -105,24 +105,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _runs(self, problem: FunctionProblem) -> tuple[_Run, ...]:
-        """Both runs of a problem, remembered for the last few problems."""
-        with self._lock:
-            lock = self._locks.setdefault(id(problem), threading.Lock())
-        with lock:
-            known = self._known.get(id(problem))
-            if known is not None and known[0].problem is problem:
-                return known
-            runs = tuple(
-                _Run(problem, x, expected_values(problem, x, self._references, self._cache))
-                for x in (problem.base_input, problem.plus_input)
-            )
-        with self._lock:
-            self._known[id(problem)] = runs
-            while len(self._known) > _REMEMBERED + self._workers:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._locks.pop(oldest, None)
-        return runs
+        return tuple(
+            _Run(problem, x, expected_values(problem, x, self._references, self._cache))
+            for x in (problem.base_input, problem.plus_input)
+        )
 
     def _grade(self, run: _Run, program: str) -> Outcome:
         values: list[Value] = []

@@ -27,7 +27,7 @@ _TEXTS = ("task_id", "prompt", "entry_point", "canonical_solution")
 _LISTS = ("base_input", "plus_input")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FunctionProblem:
     """base_input, plus_input: arguments of each call, as Python values.
 
@@ -97,20 +97,6 @@ def _list_of_tuples(value: Any) -> list[tuple[Any, ...]]:
     return [tuple(item) for item in value]
 
 
-def _tuple_with_tuples(value: Any) -> tuple[Any, ...]:
-    """Members that are lists become tuples, the others stay."""
-    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
-
-
-def _list_of_sets(value: Any) -> list[Any]:
-    """An empty member is an empty dict."""
-    return [set(item) if isinstance(item, list) and item else {} for item in value]
-
-
-def _dict_of_tuples(value: Any) -> dict[Any, tuple[Any, ...]]:
-    return {key: tuple(item) for key, item in value.items()}
-
-
 def _tasks(numbers: str, *shapes: _Shape, rest: _Shape = _as_it_is) -> dict[str, tuple[Any, ...]]:
     return dict.fromkeys((f"Mbpp/{number}" for number in numbers.split()), (shapes, rest))
 
@@ -123,13 +109,14 @@ _SHAPES: dict[str, tuple[tuple[_Shape, ...], _Shape]] = {
     **_tasks("63 64 70 94 120 237 272 299 400 409 417 438 473 614 780", rest=_list_of_tuples),
     **_tasks("75 413 444 753", _list_of_tuples),
     **_tasks("106 750", _as_it_is, tuple),
-    **_tasks("115", _list_of_sets),
+    # An empty set is an empty dict.
+    **_tasks("115", lambda value: [set(x) if x and isinstance(x, list) else {} for x in value]),
     **_tasks("124", float, complex),
     **_tasks("250 307 405 446 617 720 763 808", tuple),
     **_tasks("252", complex),
-    **_tasks("278", _tuple_with_tuples),
+    **_tasks("278", lambda value: tuple(tuple(x) if isinstance(x, list) else x for x in value)),
     **_tasks("259 401 445 580 615 791", rest=_deep_tuple),
-    **_tasks("722", _dict_of_tuples),
+    **_tasks("722", lambda value: {key: tuple(item) for key, item in value.items()}),
 }
 
 
