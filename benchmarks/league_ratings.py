@@ -13,7 +13,7 @@ import numpy as np
 import trueskill
 from benchmarking import parser, show
 
-from league.ratings import RatingModel, Skills, rate_columns
+from league import Rating, RatingModel, rate_matches
 
 
 def per_second(work: Callable[[], object], matches: int, seconds: float) -> float:
@@ -28,26 +28,26 @@ def per_second(work: Callable[[], object], matches: int, seconds: float) -> floa
     return best
 
 
-def before(matches: int) -> Skills:
-    """Return the skills of both sides, shape [2, matches]."""
+def before(matches: int) -> list[list[Rating]]:
+    """Return the ratings of the teachers and of the students."""
     rng = np.random.default_rng(matches)
-    return Skills(rng.normal(25, 5, (2, matches)), rng.uniform(1, 8, (2, matches)))
+    mu, sigma = rng.normal(25, 5, (2, matches)), rng.uniform(1, 8, (2, matches))
+    return [list(map(Rating, *side)) for side in zip(mu.tolist(), sigma.tolist(), strict=True)]
 
 
 def ours(matches: int, tasks: int) -> Callable[[], object]:
-    skills = before(matches)
+    teachers, students = before(matches)
     score = np.random.default_rng(1).integers(0, tasks + 1, matches) / tasks
     weight = np.full(matches, float(tasks))
     model = RatingModel()
-    return lambda: rate_columns(skills, score, weight, model)
+    return lambda: rate_matches(teachers, students, score, weight, model)
 
 
 def theirs(matches: int, tasks: int) -> Callable[[], object]:
     environment = trueskill.TrueSkill(draw_probability=0.0)
-    skills = before(matches)
     pairs = [
-        [environment.create_rating(float(m), float(s)) for m, s in zip(mu, sigma, strict=True)]
-        for mu, sigma in zip(skills.mu.T, skills.sigma.T, strict=True)
+        [environment.create_rating(rating.mu, rating.sigma) for rating in pair]
+        for pair in zip(*before(matches), strict=True)
     ]
 
     def work() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.ratings import Skills, child_rating, log_cdf_pair, lower_bound, rate_columns
+from league.ratings import child_rating, log_cdf_pair, lower_bound
 
 MODEL = RatingModel()
 
@@ -80,12 +80,12 @@ def test_matches_keep_their_bits_however_many_are_rated_at_once(tasks, step):
     mu[1, :8] = mu[0, :8] + [0, 0, 70, -70, 200, -200, 1000, -1000]
     weight = rng.choice(np.array(tasks, dtype=float), 96)
     score = rng.integers(0, weight.astype(int) + 1) / weight
-    whole = rate_columns(Skills(mu, sigma), score, weight, MODEL)
+    sides = [list(map(Rating, *side)) for side in zip(mu.tolist(), sigma.tolist(), strict=True)]
+    whole = rate_matches(*sides, score, weight, MODEL)
     for at in range(0, 96, step):
         rows = slice(at, at + step)
-        part = rate_columns(Skills(mu[:, rows], sigma[:, rows]), score[rows], weight[rows], MODEL)
-        assert part.mu.tolist() == whole.mu[:, rows].tolist()
-        assert part.sigma.tolist() == whole.sigma[:, rows].tolist()
+        part = rate_matches(*(side[rows] for side in sides), score[rows], weight[rows], MODEL)
+        assert part == tuple(side[rows] for side in whole)
 
 
 def test_absurd_upsets_stay_finite():

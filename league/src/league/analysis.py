@@ -18,7 +18,7 @@ from league.errors import LeagueError
 from league.events import apply, results
 from league.league import League
 from league.pairing import stream
-from league.ratings import Z95, Floats, Rating, RatingModel, Skills, expected_shares, log_cdf_pair
+from league.ratings import Z95, Floats, Rating, RatingModel, expected_shares, log_cdf_pair, skills
 from league.selection import Standing
 from league.state import Outcome, State
 from league.store import EVENTS, read_events
@@ -285,11 +285,11 @@ def _scored(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration
 
 def _belief(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
     """Return mean and variance of the believed solve rate, each of shape [matches]."""
-    teachers = Skills.of([teacher for _, teacher, _, _ in made])
-    students = Skills.of([student for _, _, student, _ in made])
+    teachers, students = ([forecast[i] for forecast in made] for i in (1, 2))
+    (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
-    spread = np.sqrt(teachers.sigma**2 + students.sigma**2 + 2.0 * config.tau**2)
-    gaps = (students.mu - teachers.mu)[:, None] + spread[:, None] * nodes
+    spread = np.sqrt(sigma_t**2 + sigma_s**2 + 2.0 * config.tau**2)
+    gaps = (mu_s - mu_t)[:, None] + spread[:, None] * nodes
     rates = np.exp(log_cdf_pair(gaps / config.model.performance_scale)[0])
     share = weights / weights.sum()
     centre = (rates * share).sum(axis=1, keepdims=True)

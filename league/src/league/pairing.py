@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from league.errors import LeagueError
-from league.ratings import Floats, Ints, Skills, expected_shares
+from league.ratings import Floats, Ints, expected_shares, skills
 from league.state import STUDENT, Member, Pair, State
 
 
@@ -125,8 +125,8 @@ def _thompson(
     """
     order = []
     for members in (large, seats):
-        skills = Skills.of([member.rating for member in members])
-        order.append(np.argsort(skills.mu + skills.sigma * rng.standard_normal(len(members))))
+        mu, sigma = skills([member.rating for member in members])
+        order.append(np.argsort(mu + sigma * rng.standard_normal(len(members))))
     chosen = np.empty(len(large), dtype=np.int64)
     chosen[order[0]] = order[1]
     return chosen
@@ -191,7 +191,7 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
 
 def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> Floats:
     """Return the expected share of n (teacher, student) pairs, shape [n]; see `expected_scores`."""
-    teachers, students = (Skills.of([pair[i].rating for pair in pairs]) for i in (0, 1))
+    teachers, students = ([pair[i].rating for pair in pairs] for i in (0, 1))
     scores = expected_shares(teachers, students, state.config.model)
     prior = state.config.history_tasks
     for i, (teacher, student) in enumerate(pairs):

@@ -37,20 +37,11 @@ class Rating:
     sigma: float
 
 
-@dataclass(frozen=True)
-class Skills:
-    """Beliefs about members in columns of one shape, in rating units."""
-
-    mu: Floats
-    """Means."""
-    sigma: Floats
-    """Standard deviations."""
-
-    @classmethod
-    def of(cls, ratings: Sequence[Rating]) -> "Skills":
-        """Return the columns of n ratings, each of shape [n]."""
-        columns = np.array([(r.mu, r.sigma) for r in ratings], dtype=np.float64).reshape(-1, 2)
-        return cls(*columns.T.copy())
+def skills(ratings: Sequence[Rating]) -> tuple[Floats, Floats]:
+    """Return the means and the standard deviations of n ratings, each of shape [n]."""
+    columns = np.array([(r.mu, r.sigma) for r in ratings], dtype=np.float64).reshape(-1, 2)
+    mu, sigma = columns.T.copy()
+    return mu, sigma
 
 
 @dataclass(frozen=True)
@@ -121,14 +112,16 @@ def lower_bound(rating: Rating, model: RatingModel) -> float:
     return rating.mu - model.mu / model.sigma * rating.sigma
 
 
-def expected_shares(teachers: Skills, students: Skills, model: RatingModel) -> Floats:
-    """Return the probability that the student wins one task, both beliefs integrated out.
+def expected_shares(
+    teachers: Sequence[Rating], students: Sequence[Rating], model: RatingModel
+) -> Floats:
+    """Return the probability that the student of each of n pairs wins one task, shape [n].
 
-    Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)). Shapes follow NumPy's broadcasting:
-    columns of [n, 1] and [m] give the [n, m] matrix.
+    Both beliefs integrated out, it is Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)).
     """
-    spread = np.sqrt(2.0 * model.beta**2 + teachers.sigma**2 + students.sigma**2)
-    return np.exp(log_cdf_pair((students.mu - teachers.mu) / spread)[0])
+    (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
+    spread = np.sqrt(2.0 * model.beta**2 + sigma_t**2 + sigma_s**2)
+    return np.exp(log_cdf_pair((mu_s - mu_t) / spread)[0])
 
 
 def child_rating(
@@ -204,32 +197,23 @@ def rate_matches(
     weight: Floats,
     model: RatingModel,
 ) -> tuple[list[Rating], list[Rating]]:
-    """Return the new ratings of n teachers and n students; `rate_columns` on lists."""
-    both = Skills.of([*teachers, *students])
-    columns = Skills(both.mu.reshape(2, -1), both.sigma.reshape(2, -1))
-    new = rate_columns(columns, score, weight, model)
-    first, second = zip(new.mu.tolist(), new.sigma.tolist(), strict=True)
-    return list(map(Rating, *first)), list(map(Rating, *second))
+    """Return the new ratings of n teachers and n students after one match of each pair.
 
-
-def rate_columns(old: Skills, score: Floats, weight: Floats, model: RatingModel) -> Skills:
-    """Return the skills after one match of each of n pairs, shape [2, n]: teachers, students.
-
-    old: their skills before. score: the students' share of the tasks in [0, 1], shape [n]. weight:
-    how many tasks each match counts as, >= 0, shape [n]; a weight of 0 only lets the skills wander
-    by tau. No member may occur twice. The gap's posterior is projected back on both sides in
-    proportion to their variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before
-    and after.
+    score: the students' share of the tasks in [0, 1], shape [n]. weight: how many tasks each match
+    counts as, >= 0, shape [n]; a weight of 0 only lets the skills wander by tau. No member may
+    occur twice. The gap's posterior is projected back on both sides in proportion to their
+    variances, so mu_t/V_t + mu_s/V_s (V: variance after tau) is the same before and after.
     """
-    wandered = Skills(old.mu, np.sqrt(old.sigma * old.sigma + model.tau**2))
+    mu, sigma = (column.reshape(2, -1) for column in skills([*teachers, *students]))
+    sigma = np.sqrt(sigma * sigma + model.tau**2)
     game = (weight == 1.0) & ((score == 0.0) | (score == 1.0))
-    mu, sigma = np.empty(old.mu.shape), np.empty(old.mu.shape)
     for rows, update in ((game, _single_games), (~game, _at_once)):
         if rows.any():
-            part = Skills(wandered.mu[:, rows], wandered.sigma[:, rows])
-            new = update(part, score[rows], weight[rows], model)
-            mu[:, rows], sigma[:, rows] = new.mu, new.sigma
-    return Skills(mu, sigma)
+            mu[:, rows], sigma[:, rows] = update(
+                mu[:, rows], sigma[:, rows], score[rows], weight[rows], model
+            )
+    first, second = zip(mu.tolist(), sigma.tolist(), strict=True)
+    return list(map(Rating, *first)), list(map(Rating, *second))
 
 
 def rate_series(
@@ -242,7 +226,7 @@ def rate_series(
     """Rate matches as if one after the other; the ratings change in place.
 
     ratings: by name, of all that occur. pairs: a teacher and a student for each of n matches.
-    score, weight: shape [n], as in `rate_columns`. Matches with no name in common are rated at
+    score, weight: shape [n], as in `rate_matches`. Matches with no name in common are rated at
     once, so the ratings of each name change in order.
     """
     layers: list[list[int]] = []
@@ -264,16 +248,17 @@ _SIDES = np.array([[-1.0], [1.0]])
 """The way the teacher's and the student's skill move with the gap."""
 
 
-def _at_once(skills: Skills, score: Floats, weight: Floats, model: RatingModel) -> Skills:
-    """The update by integration, for skills that have wandered."""
-    variances = skills.sigma**2
-    gap, total = skills.mu[1] - skills.mu[0], variances[0] + variances[1]
+def _at_once(
+    mu: Floats, sigma: Floats, score: Floats, weight: Floats, model: RatingModel
+) -> tuple[Floats, Floats]:
+    """The update by integration, for skills of shape [2, n] that have wandered."""
+    variances = sigma**2
+    gap, total = mu[1] - mu[0], variances[0] + variances[1]
     won, lost = weight * score, weight * (1.0 - score)
     mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
     pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
-    return Skills(
-        skills.mu + variances * (_SIDES * pull), np.sqrt(variances + variances * variances * shrink)
-    )
+    change = variances * variances * shrink
+    return mu + variances * (_SIDES * pull), np.sqrt(variances + change)
 
 
 def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
@@ -321,21 +306,21 @@ def _edges(problem: GapProblem, peak: Floats, outside: Floats) -> Floats:
 _FAR = 50.0  # standard deviations from where the series of a sure upset is exact
 
 
-def _single_games(skills: Skills, result: Floats, _weight: Floats, model: RatingModel) -> Skills:
+def _single_games(
+    mu: Floats, sigma: Floats, result: Floats, _weight: Floats, model: RatingModel
+) -> tuple[Floats, Floats]:
     """TrueSkill's closed form for one game of each pair, for skills that have wandered.
 
     result: shape [n]; 1 where the student won, 0 where the teacher did. Each mean moves by its
     variance times `step`, and each variance falls by its own share of c² times w.
     """
-    variances = skills.sigma**2
+    variances = sigma**2
     c2 = 2.0 * model.beta**2 + variances[0] + variances[1]
     c = np.sqrt(c2)
     sign = np.where(result >= 0.5, 1.0, -1.0)
-    v, w = _win_moments(sign * (skills.mu[1] - skills.mu[0]) / c)
+    v, w = _win_moments(sign * (mu[1] - mu[0]) / c)
     step = sign * v / c
-    return Skills(
-        skills.mu + variances * (_SIDES * step), skills.sigma * np.sqrt(1.0 - variances / c2 * w)
-    )
+    return mu + variances * (_SIDES * step), sigma * np.sqrt(1.0 - variances / c2 * w)
 
 
 def _win_moments(x: Floats) -> tuple[Floats, Floats]:
