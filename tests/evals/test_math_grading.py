@@ -176,7 +176,7 @@ def test_more_digits_than_a_measured_gold_must_round_to_it(
     ],
 )
 def test_guards_refuse_what_would_take_long(answer: str, reason: str) -> None:
-    assert compare(Gold("5"), answer) == (False, reason)
+    assert compare(Gold("5"), answer)[:2] == (False, reason)
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ def test_what_is_right(gold: str, answer: str) -> None:
 
 
 def test_an_unreadable_answer_says_what_was_not_read() -> None:
-    assert compare(Gold("3"), "3 blargs") == (False, "unreadable: blargs")
-    assert compare(Gold("3"), "3 dozen") == (False, "value")
+    assert compare(Gold("3"), "3 blargs")[:2] == (False, "unreadable: blargs")
+    assert compare(Gold("3"), "3 dozen")[:2] == (False, "value")
 
 
 def test_a_word_of_the_question_may_be_counted() -> None:

@@ -377,16 +377,16 @@ def doctor(as_json: bool) -> int:
     """
     installation = inspect_installation()
     if as_json:
-        click.echo(json.dumps(asdict(installation)))
-        return 1 if installation.problems else 0
-    for name, number in installation.versions.items():
-        click.echo(f"{name:14} {number}")
-    click.echo(f"{'device':14} {installation.device}")
-    for layer, active in installation.layers.items():
-        click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
-    for problem in installation.problems:
-        click.echo(f"error: {problem}", err=True)
-    return 1 if installation.problems else 0
+        click.echo(json.dumps(installation))
+    else:
+        for name, number in installation["versions"].items():
+            click.echo(f"{name:14} {number}")
+        click.echo(f"{'device':14} {installation['device']}")
+        for layer, active in installation["layers"].items():
+            click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
+        for problem in installation["problems"]:
+            print_error(problem, 1)
+    return 1 if installation["problems"] else 0
 
 
 def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:

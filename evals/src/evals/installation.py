@@ -2,8 +2,8 @@
 
 import platform
 import sys
-from dataclasses import dataclass
 from importlib.metadata import packages_distributions, version
+from typing import Any
 
 import code_verifier
 from code_verifier import Sandbox, SandboxUnavailable
@@ -11,16 +11,6 @@ from code_verifier import Sandbox, SandboxUnavailable
 __version__ = "0.1.0"
 
 _OURS = {"populab-evals", "populab-workspace"}
-
-
-@dataclass(frozen=True)
-class Installation:
-    """layers: of the sandbox, and whether each is active. problems: a sentence each."""
-
-    versions: dict[str, str]
-    device: str
-    layers: dict[str, bool]
-    problems: list[str]
 
 
 def versions() -> dict[str, str]:
@@ -33,8 +23,12 @@ def versions() -> dict[str, str]:
     }
 
 
-def inspect_installation() -> Installation:
-    """Return what is there and what is wrong with it; a test program runs in the sandbox."""
+def inspect_installation() -> dict[str, Any]:
+    """Return what is there and what is wrong with it; a test program runs in the sandbox.
+
+    versions: by name. device: in words. layers: of the sandbox, and whether each is active.
+    problems: a sentence each.
+    """
     problems: list[str] = []
     layers: dict[str, bool] = {}
     try:
@@ -54,7 +48,12 @@ def inspect_installation() -> Installation:
             f"{rival} also installs a package called evals, and one overwrites the other; "
             f"type: {sys.executable} -m pip uninstall {rival}, then install evals again"
         )
-    return Installation(versions(), _device(), layers, problems)
+    return {
+        "versions": versions(),
+        "device": _device(),
+        "layers": layers,
+        "problems": problems,
+    }
 
 
 def _device() -> str:

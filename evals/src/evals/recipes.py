@@ -114,8 +114,6 @@ class Recipe:
         }
 
 
-_EVALPLUS = "evalplus 0.3.1"
-_EVALPLUS_TOKENS = 768
 _STOP = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
 
 _EVALPLUS_CHAT = Template(
@@ -124,8 +122,8 @@ _EVALPLUS_CHAT = Template(
         "markdown code block:\n```\n{prompt}\n```\n"
     ),
     mode="chat",
-    max_tokens=_EVALPLUS_TOKENS,
-    source=_EVALPLUS,
+    max_tokens=768,
+    source="evalplus 0.3.1",
     stop=(*_STOP, "\n```\n"),
     response_prefix=(
         "Below is a Python script with a self-contained function that solves the problem and "
@@ -137,15 +135,13 @@ _EVALPLUS_CHAT = Template(
 
 
 def _completion(*stop: str) -> Template:
-    return Template(
+    return replace(
+        _EVALPLUS_CHAT,
         text="{prompt}\n",
         mode="completion",
-        max_tokens=_EVALPLUS_TOKENS,
-        source=_EVALPLUS,
         stop=(*_STOP, *stop),
-        stripped=True,
+        response_prefix="",
         continues=True,
-        tabs=4,
     )
 
 
@@ -175,15 +171,14 @@ _NO_STARTER = (
     "\n```python\n# YOUR CODE HERE\n```\n\n"
 )
 
-_LCB_GENERIC = Template(
+_CHAT_LIVECODEBENCH = Template(
     text=(
         "### Question:\n{question}\n\n### Format: {format}"
         "### Answer: (use the provided format with backticks)\n\n"
     ),
     mode="chat",
-    max_tokens=2000,
+    max_tokens=4096,
     source="LiveCodeBench 28fef95, generic",
-    stop=("###",),
     system=(
         "You are an expert Python programmer. You will be given a question (problem "
         "specification) and will generate a correct Python program that matches the "
@@ -218,17 +213,6 @@ _AZR_LIVECODEBENCH = Template(
 )
 
 
-def _azr_math(preamble: str) -> Template:
-    return Template(
-        text=preamble + "User: {question}\nAssistant:",
-        mode="completion",
-        max_tokens=16000,
-        source=_AZR,
-        stop=("</s>", "<|im_end|>", "<|endoftext|>"),
-        stripped=True,
-    )
-
-
 _CRUXEVAL = "CRUXEval 190faf1, in other words"
 _OUTPUT_TASK = (
     "Replace ?? by the value that the call returns, as a literal: nothing to compute may be left "
@@ -254,7 +238,15 @@ def _azr_assertion(task: str, assertion: str) -> Template:
     return Template(text, "completion", 8096, f"{_AZR}, the turns; {_CRUXEVAL}")
 
 
-def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
+def _azr_recipe(name: str, description: str, math_preamble: str) -> Recipe:
+    math = Template(
+        text=math_preamble + "User: {question}\nAssistant:",
+        mode="completion",
+        max_tokens=16000,
+        source=_AZR,
+        stop=("</s>", "<|im_end|>", "<|endoftext|>"),
+        stripped=True,
+    )
     limits = Limits(min_time_s=10.0, time_factor=8.0)
     return Recipe(
         name=name,
@@ -275,13 +267,11 @@ def _azr_recipe(name: str, description: str, math: Template) -> Recipe:
     )
 
 
-AZR = _azr_recipe(
-    "azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _azr_math(_PREAMBLE)
-)
+AZR = _azr_recipe("azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _PREAMBLE)
 AZR_BOXED = _azr_recipe(
     "azr-boxed",
     "the same with a boxed answer in math, Absolute Zero's choice for Coder-7B",
-    _azr_math(_PREAMBLE + _BOXED),
+    _PREAMBLE + _BOXED,
 )
 
 _CHAT_FUNCTION = replace(
@@ -307,7 +297,7 @@ CHAT = Recipe(
     templates={
         "humaneval_plus": _CHAT_FUNCTION,
         "mbpp_plus": _CHAT_FUNCTION,
-        "livecodebench": replace(_LCB_GENERIC, stop=(), max_tokens=4096),
+        "livecodebench": _CHAT_LIVECODEBENCH,
         "cruxeval_o": _chat_assertion(_OUTPUT_TASK, _OUTPUT_ASKED),
         "cruxeval_i": _chat_assertion(_INPUT_TASK, _INPUT_ASKED),
         **dict.fromkeys(MATH, _CHAT_MATH),

@@ -22,13 +22,7 @@ from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
 from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
-from evals.evalplus.problems import (
-    WHOLE_CHARS,
-    Arguments,
-    FunctionProblem,
-    compares_sets,
-    first_wrong,
-)
+from evals.evalplus.problems import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
 from lora_evo import appearing
 
 _FORMAT = 11
@@ -142,7 +136,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             limits,
             module_s=total,
             total_s=total,
-            draw=compares_sets(run.problem),
+            draw=run.problem.compares_sets,
             text_chars=WHOLE_CHARS,
             output_bytes=_OUTPUT_BYTES,
             deep=True,
@@ -175,7 +169,7 @@ def expected_values(
         [_REFERENCE_CALL_S] * len(inputs),
         module_s=_REFERENCE_CALL_S,
         total_s=_REFERENCE_RUN_S,
-        draw=compares_sets(problem),
+        draw=problem.compares_sets,
         text_chars=WHOLE_CHARS,
         output_bytes=_OUTPUT_BYTES,
         deep=True,
@@ -191,7 +185,7 @@ def expected_values(
 
 
 def _key(problem: FunctionProblem, inputs: Sequence[Arguments]) -> str:
-    parts = (_FORMAT, problem.reference, problem.entry_point, compares_sets(problem))
+    parts = (_FORMAT, problem.reference, problem.entry_point, problem.compares_sets)
     text = repr(list(inputs))
     if "{" in text or "set(" in text:
         text = repr(_stable(list(inputs)))

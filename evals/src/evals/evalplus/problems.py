@@ -48,6 +48,11 @@ class FunctionProblem:
         """Return the program that defines the expected outputs."""
         return self.prompt + self.canonical_solution
 
+    @property
+    def compares_sets(self) -> bool:
+        """Whether the order and repetition of the members do not matter."""
+        return self.benchmark != HUMANEVAL and self.entry_point in SET_TASKS
+
 
 def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[FunctionProblem]:
     """Return the problems of the published rows, in their order. Raises EvalsError.
@@ -139,11 +144,6 @@ NOT_NONE_TASKS = frozenset({"check_str", "text_match_three", "text_starta_endb"}
 ROOT_TASK = "find_zero"  # HumanEval/32
 _RTOL, _LEAST_ATOL = 1e-7, 1e-6
 _UNREADABLE = (LiteralError, ArithmeticError, TypeError, ValueError, AttributeError)
-
-
-def compares_sets(problem: FunctionProblem) -> bool:
-    """Return whether the order and repetition of the members do not matter."""
-    return problem.benchmark != HUMANEVAL and problem.entry_point in SET_TASKS
 
 
 def first_wrong(

@@ -10,6 +10,7 @@ stands in for it. A box or phrase inside an answer tag counts before the tag's o
 import re
 from dataclasses import dataclass
 from numbers import Number
+from typing import NamedTuple
 
 from evals.errors import EvalsError
 from evals.math.notation import closing, tokens
@@ -180,8 +181,7 @@ _AFTER = re.compile(
 _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\b)[A-Za-z]{3,}")
 
 
-@dataclass(frozen=True)
-class Extraction:
+class Extraction(NamedTuple):
     """text: the answer, None where it is missing. rule: how it was found, or what is wrong."""
 
     text: str | None

@@ -114,8 +114,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
     """Grade answers. details: the gold that an answer was compared with."""
     for question, sample in pairs:
         graded = grader.grade(question.problem, sample.response, how.template)
-        result = graded.correct, graded.reason, graded.extracted
-        yield Verdict.on(question, sample, *result, gold=question.problem.text)
+        yield Verdict.on(question, sample, *graded, gold=question.problem.text)
 
 
 _COLUMNS = ("answer", "final_answer", "ground_truth", "solution")

@@ -7,7 +7,7 @@ numbers and the number of operations.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import islice, permutations, product
@@ -61,29 +61,20 @@ _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 
 
-@dataclass(frozen=True)
-class MathVerdict:
-    """extracted: the answer that was found, if any. reason: the rule that decided."""
+class Match(NamedTuple):
+    """Whether an answer is the gold, the rule that decided, and the answer of a response."""
 
     correct: bool
-    extracted: str | None
     reason: str
+    extracted: str | None = None
 
 
-def grade(gold: Gold, response: str, template: Template | None = None) -> MathVerdict:
+def grade(gold: Gold, response: str, template: Template | None = None) -> Match:
     """Return the verdict on the marked answer of a response. template: what it answers."""
-    extraction = extract(response, template)
-    if extraction.text is None:
-        return MathVerdict(False, None, extraction.rule)
-    match = compare(gold, extraction.text)
-    return MathVerdict(match.right, extraction.text[:SHOWN], match.rule)
-
-
-class Match(NamedTuple):
-    """Whether an answer is the gold, and the rule that decided."""
-
-    right: bool
-    rule: str
+    answer, rule = extract(response, template)
+    if answer is None:
+        return Match(False, rule)
+    return compare(gold, answer)._replace(extracted=answer[:SHOWN])
 
 
 def compare(gold: Gold, answer: str) -> Match:
@@ -156,9 +147,9 @@ class _Comparison:
         match = Match(False, "value")
         for reading in dict.fromkeys(readings):
             result = self.read(wanted, text, reading)
-            if result is not None and result.right:
+            if result is not None and result.correct:
                 return result
-            match = match if result is None or match.rule.startswith("unreadable") else result
+            match = match if result is None or match.reason.startswith("unreadable") else result
         return match
 
     def read(self, wanted: Form, text: str, reading: str) -> Match | None:
@@ -176,7 +167,7 @@ class _Comparison:
                 part = unread(form)
                 reason = f"unreadable: {str(part)[:80]}"
                 result = self.match(wanted, form) if part is None else Match(False, reason)
-                if result.right:
+                if result.correct:
                     return result
                 match = match or result
         except Unreadable as error:
@@ -197,7 +188,7 @@ class _Comparison:
         return _SOME_WORD.sub(thing, answer) if self.gold.words else answer
 
     def same(self, gold: Form, answer: Form) -> bool:
-        return self.match(gold, answer).right
+        return self.match(gold, answer).correct
 
     def match(self, gold: Form, answer: Form) -> Match:
         if isinstance(gold, Ordered) and isinstance(answer, Several | Relation):
@@ -281,7 +272,7 @@ class _Comparison:
         """The first match that is right, else the last that was tried."""
         last = Match(False, "equation")
         for last in matches:
-            if last.right:
+            if last.correct:
                 break
         return last
 
