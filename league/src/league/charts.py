@@ -45,18 +45,16 @@ class Panel(NamedTuple):
 
 def league_chart(league: League) -> alt.VConcatChart:
     """Return all charts of an open league; the matrix takes the best 32 of a side."""
-    rows: list[list[alt.Chart | alt.LayerChart]] = [[]]
+    charts: dict[bool, list[Any]] = {False: [], True: []}
     for title, _, chart, wide in panels(league):
-        titled = chart.properties(title=title, width=_WIDTH)
-        if wide or len(rows[-1]) == 2:
-            rows.append([])
-        rows[-1].append(titled)
-        if wide:
-            rows.append([])
+        charts[wide].append(chart.properties(title=title, width=_WIDTH))
+    narrow = charts[False]
+    rows = [narrow[at : at + 2] for at in range(0, len(narrow), 2)]
+    rows += [[chart] for chart in charts[True]]
     resolve = alt.Resolve(scale={"color": "independent"})
     heading = alt.TitleParams(league_title(league), subtitle=league_size(league), anchor="start")
     return alt.VConcatChart(
-        vconcat=[alt.HConcatChart(hconcat=row, resolve=resolve) for row in rows if row],
+        vconcat=[alt.HConcatChart(hconcat=row, resolve=resolve) for row in rows],
         title=heading,
     )
 
@@ -69,11 +67,7 @@ def league_title(league: League) -> str:
 
 def league_size(league: League) -> str:
     """Return how much has happened in the league."""
-    state = league.state
-    return (
-        f"{len(state.rounds)} rounds, {len(state.outcomes)} matches, "
-        f"{len(state.replacements)} replacements"
-    )
+    return ", ".join(f"{count} {name}" for name, count in league.state.counts.items())
 
 
 def panels(league: League) -> list[Panel]:

@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from league import __version__
 from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, charts_missing, suggestion
 from league.league import League
-from league.state import State
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
-from league.table import rate, read_rows
+from league.table import RatedMember, rate, read_rows
 
 Cell = str | int | float | None
 _LEAD = (
@@ -81,12 +80,12 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     mu - 3 sigma; ranks are the places where its skill lies with 95 % probability.
     """
     if directory is None and table is not None:
-        rated = rate(read_rows(table))
+        rated = [asdict(row) for row in rate(read_rows(table))]
         if as_json:
-            _print_json([asdict(row) for row in rated])
+            _print_json(rated)
             return
-        rows = [(row.member, row.mu, row.sigma, row.lower_bound, row.matches) for row in rated]
-        click.echo(_table(("member", "mu", "sigma", "lower_bound", "matches"), rows))
+        header = [field.name for field in fields(RatedMember)]
+        click.echo(_table(header, [list(row.values()) for row in rated]))
         return
     if directory is None or table is not None:
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
@@ -151,7 +150,7 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
     if html is not None:
         lead = f"{_LEAD} Until now: {league_size(league)}."
         write_page(html, league_title(league), lead, panels(league))
-    counts = _counts(league.state)
+    counts = league.state.counts
     if as_json:
         details = {
             "boards": _boards(league),
@@ -182,7 +181,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
     league = _opened(directory)
     rebuilt = replayed(league.config, directory / EVENTS, league.byte_length)
     equal = rebuilt.to_dict() == league.state.to_dict()
-    counts = {"events": rebuilt.events} | _counts(rebuilt) | {"equal": equal}
+    counts = {"events": rebuilt.events} | rebuilt.counts | {"equal": equal}
     if as_json:
         _print_json(counts)
     else:
@@ -240,14 +239,6 @@ def _advice(tuning: Tuning) -> str:
         f"    LeagueConfig(tau={best.tau:.3g})"
         + ("; it is the largest that was tried, so try larger ones" if largest else "")
     )
-
-
-def _counts(state: State) -> dict[str, int]:
-    return {
-        "rounds": len(state.rounds),
-        "matches": len(state.outcomes),
-        "replacements": len(state.replacements),
-    }
 
 
 def _boards(league: League) -> dict[str, list[dict[str, Any]]]:

@@ -10,10 +10,8 @@ MATCHERS = ("sampled", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward")
 
 _LEAST = {"seed": 0, "grace_matches": 0, "snapshot_every": 1}
-_RANGES = (
-    (math.inf, ("evidence", "max_weight", "history_tasks", "child_sigma")),
-    (1.0, ("explore", "history_decay")),
-)
+_MOST = dict.fromkeys(("evidence", "max_weight", "history_tasks", "child_sigma"), math.inf)
+_MOST |= {"explore": 1.0, "history_decay": 1.0}
 
 F_VAR = (1.0, 1.0)
 """PFSP powers of p(1-p): near-balanced matches, alike for both sides (AlphaStar's f_var)."""
@@ -71,9 +69,8 @@ class LeagueConfig:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:
             check_number("pfsp", power, 0.0)
-        for high, names in _RANGES:
-            for name in names:
-                check_number(name, getattr(self, name), 0.0, high)
+        for name, most in _MOST.items():
+            check_number(name, getattr(self, name), 0.0, most)
         _ = self.model
 
     @property

@@ -60,20 +60,12 @@ def _matchups(
     seats = _seats(small, len(large), rng)
     seated = [small[i] for i in seats]
     partner = seats[MATCHERS[state.config.matcher](state, large, seated, rng)]
-    if state.one_population:
-        _part_from_themselves(large, small, partner, rng)
-    matchups = zip(large, (small[j] for j in partner.tolist()), strict=True)
-    return [(a, b) if by_teacher else (b, a) for a, b in matchups]
-
-
-def _part_from_themselves(
-    large: Sequence[Member], small: Sequence[Member], partner: Ints, rng: np.random.Generator
-) -> None:
-    """Let whoever would play itself exchange partners with a random other, in place."""
-    for i, member in enumerate(large):
-        if small[partner[i]].name == member.name:
+    for i, member in enumerate(large if state.one_population else ()):
+        if small[partner[i]].name == member.name:  # exchange partners with a random other
             other = (i + int(rng.integers(1, len(large)))) % len(large)
             partner[[i, other]] = partner[[other, i]]
+    matchups = zip(large, (small[j] for j in partner.tolist()), strict=True)
+    return [(a, b) if by_teacher else (b, a) for a, b in matchups]
 
 
 def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:

@@ -1,7 +1,7 @@
 """State of a league: its members, pairs, outcomes, meetings and replacements."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from league.config import LeagueConfig
@@ -186,12 +186,6 @@ class Member:
         return solving if self.role == STUDENT else teaching
 
 
-def _plain(member: Member) -> dict[str, Any]:
-    plain = {name: getattr(member, name) for name in member.__slots__}
-    rating = {"mu": member.rating.mu, "sigma": member.rating.sigma}
-    return plain | {"rating": rating, "parents": list(member.parents)}
-
-
 _NEVER = Meeting()
 
 
@@ -221,6 +215,12 @@ class State:
     """Ratings before the open round, so that its results may arrive in any order."""
     events: int = 0
     """How many events have been applied."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rounds, matches and replacements there have been."""
+        parts = {"rounds": self.rounds, "matches": self.outcomes, "replacements": self.replacements}
+        return {name: len(part) for name, part in parts.items()}
 
     def check_role(self, role: str) -> str:
         """Return the role if this league has it; raise LeagueError otherwise."""
@@ -263,7 +263,7 @@ class State:
         `Outcome` if it has one), `Meeting` and `Replacement`.
         """
         return {
-            "members": [_plain(member) for member in self.members.values()],
+            "members": [asdict(member) for member in self.members.values()],
             "rounds": [[r, [self._played(i) for i in ids]] for r, ids in self.rounds.items()],
             "meetings": [[*key, *row(self.meetings[key])] for key in sorted(self.meetings)],
             "replacements": [row(r) for r in self.replacements],

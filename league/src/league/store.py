@@ -44,15 +44,15 @@ def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any
 
 def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the events in the first `length` bytes of a log. Raises UnreadableLeague."""
-    for number, line in enumerate(_lines(_read_log(path)[:length]), 1):
-        yield _parse(line, f"{path} line {number}")
+    for _, _, event in _parsed(_read_log(path)[:length], path):
+        yield event
 
 
 def replayed(config: LeagueConfig, path: Path, length: int | None = None) -> State:
     """Return the state after the first `length` bytes of a log."""
     state = State(config)
-    for line in _lines(_read_log(path)[:length]):
-        _fold(state, line, path)
+    for _ in _applied(_read_log(path)[:length], path, state):
+        pass
     return state
 
 
@@ -72,8 +72,7 @@ class Store:
         self.byte_length = self._last[1]
         self._hash = _hash(log[: self.byte_length])
         snapshot = None
-        for line in _lines(log[self.byte_length :]):
-            _fold(self.state, line, path)
+        for line in _applied(log[self.byte_length :], path, self.state):
             self._count(line)
             snapshot = self._due_snapshot() or snapshot
         if not self.state.events:
@@ -189,29 +188,28 @@ def _read_log(path: Path) -> bytes:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
 
 
-def _lines(log: bytes) -> list[bytes]:
-    """Return the whole lines of a log, each with its line feed."""
-    return [line + b"\n" for line in log.split(b"\n")[:-1]]
+def _parsed(log: bytes, path: Path, before: int = 0) -> Iterator[tuple[bytes, str, dict[str, Any]]]:
+    """Yield each whole line, where it is, and its event. before: lines of the file before these."""
+    for number, line in enumerate(log.split(b"\n")[:-1], before + 1):
+        where = f"{path} line {number}"
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise UnreadableLeague(f"{where} is not JSON: {error}") from error
+        if not isinstance(event, dict):
+            raise UnreadableLeague(f"{where} is not a JSON object")
+        yield line + b"\n", where, event
 
 
-def _parse(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        event = json.loads(line)
-    except ValueError as error:
-        raise UnreadableLeague(f"{where} is not JSON: {error}") from error
-    if not isinstance(event, dict):
-        raise UnreadableLeague(f"{where} is not a JSON object")
-    return event
-
-
-def _fold(state: State, line: bytes, path: Path) -> None:
-    where = f"{path} line {state.events + 1}"
-    event = _parse(line, where)
-    try:
-        apply(state, event)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        reason = error if isinstance(error, LeagueError) else repr(error)
-        raise UnreadableLeague(f"{where}: {reason}") from error
+def _applied(log: bytes, path: Path, state: State) -> Iterator[bytes]:
+    """Yield each whole line when its event has changed the state."""
+    for line, where, event in _parsed(log, path, state.events):
+        try:
+            apply(state, event)
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            reason = error if isinstance(error, LeagueError) else repr(error)
+            raise UnreadableLeague(f"{where}: {reason}") from error
+        yield line
 
 
 @contextlib.contextmanager
