@@ -29,6 +29,8 @@ def inspect_installation() -> dict[str, Any]:
     versions: by name. device: in words. layers: of the sandbox, and whether each is active.
     problems: a sentence each.
     """
+    import torch
+
     problems: list[str] = []
     layers: dict[str, bool] = {}
     try:
@@ -48,18 +50,12 @@ def inspect_installation() -> dict[str, Any]:
             f"{rival} also installs a package called evals, and one overwrites the other; "
             f"type: {sys.executable} -m pip uninstall {rival}, then install evals again"
         )
+    device = f"cpu, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        device = f"cuda: {torch.cuda.get_device_name(0)}"
     return {
         "versions": versions(),
-        "device": _device(),
+        "device": device,
         "layers": layers,
         "problems": problems,
     }
-
-
-def _device() -> str:
-    """What the models of this process run on by default."""
-    import torch
-
-    if torch.cuda.is_available():
-        return f"cuda: {torch.cuda.get_device_name(0)}"
-    return f"cpu, {torch.get_num_threads()} threads"

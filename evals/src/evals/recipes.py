@@ -29,27 +29,23 @@ CRUXEVAL = ("cruxeval_o", "cruxeval_i")
 MATH = ("aime24", "aime25", "amc23", "math500", "olympiadbench", "minerva_math", "gsm8k")
 """CODE and MATH are PopuLoRA's ten benchmarks; Absolute Zero's are the same without gsm8k."""
 
-Mode = Literal["chat", "completion"]
-"""chat: the tokenizer's chat template makes the turns; completion: the text is the prompt.
-
-It is never guessed from the tokenizer: Qwen2.5's base models ship a chat template, too.
-"""
-
 
 @dataclass(frozen=True)
 class Template:
     """The prompt of one benchmark.
 
-    text: with {fields} of the problem in it; other braces stay. stripped: fields lose white space
-    at both ends. system: a system turn (chat only). response_prefix: what the answer begins with,
-    written for the model. starter, no_starter: what {format} becomes for a problem with and
-    without starter code. stop: texts that end a response and do not belong to it. continues: the
-    solution is the prompt followed by the response. tabs: spaces that replace a tab in the
-    response; None leaves them. max_tokens: of the response. source: where it was published.
+    mode: in chat the tokenizer's chat template makes the turns, in completion the text is the
+    prompt; never guessed, for Qwen2.5's base models ship a chat template, too. text: with {fields}
+    of the problem in it; other braces stay. stripped: fields lose white space at both ends. system:
+    a system turn (chat only). response_prefix: what the answer begins with, written for the model.
+    starter, no_starter: what {format} becomes for a problem with and without starter code. stop:
+    texts that end a response and do not belong to it. continues: the solution is the prompt
+    followed by the response. tabs: spaces that replace a tab in the response; None leaves them.
+    max_tokens: of the response. source: where it was published.
     """
 
     text: str
-    mode: Mode
+    mode: Literal["chat", "completion"]
     max_tokens: int
     source: str
     stop: tuple[str, ...] = ()
@@ -75,10 +71,6 @@ class Limits:
     time_factor: float = 4.0
     timeout_s: float = 6.0
     program: Literal["official", "azr"] = "official"
-
-    def settings(self) -> dict[str, Any]:
-        """Return what differs from the default."""
-        return {name: value for name, value in vars(self).items() if value != getattr(Limits, name)}
 
 
 @dataclass(frozen=True)
@@ -107,10 +99,11 @@ class Recipe:
     def settings(self, benchmark: str) -> dict[str, Any]:
         """What is stored with a result of one benchmark, the template's texts included."""
         template = asdict(self.template(benchmark))
+        limits = vars(self.grading.get(benchmark, Limits()))
         return {
             "recipe": self.name,
             "template": template | {"stop": list(template["stop"])},
-            "grading": self.grading.get(benchmark, Limits()).settings(),
+            "grading": {k: v for k, v in limits.items() if v != getattr(Limits, k)},
         }
 
 
@@ -144,21 +137,6 @@ def _completion(*stop: str) -> Template:
         continues=True,
     )
 
-
-EVALPLUS = Recipe(
-    name="evalplus",
-    description="evalplus' chat prompt, the answer begun for the model",
-    templates={"humaneval_plus": _EVALPLUS_CHAT, "mbpp_plus": _EVALPLUS_CHAT},
-)
-
-EVALPLUS_COMPLETION = Recipe(
-    name="evalplus-completion",
-    description="evalplus' direct completion (--force-base-prompt)",
-    templates={
-        "humaneval_plus": _completion("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "),
-        "mbpp_plus": _completion('\n"""', "\nassert"),
-    },
-)
 
 _STARTER = (
     "You will use the following starter code to write the solution to the problem and enclose "
@@ -267,13 +245,6 @@ def _azr_recipe(name: str, description: str, math_preamble: str) -> Recipe:
     )
 
 
-AZR = _azr_recipe("azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _PREAMBLE)
-AZR_BOXED = _azr_recipe(
-    "azr-boxed",
-    "the same with a boxed answer in math, Absolute Zero's choice for Coder-7B",
-    _PREAMBLE + _BOXED,
-)
-
 _CHAT_FUNCTION = replace(
     _EVALPLUS_CHAT, response_prefix="", stop=(), max_tokens=4096, source="evalplus 0.3.1, not begun"
 )
@@ -304,9 +275,31 @@ CHAT = Recipe(
     },
 )
 
-RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe for recipe in (AZR, AZR_BOXED, EVALPLUS, EVALPLUS_COMPLETION, CHAT)
-}
+_ALL = (
+    _azr_recipe("azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _PREAMBLE),
+    _azr_recipe(
+        "azr-boxed",
+        "the same with a boxed answer in math, Absolute Zero's choice for Coder-7B",
+        _PREAMBLE + _BOXED,
+    ),
+    Recipe(
+        name="evalplus",
+        description="evalplus' chat prompt, the answer begun for the model",
+        templates={"humaneval_plus": _EVALPLUS_CHAT, "mbpp_plus": _EVALPLUS_CHAT},
+    ),
+    Recipe(
+        name="evalplus-completion",
+        description="evalplus' direct completion (--force-base-prompt)",
+        templates={
+            "humaneval_plus": _completion(
+                "\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "
+            ),
+            "mbpp_plus": _completion('\n"""', "\nassert"),
+        },
+    ),
+    CHAT,
+)
+RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _HERE = "\x02the response goes on here\x03"

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
 
     def _grade(self, run: _Run, program: str) -> Outcome:
         values: list[Value] = []
-        for calls in self._calls(run, program):
+        call = partial(self._call, run, program)
+        first, *rest = _pieces(run.expected)
+        others = ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
+        for calls in chain((call(first),), others):  # most wrong programs fail in the first
             values += calls.values
             done = len(values)
             wrong = first_wrong(run.problem, run.inputs, run.expected, values)
@@ -116,13 +120,6 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             if calls.status != Status.OK:
                 return _outcome(calls, done)
         return Outcome(PASS)
-
-    def _calls(self, run: _Run, program: str) -> Iterator[Calls]:
-        """The pieces of a run: the first alone, since most wrong programs fail in it."""
-        call = partial(self._call, run, program)
-        first, *rest = _pieces(run.expected)
-        yield call(first)
-        yield from ordered_map(call, rest, self._workers) if self._workers > 1 else map(call, rest)
 
     def _call(self, run: _Run, program: str, piece: slice) -> Calls:
         """Run the program on a piece of the inputs, in a process of its own."""

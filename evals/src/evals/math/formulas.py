@@ -15,12 +15,8 @@ Tree: TypeAlias = tuple[Any, ...]
 """("number", Fraction), ("variable", name), ("constant", name) or (operation, operand, ...)."""
 
 _MARKS = {"dot": "'", "ddot": "''", "vec": "", "hat": "", "tilde": "~"}
-_FACTORS = (
-    FUNCTIONS
-    | GREEK
-    | set(_MARKS)
-    | {"frac", "binom", "pi", "lfloor", "lceil", "infty", "overline"}
-)
+_FACTORS = FUNCTIONS | GREEK | set(_MARKS)
+_FACTORS |= {"frac", "binom", "pi", "lfloor", "lceil", "infty", "overline"}
 """Commands that begin a factor."""
 _POSTFIX = {"!": "factorial", "%": "percent", "°": "degrees"}
 _DERIVED = re.compile(r"\{?d(?:\^\{?(\d)\}?)?([^\d^].*?)\}?")
