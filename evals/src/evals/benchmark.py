@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
@@ -98,7 +98,6 @@ class Verdict:
         return self.extracted is not None
 
 
-PASS, FAIL, TIMEOUT = "pass", "fail", "timeout"
 MAX_CHARS = 1_000_000
 """Characters of an answer or a program; a longer one is ill-formed."""
 
@@ -107,10 +106,13 @@ MAX_CHARS = 1_000_000
 class Outcome:
     """What a program did on a set of tests.
 
-    status: `pass`, `fail` or `timeout`; None when the sandbox, not the program, failed. reason:
-    why it does not pass. failed_test: place of the test it failed, from 0; None when no test is to
-    blame.
+    status: PASS, FAIL or TIMEOUT; None when the sandbox, not the program, failed. reason: why it
+    does not pass. failed_test: place of the test it failed, from 0; None when no test is to blame.
     """
+
+    PASS: ClassVar = "pass"
+    FAIL: ClassVar = "fail"
+    TIMEOUT: ClassVar = "timeout"
 
     status: str | None
     reason: str = ""

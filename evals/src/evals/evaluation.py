@@ -107,12 +107,14 @@ def evaluate(
         **({"top_k": top_k} if top_k else {}),
         **({"chat_template_args": dict(chat_template_args)} if chat_template_args else {}),
     }
+    # Engines need not say what they are.
+    identity = getattr(engine, "identity", lambda _: {"engine": type(engine).__name__})
     progress = progress or (lambda phase, count: None)
     how = Grading.of(recipe, benchmark.name, workers, allow_weak)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
-            settings = common | _identity(engine, adapter)
+            settings = common | dict(identity(adapter))
             requests = {
                 (question.id, number): Request(
                     prompt=prompts[question.id],
@@ -141,11 +143,8 @@ def evaluate(
             result, verdicts = _grade(benchmark, questions, part, how, progress, groups or {})
             results.append(result)
             if finished is not None and part.folder is not None:
-                finished(
-                    FinishedRun(
-                        part.folder.place.resolve(), result, part.known, tuple(verdicts), prompts
-                    )
-                )
+                place = part.folder.place.resolve()
+                finished(FinishedRun(place, result, part.known, tuple(verdicts), prompts))
         return results
 
 
@@ -253,12 +252,6 @@ def _grade(
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _identity(engine: Engine, adapter: str | None) -> dict[str, Any]:
-    """What the engine says of itself; engines need not say anything."""
-    identity = getattr(engine, "identity", None)
-    return dict(identity(adapter)) if identity else {"engine": type(engine).__name__}
 
 
 def grade_saved(

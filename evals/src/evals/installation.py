@@ -53,9 +53,4 @@ def inspect_installation() -> dict[str, Any]:
     device = f"cpu, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         device = f"cuda: {torch.cuda.get_device_name(0)}"
-    return {
-        "versions": versions(),
-        "device": device,
-        "layers": layers,
-        "problems": problems,
-    }
+    return {"versions": versions(), "device": device, "layers": layers, "problems": problems}

@@ -23,29 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from code_verifier import (
-    CodeVerifierError,
-    ProgramError,
-    ScriptRunner,
-    Status,
-    ordered_map,
-    parse_program,
-    read_tests,
-    run_tests,
-)
-from evals.benchmark import (
-    FAIL,
-    MAX_CHARS,
-    PASS,
-    TIMEOUT,
-    Benchmark,
-    Data,
-    Grading,
-    Outcome,
-    Question,
-    Sample,
-    Verdict,
-)
+import code_verifier
+from evals.benchmark import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.errors import EvalsError
 from evals.recipes import CHAT, own_turn
 from evals.sources import PARQUET, load_source, parse_object, remarks
@@ -227,8 +206,8 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         else extract(own_turn(sample.response, how.template, _PROGRAM.search, code=True))
         for _, sample in pairs
     ]
-    with ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
-        outcomes = ordered_map(
+    with code_verifier.ScriptRunner(how.allow_weak, threading.Semaphore(how.workers)) as runner:
+        outcomes = code_verifier.ordered_map(
             lambda asked: grade_program(runner, *asked, how.limits.timeout_s),
             (
                 (question.problem, program)
@@ -240,11 +219,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         )
         for (question, sample), program in zip(pairs, programs, strict=True):
             fault = _fault(program)
-            outcome = Outcome(FAIL, fault) if fault else next(outcomes)
+            outcome = Outcome(Outcome.FAIL, fault) if fault else next(outcomes)
             yield Verdict.on(
                 question,
                 sample,
-                None if outcome.status is None else outcome.status == PASS,
+                None if outcome.status is None else outcome.status == Outcome.PASS,
                 outcome.reason,
                 None if fault else program,
                 question_id=question.id,
@@ -287,31 +266,33 @@ def _fault(program: str) -> str:
 
 
 def grade_program(
-    runner: ScriptRunner, problem: Problem, program: str, timeout_s: float
+    runner: code_verifier.ScriptRunner, problem: Problem, program: str, timeout_s: float
 ) -> Outcome:
     """Return what one program does on the tests of a problem.
 
     timeout_s: processor seconds of a test. Raises SandboxUnavailable.
     """
     try:
-        tests = read_tests(row_of_tests(problem))
-    except (CodeVerifierError, EvalsError) as error:
+        tests = code_verifier.read_tests(row_of_tests(problem))
+    except (code_verifier.CodeVerifierError, EvalsError) as error:
         return Outcome(None, f"problem {problem.question_id}: {error}")
-    grade = run_tests(runner, program, tests, timeout_s)
+    grade = code_verifier.run_tests(runner, program, tests, timeout_s)
     if not tests.entry and grade.reason.endswith("SyntaxError"):
         program = _inside_function(program)  # for `return` and `nonlocal` at the top
-        grade = run_tests(runner, program, tests, timeout_s)
+        grade = code_verifier.run_tests(runner, program, tests, timeout_s)
     if not grade.judged:
         return Outcome(None, grade.reason)
-    status = TIMEOUT if grade.status == Status.TIMEOUT else PASS if grade.score else FAIL
+    status = Outcome.PASS if grade.score else Outcome.FAIL
+    if grade.status == code_verifier.Status.TIMEOUT:
+        status = Outcome.TIMEOUT
     return Outcome(status, grade.reason, None if grade.score else grade.passed)
 
 
 def _inside_function(program: str) -> str:
     """The program as the body of a function that is called, behind its imports."""
     try:
-        tree = parse_program(program).tree
-    except ProgramError:
+        tree = code_verifier.parse_program(program).tree
+    except code_verifier.ProgramError:
         return program
     body = list(tree.body)
     match body:

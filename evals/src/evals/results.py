@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from evals.benchmark import PASS, Sample, Verdict
+from evals.benchmark import Outcome, Sample, Verdict
 from evals.errors import EvalsError
 from evals.members import Group, role_of
 from evals.metrics import Verdicts, estimate
@@ -142,7 +142,7 @@ def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score
 def base_rate(verdicts: Sequence[Verdict]) -> float | None:
     """Return the share of samples that pass the base tests; None where there are no such tests."""
     statuses = [item.details["base"] for item in verdicts if item.details.get("base") is not None]
-    return statuses.count(PASS) / len(statuses) if statuses else None
+    return statuses.count(Outcome.PASS) / len(statuses) if statuses else None
 
 
 def by_question(verdicts: Iterable[Verdict]) -> Verdicts:

@@ -14,7 +14,6 @@ from league.errors import (
     LeagueLocked,
     UnknownMember,
     UnreadableLeague,
-    charts_missing,
 )
 from league.league import League
 from league.ratings import Rating, RatingModel, rate_matches
@@ -61,8 +60,6 @@ def __getattr__(name: str) -> Any:
     """Load the charts when they are first asked for. Raises LeagueError without Altair."""
     if name != "league_chart":
         raise AttributeError(f"module 'league' has no attribute {name!r}")
-    try:
-        from league.charts import league_chart
-    except ModuleNotFoundError as error:
-        raise charts_missing(error) from error
+    from league.charts import league_chart
+
     return league_chart

@@ -285,7 +285,7 @@ def _scored(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration
 
 def _belief(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
     """Return mean and variance of the believed solve rate, each of shape [matches]."""
-    teachers, students = ([forecast[i] for forecast in made] for i in (1, 2))
+    teachers, students = [forecast[1] for forecast in made], [forecast[2] for forecast in made]
     (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     spread = np.sqrt(sigma_t**2 + sigma_s**2 + 2.0 * config.tau**2)

@@ -6,19 +6,26 @@ The page is as wide as its window, and light or dark as the reader's system is. 
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import altair as alt
-import vl_convert
-
 from league.analysis import Calibration, calibration, tables
+from league.errors import LeagueError
 from league.league import League
 from league.ratings import Z95
 from league.selection import Payoff
 from league.store import write_atomically
+
+try:
+    import altair as alt
+    import vl_convert
+except ModuleNotFoundError as error:
+    raise LeagueError(
+        f"charts need {error.name}; type: {sys.executable} -m pip install altair vl-convert-python"
+    ) from error
 
 _DRAWN = 8
 _ROWS = 40

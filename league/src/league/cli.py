@@ -17,7 +17,7 @@ import click
 
 from league import __version__
 from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
-from league.errors import LeagueError, LeagueLocked, UnreadableLeague, charts_missing, suggestion
+from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
 from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
 from league.table import RatedMember, rate, read_rows
@@ -139,11 +139,8 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
             )
         if html.name in _FILES and html.parent.resolve() == directory.resolve():
             raise LeagueError(f"{html} is a file of the league itself; choose another file")
-        try:
-            # slow, and an extra
-            from league.charts import league_size, league_title, panels, write_page
-        except ModuleNotFoundError as error:
-            raise charts_missing(error) from error
+        # slow, and an extra
+        from league.charts import league_size, league_title, panels, write_page
     league = _opened(directory)
     rated = any(outcome.counted for outcome in league.state.outcomes.values())
     calibrated = calibration(directory) if rated else None

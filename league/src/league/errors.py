@@ -1,7 +1,6 @@
 """Errors of a league, each with a class of its own under one root, and checks of numbers."""
 
 import math
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -24,13 +23,6 @@ class UnreadableLeague(LeagueError):
 
 class LeagueLocked(LeagueError):
     """Another process has this league open for writing."""
-
-
-def charts_missing(error: ModuleNotFoundError) -> LeagueError:
-    """Return the error of charts that lack a package, with what to type."""
-    return LeagueError(
-        f"charts need {error.name}; type: {sys.executable} -m pip install altair vl-convert-python"
-    )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

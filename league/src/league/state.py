@@ -219,8 +219,8 @@ class State:
     @property
     def counts(self) -> dict[str, int]:
         """How many rounds, matches and replacements there have been."""
-        parts = {"rounds": self.rounds, "matches": self.outcomes, "replacements": self.replacements}
-        return {name: len(part) for name, part in parts.items()}
+        sizes = len(self.rounds), len(self.outcomes), len(self.replacements)
+        return dict(zip(("rounds", "matches", "replacements"), sizes, strict=True))
 
     def check_role(self, role: str) -> str:
         """Return the role if this league has it; raise LeagueError otherwise."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from code_verifier import ProgramError, code_blocks, parse_program
-from evals.benchmark import MAX_CHARS, PASS, Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.benchmark import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.evalplus.grader import FunctionGrader
 from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
 from evals.recipes import CHAT, Template, own_turn
@@ -23,6 +23,7 @@ DESCRIPTIONS = {
     HUMANEVAL: "HumanEval+: write a function from its docstring",
     MBPP: "MBPP+: write a function from a sentence and an assertion",
 }
+_FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
 _START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
 _CUTS = 60
 _BEGINNINGS = 40
@@ -61,11 +62,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             pairs, programs, outcomes, strict=True
         ):
             graded = base.status is not None and plus.status is not None
-            worse = base if base.status != PASS else plus
+            worse = base if base.status != Outcome.PASS else plus
             yield Verdict.on(
                 question,
                 sample,
-                base.status == plus.status == PASS if graded else None,
+                base.status == plus.status == Outcome.PASS if graded else None,
                 worse.reason,
                 program if defines(parse(program), question.problem.entry_point) else None,
                 task_id=question.id,
@@ -141,9 +142,9 @@ def defines(tree: ast.Module | None, name: str) -> bool:
 
 def bound_names(node: ast.AST) -> set[str]:
     """Return the names that a statement binds in the scope where it stands."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, _FUNCTION | ast.ClassDef):
         return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
+    if isinstance(node, _IMPORT):
         return {(item.asname or item.name).partition(".")[0] for item in node.names}
     if isinstance(node, ast.Name):
         return {node.id} if isinstance(node.ctx, ast.Store | ast.Del) else set()
@@ -188,13 +189,9 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
     """Statements that the entry point needs, in their order; none when it is not defined."""
     binds = [bound_names(node) for node in body]
     uses = [_used(node) for node in body]
-    imported = set().union(
-        *(names for names, node in zip(binds, body, strict=True) if _is_import(node))
-    )
+    imported = set().union(*(bound_names(node) for node in body if isinstance(node, _IMPORT)))
     defined = set().union(*binds)
-    functions = {
-        node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    functions = {node.name for node in body if isinstance(node, _FUNCTION)}
     if entry_point not in defined:
         return []
     reached, kept = {entry_point}, set[int]()
@@ -205,7 +202,7 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
             if place not in kept
             and not (isinstance(node, ast.If) and "__name__" in _used(node.test))
             and (
-                _is_import(node)
+                isinstance(node, _IMPORT)
                 or binds[place] & reached
                 or _changes(node, (reached - functions) | imported)
             )
@@ -216,10 +213,6 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
         reached = reached.union(*(uses[place] & defined for place in fresh))
 
 
-def _is_import(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
-
-
 def _used(node: ast.AST) -> set[str]:
     """Every name in it, whoever binds it."""
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
@@ -227,7 +220,7 @@ def _used(node: ast.AST) -> set[str]:
 
 def _changes(node: ast.stmt, names: set[str]) -> bool:
     """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
-    if isinstance(node, ast.Assert | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, ast.Assert | _FUNCTION | ast.ClassDef):
         return False
     attributes = {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
     if _used(node) & _SHOWING or attributes & _RUNNING:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
-from evals.benchmark import FAIL, PASS, TIMEOUT, Outcome
+from evals.benchmark import Outcome
 from evals.evalplus.problems import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
 from lora_evo import appearing
 
@@ -116,10 +116,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             wrong = first_wrong(run.problem, run.inputs, run.expected, values)
             if wrong is not None:
                 reason = f"returned {_shown(values[wrong])}; expected {_shown(run.expected[wrong])}"
-                return Outcome(FAIL, reason, wrong)
+                return Outcome(Outcome.FAIL, reason, wrong)
             if calls.status != Status.OK:
                 return _outcome(calls, done)
-        return Outcome(PASS)
+        return Outcome(Outcome.PASS)
 
     def _call(self, run: _Run, program: str, piece: slice) -> Calls:
         """Run the program on a piece of the inputs, in a process of its own."""
@@ -233,8 +233,8 @@ def _outcome(calls: Calls, done: int) -> Outcome:
     failed = done if calls.call else None
     ended = calls.status in (Status.MEMORY, Status.VIOLATION)
     if ended or (calls.status != Status.EXCEPTION and not calls.call):
-        return Outcome(TIMEOUT, calls.reason, failed)
-    return Outcome(FAIL, calls.reason, failed)
+        return Outcome(Outcome.TIMEOUT, calls.reason, failed)
+    return Outcome(Outcome.FAIL, calls.reason, failed)
 
 
 def _shown(value: Value) -> str:
