@@ -48,13 +48,14 @@ _Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """row: what reads the row again, whose hidden tests are in memory only meanwhile."""
+    """fields, level: of its question. row: reads the row again; only then are its hidden tests in
+    memory.
+    """
 
     question_id: str
-    content: str
     contest_date: datetime
-    difficulty: str
-    starter_code: str
+    fields: Mapping[str, str]
+    level: int
     row: Callable[[], _Row]
 
 
@@ -76,10 +77,9 @@ def _problem(row: _Row, again: Callable[[], _Row], place: str) -> Problem:
         parse_object(metadata or "{}", f"{place}: metadata")
     return Problem(
         question_id=row["question_id"],
-        content=row["question_content"],
         contest_date=_date(row["contest_date"], f"{place}: contest_date"),
-        difficulty=str(row.get("difficulty", "")),
-        starter_code=row["starter_code"],
+        fields={"question": row["question_content"], "starter_code": row["starter_code"]},
+        level=_LEVELS.get(str(row.get("difficulty")), 0),
         row=again,
     )
 
@@ -185,15 +185,7 @@ def load(name: str, data: Data) -> Benchmark:
             raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
-    questions = tuple(
-        Question(
-            problem.question_id,
-            {"question": problem.content, "starter_code": problem.starter_code},
-            problem,
-            _LEVELS.get(problem.difficulty, 0),
-        )
-        for problem in chosen
-    )
+    questions = tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen)
     return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, digest, notes)
 
 

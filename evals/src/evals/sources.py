@@ -138,7 +138,6 @@ class HubRows(Sequence[Row]):
         return len(self._table)
 
     def __getitem__(self, number: Any) -> Any:
-        """Return the row of a number."""
         return as_json(dict(self._table[number]))
 
 
@@ -260,7 +259,6 @@ def _text(data: bytes, place: str) -> str:
 
 
 def _parquet_rows(path: Path) -> list[Row]:
-    """The rows of a file. Raises EvalsError."""
     parquet = optional("pyarrow.parquet", f"to read parquet ({path})")
     arrow = optional("pyarrow", f"to read parquet ({path})")
     try:

@@ -203,7 +203,9 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
 
     Raises LeagueError for a bad tau or a log without a rated match.
     """
-    config, events = _read(directory)
+    with League(directory, read_only=True) as league:
+        config = league.config
+        events = list(read_events(league.directory / EVENTS, league.byte_length))
     grid = sorted({*taus, config.tau})
     forecast_sets = [forecasts(events, replace(config, tau=tau)) for tau in grid]
     scored = [
@@ -228,13 +230,7 @@ def calibration(directory: str | os.PathLike[str]) -> Calibration:
 
     Raises LeagueError for a log without a rated match.
     """
-    config, events = _read(directory)
-    return _scored(forecasts(events, config), config)[0]
-
-
-def _read(directory: str | os.PathLike[str]) -> tuple[LeagueConfig, list[dict[str, Any]]]:
-    with League(directory, read_only=True) as league:
-        return league.config, list(read_events(league.directory / EVENTS, league.byte_length))
+    return calibrate(directory, ()).trials[0]
 
 
 def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:

@@ -224,6 +224,10 @@ def _tips(*fields: str) -> list[alt.Tooltip]:
     ]
 
 
+_LEAD = (
+    "Who is best in a league in which teachers set tasks and students solve them. Every match is a "
+    "batch of tasks; from its result both sides get a TrueSkill rating."
+)
 _STYLE = """
 :root { --bg: #fff; --panel: #f6f7f9; --ink: #1c2128; --muted: #59636e; --rule: #d8dde3; }
 @media (prefers-color-scheme: dark) { :root { --bg: #12161b; --panel: #1a2027; --ink: #e6e9ed;
@@ -268,11 +272,12 @@ draw();
 """
 
 
-def write_page(path: Path, title: str, lead: str, panels: list[Panel]) -> None:
-    """Write the page, whole or not at all: a title, what it is in `lead`, and the panels."""
+def write_page(path: Path, league: League) -> None:
+    """Write the page of an open league, whole or not at all."""
+    title, lead = league_title(league), f"{_LEAD} Until now: {league_size(league)}."
     charts = []
     figures = ""
-    for number, panel in enumerate(panels):
+    for number, panel in enumerate(panels(league)):
         chart = panel.chart.properties(width="container").to_dict()
         chart["autosize"] = {"type": "fit-x", "contains": "padding"}
         charts.append({k: v for k, v in chart.items() if k not in ("$schema", "config")})

@@ -23,10 +23,6 @@ from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
 from league.table import RatedMember, rate, read_rows
 
 Cell = str | int | float | None
-_LEAD = (
-    "Who is best in a league in which teachers set tasks and students solve them. Every match is a "
-    "batch of tasks; from its result both sides get a TrueSkill rating."
-)
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
@@ -140,13 +136,12 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         if html.name in _FILES and html.parent.resolve() == directory.resolve():
             raise LeagueError(f"{html} is a file of the league itself; choose another file")
         # slow, and an extra
-        from league.charts import league_size, league_title, panels, write_page
+        from league.charts import write_page
     league = _opened(directory)
     rated = any(outcome.counted for outcome in league.state.outcomes.values())
     calibrated = calibration(directory) if rated else None
     if html is not None:
-        lead = f"{_LEAD} Until now: {league_size(league)}."
-        write_page(html, league_title(league), lead, panels(league))
+        write_page(html, league)
     counts = league.state.counts
     if as_json:
         details = {

@@ -23,6 +23,7 @@ from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
 from evals.benchmark import Outcome
+from evals.errors import EvalsError
 from evals.evalplus.problems import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
 from lora_evo import appearing
 
@@ -34,10 +35,6 @@ _PIECE_S = 2.0
 _RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
 _REMEMBERED = 8
 _AHEAD = 32  # one program may take as long as hundreds of others
-
-
-class ReferenceFailed(Exception):
-    """The reference solution did not return a value for every input."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,6 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         self._known = lru_cache(_REMEMBERED + workers)(self._runs)
 
     def __exit__(self, *_: object) -> None:
-        """End all processes."""
         self._candidates.close()
         self._references.close()
 
@@ -89,7 +85,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         try:
             with self._locks.setdefault(problem, threading.Lock()):
                 base, plus = self._known(problem)
-        except ReferenceFailed as error:
+        except EvalsError as error:
             return Outcome(None, str(error)), Outcome(None, str(error))
         return self._grade(base, program), self._grade(plus, program)
 
@@ -152,8 +148,8 @@ def expected_values(
 ) -> tuple[Value, ...]:
     """Return the values of the reference solution, with the processor seconds of each.
 
-    Raises ReferenceFailed. A folder that cannot be written is no error: the values are computed
-    again next time.
+    Raises EvalsError where it did not return a value for every input. A folder that cannot be
+    written is no error: the values are computed again next time.
     """
     path = folder / f"{_key(problem, inputs)}.json.gz"
     kept = _read_kept(path, len(inputs))
@@ -173,7 +169,7 @@ def expected_values(
     )
     if calls.status != Status.OK:
         failure = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
-        raise ReferenceFailed(f"the reference solution of {problem.task_id} failed: {failure}")
+        raise EvalsError(f"the reference solution of {problem.task_id} failed: {failure}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with appearing(path) as draft:
@@ -212,14 +208,12 @@ def _pieces(expected: Sequence[Value]) -> list[slice]:
     """Parts of a run, each with at most about two seconds of the reference's processor time."""
     ends: list[int] = []
     spent = 0.0
-    for place, value in enumerate(expected):
+    for end, value in enumerate(expected, 1):
         spent += value.cpu_s
-        if spent > _PIECE_S:
-            ends.append(place + 1)
+        if spent > _PIECE_S or end == len(expected):
+            ends.append(end)
             spent = 0.0
-    if not ends or ends[-1] != len(expected):
-        ends.append(len(expected))
-    return list(map(slice, [0, *ends[:-1]], ends))
+    return list(map(slice, [0, *ends], ends or [0]))
 
 
 def _outcome(calls: Calls, done: int) -> Outcome:
