@@ -73,13 +73,10 @@ def _round_paired(state: State, event: Event) -> None:
             state.members[name] = replace(member, paired=member.paired + 1, turn=turn)
 
 
-def _recorded(state: State, event: Event) -> None:
-    score(state, dict(results(event)))
-
-
 def _member_replaced(state: State, event: Event) -> None:
     old, child = state.members[event["member"]], event["child"]
     parents, weights = tuple(event["parents"]), tuple(event["weights"])
+    operator, reason = event["operator"], event["reason"]
     ratings = [state.members[name].rating for name in parents]
     rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
     rounds, slots = len(state.rounds), state.slots[old.role]
@@ -87,28 +84,15 @@ def _member_replaced(state: State, event: Event) -> None:
     state.members[child] = Member(
         *(child, old.role, old.slot, rounds, rating),
         parents=parents,
-        operator=event["operator"],
+        operator=operator,
         paired=old.paired,
         turn=old.turn,
     )
     slots[old.slot] = child
     offset = (rating.mu - old.rating.mu) / len(slots)
-    state.replacements.append(
-        Replacement(
-            *(old.name, child, parents, weights),
-            *(event["operator"], event["reason"], rounds, offset),
-        )
-    )
+    replacement = Replacement(old.name, child, parents, weights, operator, reason, rounds, offset)
+    state.replacements.append(replacement)
     close_round(state)
-
-
-_APPLY: dict[Any, Callable[[State, Event], None]] = {
-    "league_founded": _founded,
-    "round_paired": _round_paired,
-    "match_recorded": _recorded,
-    "matches_recorded": _recorded,
-    "member_replaced": _member_replaced,
-}
 
 
 def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
@@ -121,8 +105,8 @@ def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
     return []
 
 
-def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
-    """Take in the outcomes of some pairs, by pair id; none of them may be recorded already."""
+def _recorded(state: State, event: Event) -> None:
+    outcomes = dict(results(event))
     ordered = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
     for number, group in groupby(ordered, key=lambda pair: pair.round):
         pairs = list(group)
@@ -139,6 +123,15 @@ def score(state: State, outcomes: Mapping[str, Outcome]) -> None:
                 state.open_pairs.setdefault(name, set()).add(pair.id)
                 state.before.setdefault(name, member.rating)
         _rate(state, _affected(state, pairs))
+
+
+_APPLY: dict[Any, Callable[[State, Event], None]] = {
+    "league_founded": _founded,
+    "round_paired": _round_paired,
+    "match_recorded": _recorded,
+    "matches_recorded": _recorded,
+    "member_replaced": _member_replaced,
+}
 
 
 def close_round(state: State) -> None:

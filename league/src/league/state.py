@@ -186,9 +186,6 @@ class Member:
         return solving if self.role == STUDENT else teaching
 
 
-_NEVER = Meeting()
-
-
 @dataclass
 class State:
     """The fold of all events; it changes in place, by `events.apply` alone."""
@@ -254,7 +251,7 @@ class State:
 
     def meeting(self, teacher: str, student: str) -> Meeting:
         """Return what two members have played against each other; an empty one if nothing."""
-        return self.meetings.get((teacher, student), _NEVER)
+        return self.meetings.get((teacher, student), Meeting())
 
     def to_dict(self) -> dict[str, Any]:
         """Return a plain, canonical dict: equal states give equal dicts.
