@@ -170,14 +170,11 @@ class Benchmark:
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""
-        if limit is None or limit >= len(self.questions):
-            return list(self.questions)
-        if not self.sorted:
-            return list(self.questions[:limit])
         seen: Counter[int] = Counter()
         order = []
         for number, question in enumerate(self.questions):
-            seen[question.level] += 1
-            order.append((seen[question.level], question.level, number))
+            level = question.level if self.sorted else 0
+            seen[level] += 1
+            order.append((seen[level], level, number))
         kept = sorted(number for *_, number in sorted(order)[:limit])
         return [self.questions[number] for number in kept]

@@ -410,7 +410,7 @@ def _show(shown: tables.SideBySide, as_json: bool, form: str = "text") -> int:
             rows = [[p.adapter, p.against, p.benchmark, *tables.pair_cells(p)] for p in shown.pairs]
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
             click.echo("\n" + tables.align(head, rows, left=3))
-    return _ungraded(sum(run.result.overall.ungraded for run in shown.runs))
+    return _ungraded(sum(run.result.overall.ungraded for _, run in shown.named))
 
 
 def _ungraded(count: int) -> int:

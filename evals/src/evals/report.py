@@ -39,9 +39,8 @@ Named: TypeAlias = Sequence[tuple[str, FinishedRun]]
 
 def page_text(shown: tables.SideBySide) -> str:
     """Return the page of finished runs, one file that works offline; equal runs, equal bytes."""
-    named = list(zip(shown.names, shown.runs, strict=True))
     groups: dict[str, list[tuple[str, FinishedRun]]] = {}
-    for name, run in named:
+    for name, run in shown.named:
         groups.setdefault(run.result.benchmark, []).append((name, run))
     charts: dict[str, alt.LayerChart | alt.Chart] = {}
     if shown.table is not None:
@@ -59,17 +58,17 @@ def page_text(shown: tables.SideBySide) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    settings = [run.result.settings for run in shown.runs]
-    kinds = {_kind(run.result.adapter == BASE, run.result.group) for run in shown.runs}
+    settings = [run.result.settings for _, run in shown.named]
+    kinds = {_kind(run.result.adapter == BASE, run.result.group) for _, run in shown.named}
     text = environment.get_template("scores.html").render(
         models=sorted({str(one["model"]) for one in settings if one.get("model")}),
-        adapters=len({name for name, run in named if run.result.adapter != BASE}),
+        adapters=len({name for name, run in shown.named if run.result.adapter != BASE}),
         colours={kind: word for kind, (word, _) in _COLOURS.items() if kind in kinds},
         table=shown.table and _table(shown.table),
         pairs=[[pair.adapter, pair.benchmark, *tables.pair_cells(pair)] for pair in shown.pairs],
         pair_columns=tables.PAIR_COLUMNS,
         against=shown.pairs[0].against if shown.pairs else "",
-        answers=_answers(named),
+        answers=_answers(shown.named),
         benchmarks=benchmarks,
         charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
         library=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),

@@ -284,28 +284,24 @@ def _read_evalplus(benchmark: str, name: str) -> Source:
     """
     path = evalplus_cache() / name
     if not path.is_file():
-        _download(benchmark, path)
+        hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
+        data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
+                getattr(data, _FUNCTIONS[benchmark])()
+        except Exception as error:
+            raise EvalsError(
+                f"{benchmark}: there is no {path}, and evalplus cannot fetch it "
+                f"({first_line(error)}); {hint}"
+            ) from None
+        if not path.is_file():
+            raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
     return read_file(path, benchmark)
 
 
 def evalplus_cache() -> Path:
     """Return where evalplus 0.3.1 keeps its data (appdirs' user cache), without importing it."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalplus"
-
-
-def _download(benchmark: str, path: Path) -> None:
-    hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
-    data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
-            getattr(data, _FUNCTIONS[benchmark])()
-    except Exception as error:
-        raise EvalsError(
-            f"{benchmark}: there is no {path}, and evalplus cannot fetch it "
-            f"({first_line(error)}); {hint}"
-        ) from None
-    if not path.is_file():
-        raise EvalsError(f"{benchmark}: evalplus keeps no file {path}; {hint}")
 
 
 def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source:

@@ -316,18 +316,18 @@ class Pair:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """table: None where nothing was graded. pairs: each other adapter minus the one asked for."""
+    """named: runs, with what the table calls the adapter of each. table: None where nothing was
+    graded. pairs: each other adapter minus the one asked for.
+    """
 
-    runs: tuple[FinishedRun, ...]
-    names: tuple[str, ...]
-    """What the table calls the adapter of each run."""
+    named: tuple[tuple[str, FinishedRun], ...]
     table: Table | None
     pairs: tuple[Pair, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return results, table and comparisons as plain data."""
         return {
-            "results": [asdict(run.result) for run in self.runs],
+            "results": [asdict(run.result) for _, run in self.named],
             "table": self.table and asdict(self.table),
             "comparisons": [
                 {"adapter": pair.adapter, "against": pair.against, "benchmark": pair.benchmark}
@@ -346,8 +346,9 @@ def side_by_side(
     folder, for an `against` that is not there, and for a k that is too large.
     """
     names, groups = _names_and_groups(runs)
+    named = tuple(zip(names, runs, strict=True))
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
-    for name, run in zip(names, runs, strict=True):
+    for name, run in named:
         benchmark = run.result.benchmark
         if benchmark in verdicts[name]:
             raise EvalsError(
@@ -367,11 +368,10 @@ def side_by_side(
     )
     table = None
     if any(run.result.overall.rate is not None for run in runs):
-        named = list(zip(names, runs, strict=True))
         partial = {(name, run.result.benchmark) for name, run in named if run.result.partial}
         base = {name for name, run in named if run.result.adapter == BASE}
         table = build_table(verdicts, base=base, partial=partial, k=k, groups=groups)
-    return SideBySide(tuple(runs), tuple(names), table, pairs)
+    return SideBySide(named, table, pairs)
 
 
 def _names_and_groups(runs: Sequence[FinishedRun]) -> tuple[list[str], dict[str, Group | None]]:

@@ -190,15 +190,15 @@ def _read_log(path: Path) -> bytes:
 
 def _parsed(log: bytes, path: Path, before: int = 0) -> Iterator[tuple[bytes, str, dict[str, Any]]]:
     """Yield each whole line, where it is, and its event. before: lines of the file before these."""
-    for number, line in enumerate(log.split(b"\n")[:-1], before + 1):
-        where = f"{path} line {number}"
+    for number, text in enumerate(log.split(b"\n")[:-1], before + 1):
+        line, where = text + b"\n", f"{path} line {number}"
         try:
             event = json.loads(line)
         except ValueError as error:
             raise UnreadableLeague(f"{where} is not JSON: {error}") from error
         if not isinstance(event, dict):
             raise UnreadableLeague(f"{where} is not a JSON object")
-        yield line + b"\n", where, event
+        yield line, where, event
 
 
 def _applied(log: bytes, path: Path, state: State) -> Iterator[bytes]:
