@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
@@ -141,13 +141,10 @@ class Grading:
         return cls(recipe.template(benchmark), workers or os.cpu_count() or 1, limits, allow_weak)
 
 
-Grader: TypeAlias = Callable[[list[tuple[Question, Sample]], Grading], Iterable[Verdict]]
-"""Verdicts on samples in their order."""
-
-
 @dataclass(frozen=True)
 class Benchmark:
-    """A frozen set of questions. recipe: how they are asked by default.
+    """A frozen set of questions. grade: gives verdicts on samples in their order. recipe: how the
+    questions are asked by default.
 
     content_hash: of the data, part of a run's settings. notes: what a reader should know of the
     data. sorted: easy questions come first, so that a part of the benchmark is taken level by
@@ -157,7 +154,7 @@ class Benchmark:
     name: str
     description: str
     questions: tuple[Question, ...]
-    grade: Grader
+    grade: Callable[[list[tuple[Question, Sample]], Grading], Iterable[Verdict]]
     recipe: Recipe
     content_hash: str
     notes: tuple[str, ...] = ()
