@@ -19,6 +19,7 @@ import numpy.typing as npt
 from studies.collapse.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
 
 from selfplay import RunRecord
+from selfplay.records.rows import TaskRow
 
 BIN = 20
 """Steps of a point of a curve."""
@@ -174,3 +175,11 @@ MEASURES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     **{name: (unit, _number(name, meaning)) for name, (unit, meaning) in _OF_TASKS.items()},
 }
 """By name: unit, and what it is of a trial."""
+
+
+def tasks_in_bins(run: RunRecord, steps: int) -> dict[int, list[TaskRow]]:
+    """Return what teachers proposed, in order, by the last of every so many steps."""
+    bins: dict[int, list[TaskRow]] = {}
+    for row in run.tasks():
+        bins.setdefault(-(-row.step // steps) * steps, []).append(row)
+    return dict(sorted(bins.items()))

@@ -10,12 +10,13 @@ no seed and no supervised step: they show whether a student learns more than it 
 import json
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from studies.collapse.measures import tasks_in_bins
 
 from code_verifier import Proposal, Sandbox
 from lora_evo import write_text
@@ -107,11 +108,8 @@ def what_teachers_wrote(run: RunRecord) -> dict[int, dict[str, Any]]:
     valid: a share; of the valid ones repeated, whose program was there before, and flat, which all
     attempts or none solve, are shares, and families their counts.
     """
-    bins: dict[int, list[Any]] = defaultdict(list)
-    for row in run.tasks():
-        bins[-(-row.step // BIN) * BIN].append(row)
     wrote = {}
-    for at, rows in sorted(bins.items()):
+    for at, rows in tasks_in_bins(run, BIN).items():
         valid = [row for row in rows if row.accepted]
         count = max(1, len(valid))
         wrote[at] = {

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from studies.collapse.measures import written
+from studies.collapse.measures import tasks_in_bins, written
 from studies.collapse.niches import FAMILIES, family_of
 from studies.recipe import real_model
 
@@ -177,11 +177,8 @@ def what_teachers_wrote(run: RunRecord) -> dict[int, list[float]]:
     """Return by the last of every `BIN` steps five shares, of the proposals of these steps alone:
     valid ones; of these, traps, programs that were there before, and flat tasks, which all attempts
     or none solve; and how many of the eight families have a tenth of an even share or more."""
-    bins: dict[int, list[Any]] = defaultdict(list)
-    for row in run.tasks():
-        bins[-(-row.step // BIN) * BIN].append(row)
     wrote = {}
-    for at, rows in sorted(bins.items()):
+    for at, rows in tasks_in_bins(run, BIN).items():
         valid = [row for row in rows if row.accepted]
         count = max(1, len(valid))
         families = Counter(family_of(row.program or "") for row in valid)
