@@ -50,8 +50,10 @@ def at_the_top(monkeypatch):
     [
         ("steady", 20),
         ("steady_2", 10),
+        ("steady_3", 10),
         ("candidates", 20),
         ("candidates_2", 20),
+        ("candidates_3", 15),
         ("populations", 25),
         ("real", 15),
     ],
