@@ -36,12 +36,13 @@ SMOL = (
     ("smol", "sampling", ("rollout.max_rows=8",)),
 )
 HF = ("engine=hf",)
+SHORT = ("rollout.max_proposal_length=256", "rollout.max_completion_length=256")
 LARGE = (
     ("7b-1t1s", "learning", HF),
     ("7b-4t4s", "learning", HF),
     ("7b-4t4s", "learning", (*HF, "learner.gradient_checkpointing=true")),
     ("7b-8t8s", "learning", HF),
-    ("7b-4t4s", "sampling", (*HF, "rollout.max_completion_length=256", "rollout.max_rows=32")),
+    ("7b-4t4s", "sampling", (*HF, *SHORT, "rollout.max_rows=32")),
 )
 CASES = {"nano": NANO, "smol": SMOL, "7b": LARGE}
 
