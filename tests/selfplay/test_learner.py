@@ -156,6 +156,24 @@ def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
     assert stats["s0"].stepped
 
 
+def test_members_whose_rate_is_0_are_in_no_pass_and_change_nothing_for_others(tiny, monkeypatch):
+    one, alone = learner(tiny, frozen=("t0", "t1")), learner(tiny)
+    samples = batch(tiny, one)
+    before, passed = weights(one, "t0"), []
+    loss = one.forward_pass.loss
+    monkeypatch.setattr(
+        one.forward_pass, "loss", lambda rows, sums: passed.extend(rows) or loss(rows, sums)
+    )
+    stats = one.update(samples)
+    alone.update([s for s in samples if s.member == "s0"])
+    assert {row.sample.member for row in passed} == {"s0"}
+    assert same(weights(one, "t0"), before)
+    assert same(weights(one, "s0"), weights(alone, "s0"))
+    assert set(stats) == {"t0", "t1", "s0"}
+    assert stats["t0"].tokens > 0
+    assert not stats["t0"].stepped
+
+
 def test_statistics(tiny, monkeypatch):
     one = learner(tiny)
     samples = batch(tiny, one)

@@ -140,12 +140,17 @@ def make_batch(
 ) -> Batch:
     """Return the rows of these samples, and the shards that their gradients are made of.
 
-    members, roles: by place. pieces: those that the rows of a role are cut into, at least one for
-    each member; 0: all rows are one shard.
+    members, roles: by place; a member whose learning rate is 0 is in no shard. pieces: those that
+    the rows of a role are cut into, at least one for each member; 0: all rows are one shard.
     """
     rows = batch_rows(samples, members, config, max_completion_length)
     faults = {row.member: row.fault for row in reversed(rows) if row.fault}
-    learned = [row for row in rows if row.member not in faults and _moves(row, config)]
+    rates = list(map(config.learning_rate_of, roles, members))
+    learned = [
+        row
+        for row in rows
+        if row.member not in faults and rates[row.member] > 0.0 and _moves(row, config)
+    ]
     if not pieces:
         return Batch(rows, faults, [Shard(learned)] if learned else [])
     rows_of: dict[int, list[Row]] = defaultdict(list)
