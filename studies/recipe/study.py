@@ -69,8 +69,8 @@ def main() -> None:
     if options.command == "warnings":
         print(warnings(rows))
     else:
-        measures = REAL_MEASURES if set(options.names) <= REAL else MEASURES
-        print(table(rows, [arm for name in options.names for arm in arms_of(name)], measures))
+        arms = [arm for name in options.names for arm in arms_of(name)]
+        print(table(rows, arms, measures_of(options.names)))
 
 
 def kept(name: str) -> list[Row]:
@@ -85,6 +85,11 @@ def arms_of(name: str) -> list[str]:
     """Return the arms of a plan in their order."""
     plans = [yaml.safe_load(p.read_text()) for p in sorted(HERE.glob("plan_*.yaml"))]
     return next((list(plan["arms"]) for plan in plans if plan["name"] == name), [])
+
+
+def measures_of(names: Iterable[str]) -> Mapping[str, Callable[[Row], float]]:
+    """Return what a table of these plans has of a run."""
+    return REAL_MEASURES if set(names) <= REAL else MEASURES
 
 
 def make(plan: Path, home: Path, workers: int) -> None:

@@ -70,7 +70,8 @@ def test_every_kept_run_is_one_of_its_plan():
         runs = [(row["arm"], row["seed"]) for row in rows]
         assert len(set(runs)) == len(runs)
         assert {arm for arm, _ in runs} <= set(study.arms_of(path.stem))
-        assert study.table(rows, study.arms_of(path.stem)).startswith("| arm |")
+        measures = study.measures_of([path.stem])
+        assert study.table(rows, study.arms_of(path.stem), measures).startswith("| arm |")
 
 
 def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch):
