@@ -172,6 +172,8 @@ def test_members_whose_rate_is_0_are_in_no_pass_and_change_nothing_for_others(ti
     assert set(stats) == {"t0", "t1", "s0"}
     assert stats["t0"].tokens > 0
     assert not stats["t0"].stepped
+    assert stats["t0"].importance_sampling_ratio is None
+    assert stats["s0"].importance_sampling_ratio == pytest.approx(1.0, abs=1e-4)
 
 
 def test_statistics(tiny, monkeypatch):

@@ -78,12 +78,13 @@ class StatsSum:
             self.kl = (self.kl or 0.0) + float(kl.sum())
 
     def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> MemberRow:
-        """Return means over the tokens added (zeros if there were none).
+        """Return means over the tokens added.
 
         Entropy and tokens are those of all samples; loss, ratios and differences those of the
-        samples that the member learned from. A number that is not finite is None.
+        samples that the member learned from. A number that is not finite is None, and so are
+        ratios and differences of a member that learned from no token.
         """
-        n = max(1, self.learned)
+        n = self.learned or nan
         return MemberRow(
             loss=finite(self.loss),
             grad_norm=finite(grad_norm),
@@ -93,7 +94,7 @@ class StatsSum:
             clip_ratio=finite(self.clipped / n),
             importance_sampling_ratio=finite(self.importance / n),
             importance_sampling_clip_ratio=finite(self.truncated / n),
-            logp_difference_max=finite(self.logp_difference_max),
+            logp_difference_max=finite(self.logp_difference_max if self.learned else nan),
             mismatch_kl=finite(self.mismatch_kl / n),
             kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / n,
             skipped=skipped or UNSET,

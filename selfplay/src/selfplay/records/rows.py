@@ -157,7 +157,8 @@ class BirthRow(Struct, frozen=True):
 class MemberRow(Struct, frozen=True, kw_only=True):
     """A member in a step: what it earned, and what the update did to it.
 
-    A number that is not finite is None.
+    A number that is not finite is None, and so are ratios and differences of a member that learned
+    from no token.
     """
 
     role: str = "member"
