@@ -38,7 +38,7 @@ BIN = 25
 """Steps of a point of a curve, and between two evaluations."""
 WINDOW = 3
 """Evaluations whose mean is a student's level."""
-REAL = {"recipe-real"}
+REAL = {"recipe-real", "recipe-real-2"}
 """Plans whose runs are of a real model, in another world."""
 LOOK_S = 60.0
 Row = Mapping[str, Any]

@@ -51,11 +51,14 @@ def at_the_top(monkeypatch):
         ("steady", 20),
         ("steady_2", 10),
         ("steady_3", 10),
+        ("schedule", 20),
+        ("demo", 15),
         ("candidates", 20),
         ("candidates_2", 20),
         ("candidates_3", 15),
         ("populations", 25),
         ("real", 15),
+        ("real_2", 3),
     ],
 )
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
