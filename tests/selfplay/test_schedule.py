@@ -72,6 +72,31 @@ def test_frozen_members_stay_as_they_are_while_others_learn(tiny):
     assert any(not torch.equal(before[1][key], after[1][key]) for key in weights)
 
 
+def test_where_a_schedule_has_come_to_0_no_member_is_in_a_pass(tiny):
+    config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, lr_scheduler_type="linear")
+    one = Learner(tiny.qwen(), 0, tiny.members, config, seed=3)
+    samples = [TrainingSample("t0", Rollout("x", (3, 5), (4, 6), (-3.0, -3.0), "stop"), 1.0)]
+    assert [one.update(samples, config.schedule(s, 2))["t0"].stepped for s in (1, 2)] == [
+        True,
+        False,
+    ]
+
+
+def test_a_divergence_is_the_mean_over_the_tokens_that_it_is_taken_of(tiny):
+    rollout = Rollout("x", (3, 5), (4, 6), (-3.0, -3.0), "stop")
+
+    def divergence(phases, **settings):
+        config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, beta=0.1, **settings)
+        one = Learner(tiny.qwen(), 0, tiny.members, config, seed=3)
+        tiny.shake(one.adapters)
+        return one.update([TrainingSample("t0", rollout, 1.0, phase=p) for p in phases])["t0"].kl
+
+    kl = divergence(["solve"])
+    assert kl > 0.0
+    assert divergence(["solve", "propose"]) == pytest.approx(kl, rel=1e-3)
+    assert divergence(["solve", "propose"], teacher_beta=0.0) == pytest.approx(kl, rel=1e-3)
+
+
 @pytest.mark.parametrize("name", ["beta", "entropy_coef"])
 def test_kl_and_entropy_of_proposals_alone_leave_solvers_as_they_were(tiny, name):
     """With a coefficient for each phase, a member moves as with that coefficient for both."""

@@ -137,15 +137,17 @@ def make_batch(
     *,
     max_completion_length: int,
     pieces: int,
+    lr_factor: float = 1.0,
 ) -> Batch:
     """Return the rows of these samples, and the shards that their gradients are made of.
 
-    members, roles: by place; a member whose learning rate is 0 is in no shard. pieces: those that
-    the rows of a role are cut into, at least one for each member; 0: all rows are one shard.
+    members, roles: by place; a member whose learning rate, times lr_factor, is 0 is in no shard.
+    pieces: those that the rows of a role are cut into, at least one for each member; 0: all rows
+    are one shard.
     """
     rows = batch_rows(samples, members, config, max_completion_length)
     faults = {row.member: row.fault for row in reversed(rows) if row.fault}
-    rates = list(map(config.learning_rate_of, roles, members))
+    rates = [lr_factor * rate for rate in map(config.learning_rate_of, roles, members)]
     learned = [
         row
         for row in rows

@@ -143,6 +143,7 @@ class Learner:
             self.config,
             max_completion_length=self.max_completion_length,
             pieces=self.pieces,
+            lr_factor=lr_factor,
         )
         (shards,), homes = share_out(batch.shards, 1)
         return batch.stats(self.members, self.learn(shards, homes, lr_factor, advance))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from selfplay.records.rows import MemberRow, finite
 
-_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl")
+_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl", "kl_tokens")
 
 
 @dataclass(slots=True)
@@ -24,6 +24,7 @@ class StatsSum:
     importance: float = 0.0
     truncated: float = 0.0
     mismatch_kl: float = 0.0
+    kl_tokens: float = 0.0
     logp_difference_max: float = 0.0
     kl: float | None = None
 
@@ -76,6 +77,7 @@ class StatsSum:
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
         if kl is not None:
             self.kl = (self.kl or 0.0) + float(kl.sum())
+            self.kl_tokens += kl.numel()
 
     def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> MemberRow:
         """Return means over the tokens added.
@@ -96,6 +98,6 @@ class StatsSum:
             importance_sampling_clip_ratio=finite(self.truncated / n),
             logp_difference_max=finite(self.logp_difference_max if self.learned else nan),
             mismatch_kl=finite(self.mismatch_kl / n),
-            kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / n,
+            kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / self.kl_tokens,
             skipped=skipped or UNSET,
         )

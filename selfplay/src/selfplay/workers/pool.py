@@ -149,6 +149,7 @@ class RemotePopulation(Members):
             config.learner,
             max_completion_length=config.rollout.max_completion_length,
             pieces=config.pieces,
+            lr_factor=lr_factor,
         )
         shares, homes = share_out(batch.shards, workers)
         calls = [(pickle.dumps(share), homes, lr_factor) for share in shares]
