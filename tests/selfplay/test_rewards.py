@@ -115,6 +115,34 @@ def test_a_task_whose_witness_got_no_verdict_teaches_no_teacher():
     assert ([p.reward for p in proposals], len(attempts)) == ([0.0], 8)
 
 
+def test_a_reward_whose_witness_was_never_asked_is_refused():
+    with pytest.raises(SelfplayError, match=r"regret needs attempts of the rival, and p0 has none"):
+        training_samples(STEP, Config(), (), TEACHER_REWARDS["regret"])
+
+
+def test_a_reward_over_another_needs_what_that_needs():
+    reward = TeacherReward(OverShare(TEACHER_REWARDS["regret"]), needs=("step",))
+    assert needed_by(reward) == ("step", "rival")
+    assert needed_by(OverShare(populora)) == ()
+
+
+@pytest.mark.parametrize("needs", [("steps",), "step"])
+def test_what_a_reward_cannot_need_is_named(needs):
+    with pytest.raises(SelfplayError, match="expected a tuple of base, rival, step"):
+        TeacherReward(populora, needs=needs)
+
+
+def test_the_configured_rewards_are_those_that_none_is_given_for():
+    proposals, _ = split(training_samples(STEP, read_config({"reward": {"teacher": "azr"}})))
+    assert [p.reward for p in proposals] == [0.5, -0.5, -0.5, -1.0, -1.0]
+    for role, function in (("teacher", lambda p: 1.0), ("student", lambda a: 1.0)):
+        config = read_config({"reward": {role: "mine:reward"}})
+        with pytest.raises(SelfplayError, match=r"teacher_reward=run.extensions.teacher_reward"):
+            training_samples(STEP, config)
+        samples = training_samples(STEP, config, (), **{f"{role}_reward": function})
+        assert {s.reward for s in split(samples)[role == "student"]} == {1.0}
+
+
 def test_every_member_earns_by_its_table():
     assert [p.solve_rate for p in STEP] == [0.5, 0.0, 1.0, 0.0, 0.0]
     assert solved(0, [0.5, 1.0]).solve_rate == 0.5, "partial credit is not solved"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from traceback import extract_tb
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,12 @@ class TeacherReward:
     """`base`: attempts of the frozen base, in `base_attempts`; `rival`: of another living student,
     in `rival_attempts`; `step`: all of a step's judged proposals at once, a reward of each."""
 
+    def __post_init__(self) -> None:
+        if not set(self.needs) <= set(get_args(Need)):
+            raise SelfplayError(
+                f"needs is {self.needs!r}; expected a tuple of {', '.join(get_args(Need))}"
+            )
+
     @property
     def __name__(self) -> str:
         """What the function is called."""
@@ -65,9 +71,11 @@ class TeacherReward:
         return self.function(judged)
 
 
-def needed_by(reward: TeacherFunction | None) -> tuple[Need, ...]:
-    """Return what a reward is to be given; nothing more for a plain function."""
-    return reward.needs if isinstance(reward, TeacherReward) else ()
+def needed_by(reward: TeacherFunction | TogetherFunction | None) -> tuple[Need, ...]:
+    """Return what a reward, and one that it is made of, is to be given; () for a plain function."""
+    if isinstance(reward, OverShare):
+        return needed_by(reward.reward)
+    return (*reward.needs, *needed_by(reward.function)) if isinstance(reward, TeacherReward) else ()
 
 
 def populora(p: Proposed) -> float:
@@ -205,26 +213,34 @@ def training_samples(
     solved: Sequence[Proposed],
     config: Config,
     replayed: Sequence[Attempt] = (),
-    teacher_reward: TeacherFunction = populora,
+    teacher_reward: TeacherFunction | None = None,
     student_reward: StudentReward | None = None,
 ) -> list[TrainingSample]:
-    """Reward every proposal and every attempt; None: attempts by their grade, `verifier`.
+    """Reward every proposal and every attempt; None: by what the configuration names of ours.
 
     The attempts that give a proposal its solve rate also train the student, unless those at
     earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
     proposals first, then of all attempts, task by task. What got no verdict because the sandbox
     failed is left out. Where a reward is not finite, so are the advantages beside it, and the
-    member learns nothing. Raises SelfplayError for a reward that is no number.
+    member learns nothing. Raises SelfplayError for a reward that is no number, one of a user's own
+    that is not given here, and one whose base or rival attempted nothing.
     """
+    ours = TEACHER_REWARDS.get(config.reward.teacher)
+    reward = ours if teacher_reward is None else teacher_reward
+    if reward is None or (student_reward is None and config.reward.student != verifier.__name__):
+        raise SelfplayError(
+            "the run has a reward of its own; hand over what it has: training_samples(..., "
+            "teacher_reward=run.extensions.teacher_reward, student_reward=...)"
+        )
     counted = [p for p in solved if not p.infra_error]
     taught = [
         p
         for p in counted
-        if p.task is None or all(_has(p, need) for need in needed_by(teacher_reward))
+        if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
     ]
     teaching = [
-        _sample(p.teacher, "propose", p, p.id, p.kind, reward)
-        for p, reward in zip(taught, _taught(teacher_reward, taught), strict=True)
+        _sample(p.teacher, "propose", p, p.id, p.kind, earned)
+        for p, earned in zip(taught, _taught(reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.rollout.train_on == "buffer":
@@ -232,7 +248,7 @@ def training_samples(
     solving = [
         _sample(
             *(a.member, "solve", a, task, a.task.kind),
-            _earned(student_reward, a) if student_reward else verifier(a, config.reward),
+            verifier(a, config.reward) if student_reward is None else _earned(student_reward, a),
         )
         for task, a in tried
     ]
@@ -298,9 +314,16 @@ def _unlike(
     )
 
 
-def _has(p: Proposed, need: Need) -> bool:
-    judged = {"base": p.base_judged, "rival": p.rival_judged}
-    return need == "step" or bool(judged[need])
+def _has(p: Proposed, need: Need, reward: TeacherFunction) -> bool:
+    if need == "step":
+        return True
+    tried = p.base_attempts if need == "base" else p.rival_attempts
+    if not tried:
+        raise SelfplayError(
+            f"teacher_reward: {called(reward)} needs attempts of the {need}, and {p.id} has none; "
+            "open the run with Extensions(teacher_reward=...)"
+        )
+    return any(not a.infra_error for a in tried)
 
 
 def _sample(

@@ -33,7 +33,7 @@ from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
 from selfplay.records.rows import BASE, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
-from selfplay.rewards import needed_by, populora, training_samples
+from selfplay.rewards import needed_by, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
 
@@ -53,9 +53,8 @@ def train_step(run: Run, progress: Progress) -> StepRow:
     clock.phase("solve")
     solved, replayed = solve(run, verified, step, advance)
     clock.phase("update")
-    extensions = run.extensions
-    teacher_reward = extensions.teacher_reward or populora
-    samples = training_samples(solved, config, replayed, teacher_reward, extensions.student_reward)
+    rewards = run.extensions.teacher_reward, run.extensions.student_reward
+    samples = training_samples(solved, config, replayed, *rewards)
     factor = config.learner.schedule(step, config.steps)
     stats = run.population.update(samples, factor, advance)
     for member, update in stats.items():
