@@ -149,6 +149,9 @@ def test_a_frozen_founder_is_never_replaced(runs, tmp_path, monkeypatch):
     frozen = ("teachers=3", "learner.frozen=[t0, s0]")  # and s1 is the fitter of two
     home = runs.train(tmp_path / "run", *settings, *frozen)
     assert [birth.removed for _, birth in read_run(home).births] == ["t1", "t2"]
+    for row in runs.rows(home / "metrics.jsonl"):
+        learning = {name: m for name, m in row["members"].items() if name not in ("t0", "s0")}
+        assert row["tokens"]["trained"] == sum(m.get("tokens", 0) for m in learning.values())
 
 
 def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, monkeypatch):
@@ -222,6 +225,13 @@ def test_azr_is_one_member_in_both_roles(runs, agent):
     assert (row["member"], row["role"]) == ("a0", "agent")
     assert {"solving", "teaching"} <= set(row)
     assert conclusion(read_run(agent)).count("the agent solve") == 1
+
+
+def test_attempts_at_earlier_tasks_are_sampled_too(runs, tmp_path):
+    home = runs.train(tmp_path / "run", *AGENT, "rollout.max_proposal_length=3")
+    for row in runs.rows(home / "metrics.jsonl"):
+        assert row["valid_share"] == 0.0
+        assert row["tokens"]["sampled"] == row["tokens"]["trained"] > 2 * 3
 
 
 def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agent, three_students):

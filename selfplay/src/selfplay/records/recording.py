@@ -12,6 +12,7 @@ from code_verifier import Status
 from league import Pair
 from selfplay.evaluation import COMPLEXITY
 from selfplay.learning.batch import TrainingSample
+from selfplay.members import role_of
 from selfplay.records import rows
 from selfplay.records.rows import finite, mean
 from selfplay.rewards import ZERO_STD
@@ -80,6 +81,8 @@ def metrics_row(
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
     complexity, commonest = _programs(valid)
+    rate = run.config.learner.learning_rate_of
+    trained = sum(s.tokens or 0 for name, s in stats.items() if rate(role_of(name), name))
     return rows.StepRow(
         step=step,
         teacher_reward=_mean_reward(samples, "propose"),
@@ -101,7 +104,7 @@ def metrics_row(
         matches=tuple(_match_row(m, solved) for m in matches),
         evolution=tuple(births),
         frac_reward_zero_std=frac_reward_zero_std(samples),
-        tokens=rows.TokensRow(_sampled(solved), sum(s.tokens or 0 for s in stats.values())),
+        tokens=rows.TokensRow(_sampled(solved, samples), trained),
     )
 
 
@@ -115,10 +118,12 @@ def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float
     return complexity, max(structures.values()) / structures.total()
 
 
-def _sampled(solved: Sequence[Proposed]) -> int:
-    """Return the tokens of all proposals and attempts."""
+def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> int:
+    """Return the tokens of all proposals and attempts, those at earlier tasks too."""
+    new = {p.id for p in solved}
     attempts = [a for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)]
     rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts]
+    rollouts += [s.rollout for s in samples if s.task_id not in new]
     return sum(len(rollout.completion_ids) for rollout in rollouts)
 
 
