@@ -9,7 +9,16 @@ import pytest
 from rich.console import Console
 
 from selfplay.records.progress import PATIENCE_S, Progress
-from selfplay.records.rows import BirthRow, CoverageRow, EvalRow, RateRow, SolvingRow, StepRow
+from selfplay.records.rows import (
+    BirthRow,
+    CoverageRow,
+    EvalRow,
+    RateRow,
+    SolvingRow,
+    StepRow,
+    append_rows,
+    read_rows,
+)
 from selfplay.step import train_step
 from selfplay.terminal import wrapped
 from selfplay.training import new_run, resume, train
@@ -102,7 +111,13 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, clock, ter
 
 @pytest.mark.parametrize(
     ("settings", "said_so"),
-    [((), True), (("learner.teacher_learning_rate=0",), False), (("mode=azr",), False)],
+    [
+        ((), True),
+        (("learner.teacher_learning_rate=0",), False),
+        (("learner.frozen=t0",), True),
+        (("learner.frozen=t0,t1",), False),
+        (("mode=azr",), False),
+    ],
 )
 def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings, said_so):
     progress, said = shown(clock, terminal=False)
@@ -232,20 +247,40 @@ def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs
     assert "\x1b" not in said.getvalue()
 
 
-def test_a_collapse_and_a_member_that_falls_are_warned_of(runs, clock):
-    progress, said = shown(clock, terminal=False)
-    repeated = CoverageRow(commonest=0.75)
-    with progress.showing(runs.config("steps=20"), HOME):
-        for step in range(1, 16):
-            solved = {5: 0.5, 10: 0.44, 15: 0.42}.get(step)
-            row = EvalRow(step=step, member="s0", role="student", solving=rate(solve_rate=solved))
-            coverage = CoverageRow(commonest=0.25) if step <= 5 else repeated
-            progress.step(StepRow(step=step, coverage=coverage), [row] if solved else [])
-    warned = [line for line in said.getvalue().splitlines() if "warning" in line]
-    assert warned == [
-        "  warning: s0 fell by 6.0 points on held-out tasks",
-        "  warning: 75 % of the tasks have one structure: teachers repeat a program",
-    ]
+def of_hundred(step, member, solved):
+    numbers = rate(solve_rate=solved / 100, solved=(solved,), judged=(100,))
+    return EvalRow(step=step, member=member, role=member, solving=numbers)
+
+
+def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(runs, clock, tmp_path):
+    repeated, home = CoverageRow(commonest=0.75), tmp_path
+    append_rows(home / "eval.jsonl", [of_hundred(0, "base", 55)])
+    warned = {}
+    for done, end in ((0, 5), (5, 10), (10, 15)):
+        progress, said = shown(clock, terminal=False)
+        earlier = list(read_rows(home / "metrics.jsonl", StepRow))
+        with progress.showing(runs.config("steps=20"), home, done, earlier):
+            for step in range(done + 1, end + 1):
+                row = StepRow(
+                    step=step, coverage=CoverageRow(0, 0, 0.25) if step <= 5 else repeated
+                )
+                solved = {5: 50, 10: 44, 15: 42}.get(step)
+                measured = [of_hundred(step, "s0", solved)] if solved else []
+                append_rows(home / "metrics.jsonl", [row])
+                append_rows(home / "eval.jsonl", measured)
+                progress.step(row, measured)
+        warned[end] = [line for line in said.getvalue().splitlines() if "warning" in line]
+    assert warned == {
+        5: [
+            "  warning: s0 fell by 5.0 points on held-out tasks: 55.0 % at the start, "
+            "50.0 % after step 5"
+        ],
+        10: [
+            "  warning: s0 fell by 6.0 points on held-out tasks: 50.0 % after step 5, "
+            "44.0 % after step 10"
+        ],
+        15: ["  warning: 75 % of the tasks have one structure: teachers repeat a program"],
+    }
 
 
 def test_wrapping_keeps_indents_and_long_words():

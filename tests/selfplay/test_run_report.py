@@ -234,6 +234,32 @@ def test_signs_of_a_collapse_at_the_end_are_named(tmp_path):
     assert warnings_of(read_run(run)) == []
 
 
+def test_steps_of_few_tasks_are_no_sign(tmp_path):
+    run = make_run(tmp_path / "run", steps=12)
+    rows = read_rows(run / "metrics.jsonl")
+    for row in rows:
+        row["coverage"]["commonest"], row["solve_rates"] = 1.0, [1, 0, 0, 0, 0, 0]
+    write_rows(run / "metrics.jsonl", rows)
+    assert warnings_of(read_run(run)) == []
+    for row in rows[-5:]:
+        row["solve_rates"] = [3, 0, 0, 0, 0, 1]
+    write_rows(run / "metrics.jsonl", rows)
+    assert len(warnings_of(read_run(run))) == 2
+
+
+def test_a_member_of_whom_nothing_was_judged_has_no_gain_and_no_fall(measured, tmp_path):
+    rows = read_rows(measured / "eval.jsonl")
+    for row in rows:
+        if (row["step"], row["member"]) == (20, "s0"):
+            solving = row["solving"]
+            solving["solved"] = solving["judged"] = [0] * len(solving["judged"])
+            solving |= dict.fromkeys(("solve_rate", "difference", "standard_error"))
+    write_rows(measured / "eval.jsonl", rows)
+    run = read_run(measured)
+    assert warnings_of(run) == []
+    assert "s0" not in run.held_out_gains()[20]
+
+
 def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
     run = make_run(tmp_path / 'r"><script>', steps=4, hostile=True)
     rows = read_rows(run / "metrics.jsonl")

@@ -18,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from selfplay.config import Config
-from selfplay.records.rows import EvalRow, StepRow, mean
+from selfplay.records.directory import EVALS, METRICS
+from selfplay.records.rows import EvalRow, StepRow, mean, read_rows
 from selfplay.records.run_record import (
-    FALL,
     WINDOW,
+    RunRecord,
+    falls,
     gain_text,
     mean_and_error,
     mean_gain,
@@ -59,8 +61,7 @@ class Progress:
         """Steps that are finished."""
         self._config: Config | None = None
         self._gain: tuple[float, float] | None = None
-        self._solved: dict[str, float] = {}
-        """What each member solved of the held-out tasks when it was last measured."""
+        self._directory: Path | None = None
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
         """What each phase took in earlier steps."""
@@ -79,16 +80,13 @@ class Progress:
 
         done: steps that it has. earlier: their rows, whose seconds tell how long others take.
         """
-        self._config, self.done = config, done
+        self._config, self._directory, self.done = config, directory, done
         for row in earlier:
             self._learn(row)
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
-        if (
-            config.mode == "populora"
-            and config.learner.learning_rate_of("teacher") > 0
-            and not done
-        ):
+        teachers = [] if config.mode == "azr" else config.founders[: config.teachers]
+        if not done and any(config.learner.learning_rate_of("teacher", t) for t in teachers):
             self._print(LEARNING_TEACHERS)
         if self._console.is_terminal and not self._console.quiet:
             self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
@@ -140,7 +138,7 @@ class Progress:
         for b in row.evolution:
             parents = "+".join(b.parents)
             self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents})")
-        for line in (*_eval_lines(measured), *self._falls(measured)):
+        for line in (*_eval_lines(measured), *self._falls(row.step if measured else 0)):
             self._print(line)
 
     def bar(self) -> Table:
@@ -220,16 +218,14 @@ class Progress:
             + "".join(f"\n  warning: {sign}" for sign in signs_in([*recent]))
         )
 
-    def _falls(self, measured: Sequence[EvalRow]) -> list[str]:
-        """Warn of members that fell since they were measured last."""
-        rates = {m.member: m.rate.solve_rate or 0.0 for m in measured if m.rate}
-        lost = {m: 100 * (self._solved[m] - now) for m, now in rates.items() if m in self._solved}
-        self._solved |= rates
-        return [
-            f"  warning: {member} fell by {fallen:.1f} points on held-out tasks"
-            for member, fallen in lost.items()
-            if fallen >= FALL
-        ]
+    def _falls(self, step: int) -> list[str]:
+        """Warn of members that have fallen at the evaluation after this step."""
+        if not step or self._directory is None:
+            return []
+        rows = read_rows(self._directory / METRICS, StepRow)
+        evals = read_rows(self._directory / EVALS, EvalRow)
+        run = RunRecord(self._directory, "", {}, tuple(rows), tuple(evals))
+        return [f"  warning: {fall}" for fall in falls(run) if fall.after == step]
 
 
 def _header(config: Config, directory: Path, done: int) -> str:

@@ -22,7 +22,6 @@ from selfplay.records.rows import (
     EvalRow,
     Maybe,
     ResourceRow,
-    SolvingRow,
     StepRow,
     TaskRow,
     mean,
@@ -38,8 +37,9 @@ Points = Sequence[tuple[int, float | None]]
 
 FALL = 5.0
 """Points that a member loses between two evaluations before a report says so."""
-WINDOW = 10
-"""Steps over which a line or a warning averages."""
+WINDOW, LEAST_TASKS = 10, 4
+"""Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
+fewer, one structure has a large share by chance."""
 SIGNS = (
     ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
@@ -166,9 +166,9 @@ class RunRecord:
     def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
         """Return the frozen base's [tasks] held-out solve rates, and by step and member theirs."""
         rows = [
-            (row.step, row.member, np.array(row.solving.rates, float))
+            (row.step, row.member, np.array(row.rate.rates, float))
             for row in self.evals
-            if isinstance(row.solving, SolvingRow)
+            if row.rate
         ]
         base = next((rate for _, member, rate in rows if member == BASE), np.array([]))
         rates: dict[int, dict[str, Floats]] = {}
@@ -400,19 +400,24 @@ def largest_fall(run: RunRecord) -> Fall | None:
     return max(changes(run), key=lambda fall: fall.mean, default=None)
 
 
+def falls(run: RunRecord) -> list[Fall]:
+    """Return each time that a member fell by `FALL` points or more."""
+    return [fall for fall in changes(run) if 100 * fall.mean >= FALL]
+
+
 def warnings_of(run: RunRecord) -> list[str]:
-    """Return a line for each time that a member fell by `FALL` points or more, and for each sign
-    of a collapse at the end."""
-    fallen = [str(fall) for fall in changes(run) if 100 * fall.mean >= FALL]
-    return fallen + [f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)]
+    """Return a line for each fall of a member, and for each sign of a collapse at the end."""
+    signs = signs_in(run.steps)
+    return [*map(str, falls(run)), *(f"In the last {WINDOW} steps {sign}" for sign in signs)]
 
 
 def signs_in(steps: Sequence[StepRow]) -> list[str]:
-    """Return the signs of a collapse in the last `WINDOW` steps; none in fewer steps."""
+    """Return the signs of a collapse in the last `WINDOW` steps; none where less than half tell."""
     late, signs = steps[-WINDOW:], []
+    telling = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
     for path, most, words in SIGNS:
-        share = mean(number_at(step, path) for step in late)
-        if len(late) == WINDOW and share is not None and share > most:
+        share = mean(number_at(step, path) for step in telling)
+        if len(late) == WINDOW <= 2 * len(telling) and share is not None and share > most:
             signs.append(f"{100 * share:.0f} % {words}")
     return signs
 
