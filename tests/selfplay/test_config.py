@@ -182,6 +182,7 @@ def test_a_single_value_is_a_list_of_one(assignment, value):
         ("steps=", "steps is None; expected a whole number"),
         ("base=3", "base is 3; expected a text"),
         ("rollout.temperature=hot", "rollout.temperature is 'hot'; expected a number"),
+        ("learner.teacher_beta=hot", "learner.teacher_beta is 'hot'; expected a number or null"),
         ("report_to=tensorbord", "report_to is 'tensorbord'; expected one of"),
         ("report_to=", "report_to is None; expected a list"),
         ("league.pfsp=1", "league.pfsp is 1; expected a list"),

@@ -358,9 +358,9 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Compare runs with each other, seed by seed.
 
     DIR is the directory of an experiment, whose arms are compared. Or name any RUN directories:
-    those that differ in nothing but the seed are one arm, called after their folders, and those
-    given as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds with
-    95 % intervals, and which member of each run fell most between two evaluations.
+    folders X-seed1, X-seed2 that differ in nothing but the seed are one arm, X, and those given
+    as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds with 95 %
+    intervals, and which member of each run fell most between two evaluations.
     """
     from lora_evo import check_output
     from selfplay.experiments import comparison

@@ -32,13 +32,13 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 T = TypeVar("T")
 _WORDS = {
+    " | null`": "` or null",
     "`int`": "a whole number",
     "`float`": "a number",
     "`str`": "a text",
     "`bool`": "true or false",
     "`array`": "a list",
     "`object`": "a section",
-    "| `null`": "or null",
 }
 
 

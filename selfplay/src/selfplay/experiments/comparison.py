@@ -221,9 +221,9 @@ def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
     """Compare the runs of an experiment's directory, or any run directories.
 
     places: the directory of an experiment, or runs. A run is its directory, or NAME=DIRECTORY,
-    where runs of one NAME are the seeds of an arm. Runs without a name that differ in nothing but
-    the seed are one arm, called after their folders. Every arm is compared with the first. Raises
-    RunDirectoryError where nothing can be compared.
+    where runs of one NAME are the seeds of an arm. Runs without a name in folders `X-seed1`,
+    `X-seed2` that differ in nothing but the seed are one arm, called X. Every arm is compared with
+    the first. Raises RunDirectoryError where nothing can be compared.
     """
     plan, trials = open_trials(places)
     return Comparison(plan, trials, find(plan, trials), numbers(plan, trials))
