@@ -90,6 +90,15 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
     assert "t2" in (tmp_path / "lineage.svg").read_text()
 
 
+@pytest.mark.parametrize(("reward", "said"), [("populora", True), ("azr", False)])
+def test_only_the_reward_of_the_paper_is_explained_as_such(tmp_path, reward, said):
+    run = make_run(tmp_path / "run", steps=4)
+    config = yaml.safe_load((run / "config.yaml").read_text()) | {"reward": {"teacher": reward}}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    _, hint = report_charts(read_run(run))["moved: Teacher reward"]
+    assert ("else 1 − its solve rate" in hint) == said
+
+
 def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
     said = conclusion(read_run(whole))
     assert re.match(r"Held-out tasks, never trained on: students solve [\d.]+ % after step 4", said)

@@ -200,7 +200,7 @@ class LearnerConfig:
     learning_rate: NotNegative = 1e-5
     """AdamW step size."""
     teacher_learning_rate: NotNegative | None = None
-    """AdamW step size of teachers where it differs; null: the same."""
+    """AdamW step size of teachers where it differs; null: the same. An agent has learning_rate."""
     frozen: tuple[str, ...] = ()
     """Founders that never learn and are never replaced, such as t0."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"

@@ -203,6 +203,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
         "health": HEALTH,
     }
     alone = run.config.get("mode") == "azr"
+    is_paper = run.config.get("reward", {}).get("teacher", "populora") == "populora"
     solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
     drawn: dict[str, tuple[Any, str]] = {
         f"eval: Held-out gain of the {solvers}": (
@@ -219,7 +220,8 @@ def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
     for section, measures in sections.items():
         for m in measures:
             curves = charts.curves({run.name: _points(run, m.path)}, m.unit)
-            drawn[f"{section}: {m.title}"] = curves, m.hint
+            unlike = m.path == "teacher_reward" and not is_paper
+            drawn[f"{section}: {m.title}"] = curves, "" if unlike else m.hint
     bar = (
         "A bar is a member's life, lines lead from parents to their child. Colour and the number "
         "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
