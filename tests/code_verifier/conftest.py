@@ -4,15 +4,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from code_verifier import Limits, Sandbox
 
-# No test depends on how fast something is drawn.
-settings.register_profile(
-    "patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 

@@ -38,7 +38,7 @@ def test_all_hopeless_is_uniform_and_exploration_is_a_floor():
     assert choice_probabilities(np.array([0.0, 1.0]), 0.1) == pytest.approx([0.05, 0.95])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(2, 9),
     st.one_of(st.none(), st.integers(1, 9)),
@@ -104,7 +104,7 @@ def test_the_dense_matcher_refuses_what_would_take_for_ever():
     assert len(propose(state, 0, matches=1)) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.integers(2, 9),
     st.one_of(st.none(), st.integers(1, 9)),

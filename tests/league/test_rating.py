@@ -54,7 +54,7 @@ def test_defaults_and_conversions_are_the_packages_whatever_its_global_environme
     assert repr(trueskill.global_env()) == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ratings, ratings, st.floats(0, 1), st.floats(0, 64))
 def test_a_sum_is_conserved_evidence_never_adds_doubt_and_roles_are_mirror_images(
     teacher, student, score, weight

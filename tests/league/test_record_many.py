@@ -16,7 +16,7 @@ def without_events(league: League) -> dict[str, object]:
     return {key: value for key, value in league.state.to_dict().items() if key != "events"}
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(1, 6), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_portions_and_order_leave_no_trace(tmp_path_factory, teachers, students, draw):
     """One by one, all at once, or in any portions: the state is equal to the bit."""

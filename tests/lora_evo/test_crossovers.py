@@ -48,7 +48,7 @@ def dense_children(operator, parents, path, seed, settings):
 
 
 @each_on_updates
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**40), other=st.sampled_from(["small", "rslora", "wide", "patterns"]))
 def test_a_child_is_the_truncated_dense_answer(make_adapter, operator, seed, other):
     more = {
@@ -84,7 +84,7 @@ def test_a_child_is_the_truncated_dense_answer(make_adapter, operator, seed, oth
 
 
 @each_on_updates
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**40), stretch=st.none() | st.floats(0.1, 10))
 def test_the_factorization_does_not_matter_and_a_parent_crossed_with_itself_is_itself(
     make_adapter, operator, seed, stretch
@@ -168,7 +168,7 @@ def test_factor_forms_have_the_flaws_they_are_kept_for(make_adapter, operator):
         cross([parents[0], make_adapter(2, r=3)], operator, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**40), count=st.integers(2, 4))
 def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, count):
     parents = [make_adapter(seed % 50 + index) for index in range(count)]

@@ -13,7 +13,7 @@ from lora_evo import LoraEvoError, distance, save_adapter
 from lora_evo.population import diversity
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.tuples(st.integers(0, 99), st.integers(1, 6), st.floats(0.5, 20), st.booleans()),

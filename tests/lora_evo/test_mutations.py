@@ -14,7 +14,7 @@ from lora_evo.updates import dead_pairs, numerical_rank, singular_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 each_mutation = pytest.mark.parametrize("name", MUTATIONS)
 
 

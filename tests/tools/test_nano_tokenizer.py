@@ -69,7 +69,7 @@ PIECES += "|é|e\u0301|ﬁ|你|🙂"
 CODE = st.lists(st.sampled_from((*PIECES.split("|"), *SPECIAL_TOKENS)), max_size=20).map("".join)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(text=TEXTS | CODE)
 def test_what_is_encoded_is_decoded(tokenizer, shipped, text):
     lossless(tokenizer, text)
@@ -85,7 +85,7 @@ def reloaded(tokenizer, tmp_path_factory):
     return AutoTokenizer.from_pretrained(home)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(text=TEXTS | CODE)
 def test_next_to_a_qwen2_model_any_text_has_the_same_ids(tokenizer, reloaded, text):
     # transformers composes accents (NFC) in front of any Qwen2 model's tokenizer.
