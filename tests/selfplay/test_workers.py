@@ -37,7 +37,11 @@ from selfplay.workers.session import open_workers, ray_errors, ray_session
 from selfplay.workers.worker import versions
 from selfplay_command import command, refused, train_until
 
-pytestmark = pytest.mark.skipif(not find_spec("ray"), reason="workers need Ray: pip install ray")
+pytestmark = [
+    pytest.mark.skipif(not find_spec("ray"), reason="workers need Ray: pip install ray"),
+    # Ray waits a second for a process of its own that it has killed; a busy machine takes longer.
+    pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
+]
 SLOW = pytest.mark.slow
 
 
