@@ -241,6 +241,18 @@ def test_the_largest_fall_of_one_member_is_named(tmp_path):
     )
 
 
+def test_where_no_member_fell_none_is_named(tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
+    run = write_trial(tmp_path / "one" / "two" / "mine", config, gain=0.3)
+    rows = read_rows(run / "eval.jsonl")
+    for solving, step in ((row["solving"], row["step"]) for row in rows if "solving" in row):
+        solving["solved"] = [int(step > 20)] * len(solving["solved"])
+        solving["judged"] = [1] * len(solving["solved"])
+    write_rows(run / "eval.jsonl", rows)
+    assert largest_fall(read_run(run)).mean <= 0
+    assert "fall (points)" not in worked("compare", run)
+
+
 def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp_path):
     config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
     births = [(20, "s2", "s0")]

@@ -194,7 +194,7 @@ class Comparison:
                 *(figure(100 * fall.mean), f"{fall.before} to {fall.after}"),
             )
             for trial in self.trials
-            if (fall := largest_fall(trial.run))
+            if (fall := largest_fall(trial.run)) and fall.mean > 0
         ]
         head = ("arm", "seed", "member", "fall (points)", "steps")
         return [(FALLS, (head, rows))] if rows else []
