@@ -77,6 +77,20 @@ def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
     assert optimizer.states[0].step == 0
 
 
+def test_a_restored_member_moves_at_the_rate_of_the_configuration(tiny):
+    own = members(tiny)
+    first = MemberAdamW(own, LearnerConfig(learning_rate=0.0))
+    feed(tiny, own[0], 1)
+    before = {name: p.clone() for name, p in own[0].items()}
+    first.step(0)
+    assert all(torch.equal(p, before[name]) for name, p in own[0].items())
+    second = MemberAdamW(own, LearnerConfig(learning_rate=0.1))
+    second.load(0, first.tensors(0), first.scalars(0) | {"learning_rate": 0.0})
+    second.step(0)
+    assert second.states[0].step == 2
+    assert not any(torch.equal(p, before[name]) for name, p in own[0].items())
+
+
 def sizes(count):
     """Norms of gradients as they come, around 1."""
     return [1.0 + 0.1 * math.sin(7.0 * i) for i in range(count)]

@@ -1,4 +1,4 @@
-"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and learning rate.
+"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and step size.
 
 A member that does not take part in an update is not touched: its moments do not decay and its step
 count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
@@ -20,8 +20,7 @@ from selfplay.config import LearnerConfig
 class AdamState:
     """Optimiser state of one member; moments in the order of its parameters."""
 
-    step: int
-    learning_rate: float
+    step: int = 0
     norm_mean: float = 0.0
     norm_variance: float = 0.0
     """Running mean and variance of the norm of the gradients that it moved by."""
@@ -29,7 +28,7 @@ class AdamState:
     exp_avg_sq: list[Tensor] = field(default_factory=list)
 
 
-_SCALARS = ("step", "learning_rate", "norm_mean", "norm_variance")
+_SCALARS = ("step", "norm_mean", "norm_variance")
 NORM_DECAY, NORM_WARMUP = 0.97, 25
 """Decay of a norm's running mean and variance, and steps before they clip, as in ZClip."""
 
@@ -87,10 +86,10 @@ class MemberAdamW:
         home = "cpu" if self.config.optimizer_offload else None
         zeros = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
         more = [torch.zeros_like(p, device=home) for p in self._parameters[member]]
-        return AdamState(0, self._rates[member], exp_avg=zeros, exp_avg_sq=more)
+        return AdamState(exp_avg=zeros, exp_avg_sq=more)
 
     def reset(self, member: int) -> None:
-        """Forget the member's moments, step count and learning rate."""
+        """Forget the member's moments, step count and norms."""
         self.states[member] = self._fresh(member)
 
     def zero_grad(self) -> None:
@@ -126,7 +125,7 @@ class MemberAdamW:
         )
         state.step += 1
         watch_norm(min(norm, longest), state)
-        lr = state.learning_rate * lr_factor
+        lr = self._rates[member] * lr_factor
         if o.weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
         torch._foreach_lerp_(first, grads, 1.0 - o.adam_beta1)
@@ -164,5 +163,6 @@ class MemberAdamW:
         """Restore what `tensors` and `scalars` returned of a member with the same parameters."""
         for name, moment in self.tensors(member).items():
             moment.copy_(tensors[name])
-        for name, value in scalars.items():  # JSON's reader makes a float of a step count
+        for name in _SCALARS:  # JSON's reader makes a float of a step count
+            value = scalars[name]
             setattr(self.states[member], name, int(value) if name == "step" else value)
