@@ -123,7 +123,7 @@ def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings,
     progress, said = shown(clock, terminal=False)
     with progress.showing(runs.config(*settings), HOME):
         pass
-    assert ("--set learner.teacher_learning_rate=0" in said.getvalue()) == said_so
+    assert ("safe: --set learner.frozen=t0,t1\n" in said.getvalue()) == said_so
 
 
 def test_python_s_train_and_resume_say_what_the_command_says(runs, clock, tmp_path):

@@ -36,10 +36,10 @@ from selfplay.terminal import program, quote, wrapped
 EVERY, PATIENCE_S = 5, 60.0
 """Steps between two lines, and the longest time without one."""
 LEARNING_TEACHERS = (
-    "In long runs teachers that learn may end at one kind of task (docs/results.md); those that do "
-    "not learn are safe: --set learner.teacher_learning_rate=0"
+    "In long runs teachers that learn may end at one kind of task (docs/results.md); those that "
+    "never learn and are never replaced are safe: --set learner.frozen="
 )
-"""Said at the start of a run whose teachers learn."""
+"""Said at the start of a run whose teachers learn, before their names."""
 
 
 class Progress:
@@ -87,7 +87,7 @@ class Progress:
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
         teachers = [] if config.mode == "azr" else config.founders[: config.teachers]
         if not done and any(config.learner.learning_rate_of("teacher", t) for t in teachers):
-            self._print(LEARNING_TEACHERS)
+            self._print(LEARNING_TEACHERS + ",".join(teachers))
         if self._console.is_terminal and not self._console.quiet:
             self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
         try:
