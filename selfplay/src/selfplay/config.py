@@ -207,7 +207,7 @@ class LearnerConfig:
     """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
     min_lr_rate: Share = 0.0
     """Share of the learning rate at the last step of a linear or cosine schedule; 0: that step
-    teaches nobody."""
+    moves no member."""
     warmup_steps: Count = 0
     """Steps over which the learning rate rises from 0 first."""
     adam_beta1: Decay = 0.9
