@@ -24,7 +24,8 @@ from code_verifier.jail.protocol import LENGTH, READ, RESULT_FD
 from code_verifier.tasks import Limits
 
 _START_S = 60.0
-_MAX_REPLY = 1 << 28
+_MAX_REPLY = (1 << 28) + (1 << 20)
+"""The most output that a caller asks for, and what a reply has beyond it."""
 _BEAT_S = 1.0
 # A bare package object spares the process every import that it does not need.
 _BOOTSTRAP = (
@@ -174,7 +175,7 @@ class Process:
                 raise ProcessLost(f"it closed its pipe: {error.strerror}") from None
 
     def _read(self, deadline: float) -> bytes:
-        data = b""
+        data = bytearray()
         size = LENGTH.size
         while len(data) < size:
             self._wait(self._readable, deadline)
@@ -186,7 +187,8 @@ class Process:
                 size += LENGTH.unpack_from(data)[0]
                 if size > _MAX_REPLY:
                     raise ProcessLost("it sent a reply without end")
-        return data[LENGTH.size :]
+        del data[: LENGTH.size]
+        return bytes(data)
 
     def _wait(self, poller: Any, deadline: float) -> None:
         """Until the poller has an event. A process that is stopped (SIGSTOP) is lost."""
