@@ -47,11 +47,12 @@ print('$package', $package.__version__, 'imports alone')")
     # of its pages are not.
     wheel=$(ls "$work"/dist/populab_"$package"-*.whl)
     case $package in code_verifier | league) wheel=$wheel[report] ;; esac
-    "${pip[@]}" "$wheel" pytest hypothesis
+    "${pip[@]}" "$wheel" pytest pytest-xdist hypothesis
     # Run from outside the repository, so that only the installed packages can be imported.
     cp -r "$root/tests/$package" "$work/tests/$package"
     (cd "$work" && PYTHONPATH="${helpers#:}" OMP_NUM_THREADS=1 \
         "$work/envs/$package/bin/python" -m pytest -q --hypothesis-profile=ci --import-mode=importlib \
+        --numprocesses 2 --dist loadfile --no-loadscope-reorder \
         -o "markers=slow: minutes or more" -m "not slow" -p no:cacheprovider "tests/$package")
 }
 

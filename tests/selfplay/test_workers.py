@@ -125,7 +125,15 @@ def alone(runs, tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize(("mode", "workers"), [("azr", 2), ("azr", 4), ("populora", 4)])
+@pytest.mark.parametrize(
+    ("mode", "workers"),
+    [
+        ("azr", 2),
+        ("populora", 3),
+        pytest.param("azr", 4, marks=SLOW),
+        pytest.param("populora", 4, marks=SLOW),
+    ],
+)
 def test_any_number_of_workers_gives_the_same_bytes(alone, runs, pools, tmp_path, mode, workers):
     config, expected = alone(mode)
     said = StringIO()
@@ -181,6 +189,7 @@ def test_a_death_before_the_first_checkpoint_begins_again(alone, runs, pools, tm
     assert runs.outcome(tmp_path / "run") == expected
 
 
+@SLOW
 def test_a_second_death_without_another_checkpoint_ends_the_run(alone, runs, pools, tmp_path):
     config, expected = alone()
     home = tmp_path / "run"
