@@ -130,7 +130,7 @@ PATCHES = {
     "finaliser": f"{ROOM}class A:\n    def __del__(self): room.write(b'{LINE}')\na = A()\ndel a",
     "whole report": f"{ROOM}room.write(b'{LINE}' * 2 + b'[\"done\", \"\"]\\n')\nos._exit(0)",
     "a report without end": f"{ROOM}room[:] = b'x' * len(room)",
-    "a report that just fits": f"{ROOM}size = len(room) - 1\nroom[:size] = b'x' * size\nos._exit(0)",
+    "a report that fits": f"{ROOM}size = len(room) - 1\nroom[:size] = b'x' * size\nos._exit(0)",
     "foreign text": f'{ROOM}room.write(b\'["ndarray", "", "numpy(1, 2, 3)", 9, true, 0.0]\\n\''
     ' * 2 + b\'["done", ""]\\n\')\nos._exit(0)',
     "nothing": f'{ROOM}room.write(b\'["done", ""]\\n\')\nos._exit(0)',
