@@ -127,6 +127,7 @@ def settings(a: argparse.Namespace, seed: int) -> Config:
         "teachers": 1,
         "students": 1,
         "learner.learning_rate": RATE,
+        "learner.lr_scheduler_type": "constant",
         "rollout.kinds": "[code_o]",
         "rollout.proposals": TASKS,
         "rollout.num_generations": ATTEMPTS,

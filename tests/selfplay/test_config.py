@@ -60,6 +60,8 @@ def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
     assert (found.reward.whiten, found.learner.loss_type) == ("tokens", "dapo")
     assert (found.learner.weight_decay, found.learner.entropy_coef) == (0.01, 0.0)
     assert found.learner.r == 3
+    courses = [read_config(data).learner.lr_scheduler_type for data in ({"mode": "azr"}, {})]
+    assert courses == ["constant", "linear"]
     assert read_config(yaml.safe_load(config_text(found))) == found
     assert load_preset("nano").rollout.train_on == "attempts"
 

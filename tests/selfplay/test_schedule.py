@@ -13,12 +13,13 @@ def course(steps=11, **settings):
     return [config.schedule(step, steps) for step in range(1, steps + 1)]
 
 
-def test_linear_falls_evenly_to_its_rate_and_stays_there_and_constant_is_the_default():
+def test_linear_falls_evenly_to_its_rate_and_stays_there_and_to_a_tenth_is_the_default():
     falling = {"lr_scheduler_type": "linear", "min_lr_rate": 0.3}
     assert course(**falling) == pytest.approx([1.0 - 0.07 * i for i in range(11)])
     assert LearnerConfig(**falling).schedule(50, 10) == pytest.approx(0.3)
     assert course(steps=1, lr_scheduler_type="linear") == [1.0]
-    assert course() == [1.0] * 11
+    assert course() == pytest.approx([1.0 - 0.09 * i for i in range(11)])
+    assert course(lr_scheduler_type="constant") == [1.0] * 11
 
 
 def test_cosine_is_half_way_in_the_middle():
@@ -27,7 +28,7 @@ def test_cosine_is_half_way_in_the_middle():
 
 
 def test_warm_up_comes_first_and_ends_at_the_whole_rate():
-    found = course(lr_scheduler_type="linear", warmup_steps=3)
+    found = course(warmup_steps=3, min_lr_rate=0.0)
     assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert found[-1] == pytest.approx(0.0)
 
@@ -73,7 +74,7 @@ def test_frozen_members_stay_as_they_are_while_others_learn(tiny):
 
 
 def test_where_a_schedule_has_come_to_0_no_member_is_in_a_pass(tiny):
-    config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, lr_scheduler_type="linear")
+    config = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, min_lr_rate=0.0)
     one = Learner(tiny.qwen(), 0, tiny.members, config, seed=3)
     samples = [TrainingSample("t0", Rollout("x", (3, 5), (4, 6), (-3.0, -3.0), "stop"), 1.0)]
     assert [one.update(samples, config.schedule(s, 2))["t0"].stepped for s in (1, 2)] == [

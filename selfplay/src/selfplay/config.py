@@ -203,9 +203,9 @@ class LearnerConfig:
     """AdamW step size of teachers where it differs; null: the same. An agent has learning_rate."""
     frozen: tuple[str, ...] = ()
     """Founders that never learn and are never replaced, such as t0."""
-    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    lr_scheduler_type: Literal["constant", "linear", "cosine"] = "linear"
     """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
-    min_lr_rate: Share = 0.0
+    min_lr_rate: Share = 0.1
     """Share of the learning rate at the last step of a linear or cosine schedule; 0: that step
     moves no member."""
     warmup_steps: Count = 0
@@ -289,7 +289,12 @@ class LearnerConfig:
 ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
     "rollout": {"train_on": "buffer", "buffer_keeps": "oldest"},
     "reward": {"teacher": "azr", "whiten": "tokens"},
-    "learner": {"loss_type": "dapo", "weight_decay": 0.01, "entropy_coef": 0.001},
+    "learner": {
+        "loss_type": "dapo",
+        "lr_scheduler_type": "constant",
+        "weight_decay": 0.01,
+        "entropy_coef": 0.001,
+    },
 }
 """What mode azr sets, from the code of Absolute Zero (arXiv 2505.03335) that
 made its published numbers; docs/training.md has the table."""
