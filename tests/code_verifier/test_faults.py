@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Task, Verdict
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Task, Verdict, ordered_map
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -185,6 +185,22 @@ def test_everything_ends_with_the_caller(number: int) -> None:
         finally:
             caller.kill()
     assert eventually(lambda: not any(map(alive, family))), "processes stayed behind"
+
+
+def test_a_ctrl_c_that_does_not_wake_the_caller_ends_its_wait() -> None:
+    """As one does that comes just before the wait begins, or that another thread is given."""
+    ended, late = threading.Event(), []
+
+    def interrupt(item: int) -> None:
+        time.sleep(0.5)  # the caller waits by now, as a rule
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        if not ended.wait(PATIENCE_S):
+            late.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        next(ordered_map(interrupt, [1], 1))
+    ended.set()
+    assert not late
 
 
 def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:

@@ -4,10 +4,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 _SHARED = 4096
+_BEAT_S = 1.0
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -66,7 +67,10 @@ def ordered_map(
                 pending.append(future)
             if not pending:
                 break
-            yield pending.popleft().result()
+            future = pending.popleft()
+            while not future.done():  # a Ctrl-C just before a wait without end would not end it
+                wait((future,), _BEAT_S)
+            yield future.result()
         if end is not None and not isinstance(end, StopIteration):
             raise end
     finally:
