@@ -76,7 +76,7 @@ def main() -> None:
             verified = verify(run, propose(run, matches, step))
             solved, _ = solve(run, verified, step)
             samples = training_samples(solved, config, teacher_reward=half_solved)
-            run.population.update(samples)
+            run.population.update(samples, config.learner.schedule(step, config.steps))
             record_outcomes(run, matches, solved)
             for pair in matches:
                 print(f"step {step}: {summary(pair, solved)}")

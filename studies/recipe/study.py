@@ -2,7 +2,7 @@
 
     python -m studies.recipe.study run PLAN --out DIR [--workers N]
     python -m studies.recipe.study keep DIR
-    python -m studies.recipe.study table NAME...
+    python -m studies.recipe.study table [--minus ARM] NAME...
     python -m studies.recipe.study warnings NAME...
 
 A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not made again.
@@ -10,6 +10,7 @@ A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not 
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import time
@@ -57,6 +58,7 @@ def main() -> None:
     keep_parser.add_argument("home", type=Path, metavar="DIR")
     table_parser = commands.add_parser("table", help="Print what was kept.")
     table_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-steady.")
+    table_parser.add_argument("--minus", metavar="ARM", help="Subtract this arm, not the first.")
     warnings_parser = commands.add_parser("warnings", help="Print how often a run was warned of.")
     warnings_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-candidates.")
     options = parser.parse_args()
@@ -70,6 +72,9 @@ def main() -> None:
         print(warnings(rows))
     else:
         arms = [arm for name in options.names for arm in arms_of(name)]
+        if options.minus not in {None, *arms}:
+            sys.exit(f"no arm {options.minus}; there are {', '.join(arms)}")
+        arms.sort(key=lambda arm: arm != options.minus)
         print(table(rows, arms, measures_of(options.names)))
 
 
@@ -209,9 +214,27 @@ def tracks(row: Row) -> dict[str, list[float]]:
 
 
 def fall(track: Sequence[float]) -> float:
-    """Return how far the mean of `WINDOW` evaluations was below the best such mean before it."""
+    """Return how far the mean of `WINDOW` evaluations was below the best such mean before it; nan
+    for fewer evaluations, as of a student that was soon replaced."""
     levels = [fmean(track[i : i + WINDOW]) for i in range(len(track) - WINDOW + 1)]
-    return max((max(levels[: i + 1]) - level for i, level in enumerate(levels)), default=0.0)
+    return max((max(levels[: i + 1]) - level for i, level in enumerate(levels)), default=math.nan)
+
+
+def falls(row: Row) -> list[float]:
+    """Return the fall of each student; all are nan where one has too few evaluations."""
+    of = [fall(track) for track in tracks(row).values()]
+    return [math.nan] * len(of) if any(map(math.isnan, of)) else of
+
+
+def fell(row: Row, points: float) -> float:
+    """Return the share of students that fell by more than so many points, in per cent."""
+    return 100 * fmean(f if math.isnan(f) else f > points for f in falls(row))
+
+
+def number(row: Row, name: str) -> float:
+    """Return a number of the study of collapse; nan where it has none, as without a valid task."""
+    value = row["numbers"].get(name)
+    return math.nan if value is None else value
 
 
 def drops(track: Sequence[float]) -> int:
@@ -235,25 +258,36 @@ def weakest_family(row: Row) -> float:
 
 
 def last_third(values: Sequence[float]) -> float:
-    """Return the mean of the last third of the values."""
-    return fmean(values[len(values) - -(-len(values) // 3) :])
+    """Return the mean of the last third of the values, but those that are nan."""
+    late = values[len(values) - -(-len(values) // 3) :]
+    return fmean([v for v in late if not math.isnan(v)] or [math.nan])
+
+
+def flat(row: Row) -> list[float]:
+    """Return the share of flat tasks by `BIN` steps, in per cent; nan without a valid task."""
+    return [100 * w[3] if w[0] else math.nan for w in row["wrote"].values()]
 
 
 MEASURES: Mapping[str, Callable[[Row], float]] = {
-    "largest fall": lambda row: max(map(fall, tracks(row).values())),
-    "fell > 2, %": lambda row: 100 * fmean(fall(t) > 2 for t in tracks(row).values()),
-    "fell > 5, %": lambda row: 100 * fmean(fall(t) > 5 for t in tracks(row).values()),
+    "largest fall": lambda row: max(falls(row)),
+    "fell > 2, %": lambda row: fell(row, 2),
+    "fell > 5, %": lambda row: fell(row, 5),
     "drops": lambda row: sum(map(drops, tracks(row).values())),
     "gain, end": lambda row: gains(row)[-1],
     "last third": lambda row: last_third(gains(row)),
     "weakest family": weakest_family,
-    "traps, %": lambda row: 100 * (row["numbers"].get("traps") or 0.0),
-    "families extinct": lambda row: row["numbers"].get("families extinct") or 0.0,
-    "flat, %": lambda row: 100 * last_third([w[3] for w in row["wrote"].values()]),
+    "traps, %": lambda row: 100 * number(row, "traps"),
+    "families extinct": lambda row: number(row, "families extinct"),
+    "flat, %": lambda row: last_third(flat(row)),
 }
 
 
-REAL_MEASURES = {"gain, end": MEASURES["gain, end"], **real_model.MEASURES}
+REAL_MEASURES: Mapping[str, Callable[[Row], float]] = {
+    "gain, update 10": lambda row: gains(row)[-3],
+    "gain, update 20": lambda row: gains(row)[-2],
+    "gain, end": MEASURES["gain, end"],
+    **real_model.MEASURES,
+}
 
 
 def table(
@@ -261,7 +295,8 @@ def table(
     arms: Sequence[str],
     measures: Mapping[str, Callable[[Row], float]] = MEASURES,
 ) -> str:
-    """Return the mean over seeds of each arm and measure, and of each arm minus the first one."""
+    """Return the mean over seeds of each arm and measure, and of each arm minus the first one;
+    over those that have the measure."""
     arms = [arm for arm in arms if any(row["arm"] == arm for row in rows)]
     numbers = {
         name: {arm: {r["seed"]: of(r) for r in rows if r["arm"] == arm} for arm in arms}
@@ -281,7 +316,8 @@ def table(
 
 def warnings(rows: Sequence[Row]) -> str:
     """Return how many runs were warned of, of those that ended in traps (half of the valid tasks
-    of the last third or more) and of the others; of the first, also when."""
+    of the last third or more) and of the others, and when; of the first, also when they began to.
+    A run without a valid task in the last third is one of the others."""
     lines = [
         _line(["runs", "of them warned", "first warning", "half are traps"]),
         _line(["---"] * 4),
@@ -304,7 +340,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cell(values: Iterable[float]) -> str:
-    found = estimate([np.array([value]) for value in values])
+    found = estimate([np.array([value]) for value in values if not math.isnan(value)])
     if found is None:
         return "–"
     ends = "" if found.low is None else f" [{found.low:.1f}, {found.high:.1f}]"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -157,9 +158,21 @@ def test_finished_runs_of_other_seeds_are_counted_arm_by_arm(home):
     runs = [home / "azr" / "seed-1", home / "2T+2S" / "seed-2"]
     text = worked("compare", f"one={runs[0]}", runs[1])
     assert "\none (mode azr): 1 of 1 runs done\nseed-2 (mode populora): 1 of 1 runs done" in text
+    assert "\nseed-2 and one have no seed in common: not compared\n" in text
     assert "*" not in text.partition("Mean over seeds")[0]
     names = [row["arm"] for row in json.loads(worked("compare", *runs, "--json"))["runs"]]
     assert names == ["seed-1", "seed-2"]
+
+
+def test_what_sets_two_arms_of_one_mode_apart_is_named_beside_another_mode(home, tmp_path):
+    config = read_plan(PLAN, "made-up").run_config("azr", None, 1)
+    other = replace(config, learner=replace(config.learner, entropy_coef=0.2))
+    write_trial(tmp_path / "more", other, until=30)
+    runs = [f"a={home / 'azr' / 'seed-1'}", f"b={tmp_path / 'more'}", home / "2T+2S" / "seed-1"]
+    plan, _ = open_trials(runs)
+    named = [{"mode": mode, "learner.entropy_coef": of} for mode, of in
+             (("azr", "0.001"), ("azr", "0.2"), ("populora", "0.0"))]  # fmt: skip
+    assert [*plan.arms.values()] == named
 
 
 def test_runs_of_one_name_are_its_seeds_and_a_path_may_have_an_equals_sign(home, tmp_path):

@@ -442,7 +442,7 @@ def test_callbacks_get_the_proposals_and_the_measurements_of_the_step(runs, tmp_
 
 def test_a_reward_over_recent_shares_goes_on_where_a_checkpoint_was_made(runs, tmp_path):
     def reward():
-        return TeacherReward(OverShare(TEACHER_REWARDS["populora"]), needs=("step",))
+        return OverShare(TEACHER_REWARDS["populora"])
 
     for home in (tmp_path / "whole", tmp_path / "cut"):
         train(runs.config(*TINY, "steps=4"), home, extensions=Extensions(reward()))

@@ -8,6 +8,7 @@ import torch
 from probabilities import logprobs
 
 from lora_evo.model import Rollout
+from selfplay.errors import SelfplayError
 from selfplay.learning.learner import Learner, LearnerConfig, MemberState, TrainingSample
 
 CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
@@ -246,6 +247,9 @@ def test_replace_starts_a_child_afresh(tiny):
     assert not any(t.any() for t in one.optimizer.states[1].exp_avg)
     with pytest.raises(ValueError, match="already a member named 's0'"):
         one.replace("t0", one.export("s0"), "s0")
+    frozen = learner(tiny, frozen=("t0",))
+    with pytest.raises(SelfplayError, match=r"t0 is frozen \(learner.frozen\) and cannot be repl"):
+        frozen.replace("t0", frozen.export("s0"), "t2")
 
 
 def test_wrong_samples(tiny):

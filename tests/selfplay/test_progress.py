@@ -110,20 +110,23 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, clock, ter
 
 
 @pytest.mark.parametrize(
-    ("settings", "said_so"),
+    ("settings", "frozen"),
     [
-        ((), True),
-        (("learner.teacher_learning_rate=0",), False),
-        (("learner.frozen=t0",), True),
-        (("learner.frozen=t0,t1",), False),
-        (("mode=azr",), False),
+        ((), "t0,t1"),
+        (("learner.teacher_learning_rate=0",), ""),
+        (("learner.frozen=t0",), "t0,t1"),
+        (("learner.frozen=t0,t1",), ""),
+        (("mode=azr",), "t0"),
     ],
 )
-def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings, said_so):
+def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings, frozen):
     progress, said = shown(clock, terminal=False)
     with progress.showing(runs.config(*settings), HOME):
         pass
-    assert ("safe: --set learner.frozen=t0,t1\n" in said.getvalue()) == said_so
+    last = said.getvalue().splitlines()[-1]
+    assert ("In long runs " in last) == bool(frozen)
+    assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
+    assert ("--mode populora" in last) == ("mode=azr" in settings)
 
 
 def test_python_s_train_and_resume_say_what_the_command_says(runs, clock, tmp_path):
@@ -248,7 +251,8 @@ def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs
 
 
 def of_hundred(step, member, solved):
-    numbers = rate(solve_rate=solved / 100, solved=(solved,), judged=(100,))
+    of_tasks = (1,) * solved + (0,) * (100 - solved)
+    numbers = rate(solve_rate=solved / 100, solved=of_tasks, judged=(1,) * 100)
     return EvalRow(step=step, member=member, role=member, solving=numbers)
 
 
@@ -272,11 +276,11 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
         warned[end] = [line for line in said.getvalue().splitlines() if "warning" in line]
     assert warned == {
         5: [
-            "  warning: s0 fell by 5.0 points on held-out tasks: 55.0 % at the start, "
+            "  warning: s0 fell by 5.0 ± 2.2 points on held-out tasks: 55.0 % at the start, "
             "50.0 % after step 5"
         ],
         10: [
-            "  warning: s0 fell by 6.0 points on held-out tasks: 50.0 % after step 5, "
+            "  warning: s0 fell by 6.0 ± 2.4 points on held-out tasks: 50.0 % after step 5, "
             "44.0 % after step 10"
         ],
         15: ["  warning: 75 % of the tasks have one structure: teachers repeat a program"],

@@ -123,7 +123,7 @@ def test_a_reward_whose_witness_was_never_asked_is_refused():
 def test_a_reward_over_another_needs_what_that_needs():
     reward = TeacherReward(OverShare(TEACHER_REWARDS["regret"]), needs=("step",))
     assert needed_by(reward) == ("step", "rival")
-    assert needed_by(OverShare(populora)) == ()
+    assert needed_by(OverShare(populora)) == ("step",)
 
 
 @pytest.mark.parametrize("needs", [("steps",), "step"])
@@ -357,6 +357,37 @@ def test_a_class_earns_by_how_rare_its_teacher_made_it_lately():
     for _ in range(20):
         reward([of_class(0, "c")])
     assert reward([of_class(0, "c")]) == [0.5]
+
+
+def test_to_be_rare_makes_nothing_worse():
+    reward = OverShare(TEACHER_REWARDS["azr"], class_of=lambda p: p.reason)
+    flat = [replace(of_class(i, "a" if i else "b"), attempts=()) for i in range(5)]
+    assert set(reward(flat)) == {-0.5}
+    assert needed_by(OverShare(TEACHER_REWARDS["regret"])) == ("step", "rival")
+
+
+class Numbered:
+    """Counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, proposal):
+        self.calls += 1
+        return float(self.calls)
+
+    def state_dict(self):
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+
+
+def test_the_state_of_a_reward_over_its_share_is_kept_with_it():
+    first, second = (OverShare(TeacherReward(Numbered()), lambda p: "") for _ in range(2))
+    assert first([of_class(i, "a") for i in range(3)]) == [1.0, 2.0, 3.0]
+    second.load_state_dict(first.state_dict())
+    assert second([of_class(0, "a")]) == first([of_class(0, "a")]) == [4.0]
 
 
 def test_what_was_written_lately_goes_into_a_state_and_back():

@@ -1,6 +1,7 @@
 """The study of a recipe: its plans, its reward, and its tool on a tiny experiment."""
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -126,8 +127,26 @@ def test_falls_are_of_means_over_evaluations_and_drops_of_single_ones():
     track = [30.0, 36.0, 39.0, 42.0, 33.0, 36.0, 36.0]
     assert study.fall(track) == pytest.approx(39 - 35)
     assert study.drops(track) == 1
-    assert study.fall([30.0, 20.0]) == 0.0
+    assert math.isnan(study.fall([30.0, 20.0]))
     assert study.drops([40.0, 36.0, 31.0]) == 1
+
+
+def test_what_a_run_did_not_have_is_no_zero():
+    """A student with few evaluations, or no valid task."""
+    rates = {"25": {"s0": [0.5] * 8}, "50": {"s0": [0.25] * 8}}
+    bins = {"25": [0.5, 0.5, 0.0, 0.5, 1], "50": [0.0, 0.0, 1.0, 0.0, 0]}
+    row = {"arm": "a", "seed": 1, "base": [0.25] * 8, "rates": rates, "numbers": {"traps": None}}
+    row["wrote"] = bins
+    whole = {"traps": 0.5, "families extinct": 2.0}
+    other = row | {"seed": 2, "numbers": whole, "wrote": {"25": bins["25"]}}
+    names = ("largest fall", "fell > 2, %", "traps, %", "families extinct", "flat, %")
+    measures = {name: study.MEASURES[name] for name in names}
+    assert study.falls(row) == [0.0]
+    rates["50"]["s1"] = [0.5] * 8
+    *_, none = study.table([row], ["a"], measures).splitlines()
+    *_, some = study.table([row, other], ["a"], measures).splitlines()
+    assert none == "| a | 1 | – | – | – | – | – |"
+    assert some == "| a | 2 | – | – | 50.0 | 2.0 | 50.0 |"
 
 
 def test_a_founder_starts_at_the_base_and_a_child_at_its_first_evaluation():
@@ -170,8 +189,9 @@ def test_a_real_models_table_has_the_gain_on_unseen_families():
         "rates": {"30": {"s0": [0.1 * (f in real_model.UNSEEN) for f in real_model.FAMILIES]}},
         "wrote": {"30": shares},
     }
+    row["rates"] = dict.fromkeys(("10", "20", "30"), row["rates"]["30"])
     *_, line = study.table([row], ["paper"], study.REAL_MEASURES).splitlines()
-    assert line == "| paper | 1 | 3.3 | 10.0 | 50.0 | 25.0 | 75.0 | 75.0 |"
+    assert line == "| paper | 1 | 3.3 | 3.3 | 3.3 | 10.0 | 50.0 | 25.0 | 75.0 | 75.0 |"
 
 
 def test_warnings_count_the_runs_that_ended_in_traps_apart_from_the_others():

@@ -12,9 +12,7 @@ where a checkpoint was made. So do methods of such an object, `functools.partial
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from io import BytesIO
-from types import MethodType
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from lora_evo import OPERATORS, Operator
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.identity import called, name_of, resolved
-from selfplay.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
+from selfplay.rewards import TEACHER_REWARDS, keeper_of, needed_by, verifier
 from selfplay.run import Extensions
 from selfplay.settings import without_hash
 from selfplay.source_hash import mark_of
@@ -159,7 +157,7 @@ def changed_marks(rewards: Iterable[tuple[str, Any]], names: Mapping[str, str]) 
     marks = {}
     for role, reward in rewards:
         recorded = names[role].removeprefix(without_hash(names[role]))
-        if recorded and _keeper(reward) is None and (mark := mark_of(reward)) != recorded:
+        if recorded and keeper_of(reward) is None and (mark := mark_of(reward)) != recorded:
             marks[role] = mark
     return marks
 
@@ -169,7 +167,7 @@ def state_of(reward: Any, option: str) -> bytes | None:
 
     option: what errors call it. Raises SelfplayError for a state that cannot be read again.
     """
-    keeper = _keeper(reward)
+    keeper = keeper_of(reward)
     if keeper is None:
         return None
     loads = callable(getattr(keeper, "load_state_dict", None))
@@ -193,7 +191,7 @@ def state_of(reward: Any, option: str) -> bytes | None:
 
 def load_state(reward: Any, state: bytes, option: str) -> None:
     """Let a reward continue from a state. Raises SelfplayError where it does not take it."""
-    keeper = _keeper(reward)
+    keeper = keeper_of(reward)
     if keeper is None or not callable(getattr(keeper, "load_state_dict", None)):
         return
     try:
@@ -207,15 +205,3 @@ def load_state(reward: Any, state: bytes, option: str) -> None:
 
 def _unpacked(state: bytes) -> Any:
     return torch.load(BytesIO(state), weights_only=True)
-
-
-def _keeper(reward: Any) -> Any:
-    """Return the object whose state a reward has; None where it has none."""
-    while isinstance(reward, partial | TeacherReward):
-        reward = reward.func if isinstance(reward, partial) else reward.function
-    if isinstance(reward, MethodType):
-        reward = reward.__self__
-    if isinstance(reward, type):
-        return None
-    methods = ("state_dict", "load_state_dict")
-    return reward if any(callable(getattr(reward, name, None)) for name in methods) else None

@@ -16,7 +16,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from traceback import extract_tb
+from types import MethodType
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -74,8 +76,10 @@ class TeacherReward:
 def needed_by(reward: TeacherFunction | TogetherFunction | None) -> tuple[Need, ...]:
     """Return what a reward, and one that it is made of, is to be given; () for a plain function."""
     if isinstance(reward, OverShare):
-        return needed_by(reward.reward)
-    return (*reward.needs, *needed_by(reward.function)) if isinstance(reward, TeacherReward) else ()
+        return ("step", *needed_by(reward.reward))
+    if not isinstance(reward, TeacherReward):
+        return ()
+    return tuple(dict.fromkeys((*reward.needs, *needed_by(reward.function))))
 
 
 def populora(p: Proposed) -> float:
@@ -128,6 +132,18 @@ def novelty(p: Proposed) -> float:
     return -1.0 if p.task is None else populora(p) / (1 + p.seen)
 
 
+def keeper_of(reward: Any) -> Any:
+    """Return the object whose state a reward has; None where it has none."""
+    while isinstance(reward, partial | TeacherReward):
+        reward = reward.func if isinstance(reward, partial) else reward.function
+    if isinstance(reward, MethodType):
+        reward = reward.__self__
+    if isinstance(reward, type):
+        return None
+    methods = ("state_dict", "load_state_dict")
+    return reward if any(callable(getattr(reward, name, None)) for name in methods) else None
+
+
 def structure_of(p: Proposed) -> str:
     """Return the normalised structure of a proposal's program."""
     return p.metrics.structure if p.metrics else ""
@@ -137,14 +153,14 @@ class OverShare:
     """A reward over the share of its class among what its teacher wrote lately.
 
     A class as common as the mean class earns what it would; one of half that share, twice as much.
-    For a `TeacherReward` that needs the step; its memory is kept in checkpoints. After count-based
-    bonuses (Bellemare et al. 2016).
+    A negative reward is left as it is: to be rare makes nothing worse. Its memory is kept in
+    checkpoints, with that of the reward. After count-based bonuses (Bellemare et al. 2016).
 
     Example:
 
         >>> by_kind = OverShare(populora, class_of=lambda p: p.kind)
-        >>> TeacherReward(by_kind, needs=("step",)).needs
-        ('step',)
+        >>> by_kind([Proposed(0, "1", "t0", "s0", "code_o", (), 0)])
+        [-1.0]
     """
 
     def __init__(
@@ -172,18 +188,22 @@ class OverShare:
         return [self._over_share(p) for p in proposals]
 
     def _over_share(self, p: Proposed) -> float:
-        if p.task is None:
-            return self.reward(p)
+        reward = self.reward(p)
+        if p.task is None or reward <= 0.0:
+            return reward
         counts = self._counts[p.teacher or ""]
-        return self.reward(p) * sum(counts.values()) / (len(counts) * counts[self.class_of(p)])
+        return reward * sum(counts.values()) / (len(counts) * counts[self.class_of(p)])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it remembers: by teacher and class, how many proposals."""
-        return {"counts": self._counts}
+        """Return what it remembers: by teacher and class how many proposals, and the reward's."""
+        inner = keeper_of(self.reward)
+        return {"counts": self._counts} | ({} if inner is None else {"reward": inner.state_dict()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Remember what `state_dict` returned."""
         self._counts = state["counts"]
+        if "reward" in state:
+            keeper_of(self.reward).load_state_dict(state["reward"])
 
 
 TEACHER_REWARDS: Mapping[str, TeacherFunction] = {

@@ -137,8 +137,7 @@ def _train_until_done(run: Run, progress: Progress) -> None:
             trackers.log(measured_metrics(list(before)), 0)
         while run.step < config.steps:
             row = train_step(run, progress)
-            rate = config.learner.schedule(row.step, config.steps) * config.learner.learning_rate
-            trackers.log(step_metrics(row, rate), row.step)
+            trackers.log(step_metrics(row, config), row.step)
 
 
 def deepcopied(reward: Any) -> Any:

@@ -200,7 +200,8 @@ class Comparison:
         return [(FALLS, (head, rows))] if rows else []
 
     def arms(self) -> list[str]:
-        """Return one line an arm: what sets it apart, and how many of its runs are done."""
+        """Return one line an arm: what sets it apart, and how many of its runs are done; and one
+        for each pair of arms that are not compared, or not up to the end of both."""
         plan, lines = self.plan, []
         for group in (Group(arm, c) for c in (None, *plan.controls) for arm in plan.arms):
             trials = [trial for trial in self.trials if trial.group == group]
@@ -214,6 +215,24 @@ class Comparison:
                 settings[MOST_SETTINGS:] = [f"and {len(settings) - MOST_SETTINGS} more"]
             about = f" ({', '.join(settings)})" if settings else ""
             lines.append(f"{group}{about}: {'; '.join([done, *going])}")
+        return [*lines, *self._cut()]
+
+    def _cut(self) -> list[str]:
+        lines = []
+        for pair in self.plan.contrasts:
+            one, other = ({t.seed: t for t in self.trials if t.group == Group(arm)} for arm in pair)
+            if one and other and not one.keys() & other.keys():
+                lines.append(f"{pair[0]} and {pair[1]} have no seed in common: not compared")
+            steps = {
+                (one[s].steps, other[s].steps)
+                for s in one.keys() & other.keys()
+                if one[s].steps != other[s].steps
+            }
+            lines += [
+                f"{pair[0]} has {a:,} steps and {pair[1]} {b:,}: compared at step {min(a, b):,} "
+                "and before, where a rate that falls is not yet the same"
+                for a, b in sorted(steps)
+            ]
         return lines
 
 

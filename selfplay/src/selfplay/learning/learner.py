@@ -51,7 +51,7 @@ class MemberState:
     tensors: Mapping[str, Tensor]
     """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...`."""
     optimizer: Mapping[str, float]
-    """Step count, learning rate, running mean and variance of the gradient's norm."""
+    """Step count, running mean and variance of the gradient's norm."""
 
 
 class Learner:
@@ -257,7 +257,15 @@ class Learner:
         return export_adapter(self.adapters, self.adapters.index(member), self.base_model)
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        """Put an adapter in a member's place under a new name, with a fresh optimiser state."""
+        """Put an adapter in a member's place under a new name, with a fresh optimiser state.
+
+        Raises SelfplayError for a member that is frozen: nothing is ever trained in its place.
+        """
+        if member in self.config.frozen:
+            raise SelfplayError(
+                f"{member} is frozen (learner.frozen) and cannot be replaced; replace another, or "
+                "freeze none and set learner.teacher_learning_rate=0"
+            )
         if new_name != member and new_name in self.members:
             raise SelfplayError(f"there is already a member named {new_name!r}")
         place = self.adapters.index(member)

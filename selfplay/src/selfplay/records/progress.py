@@ -40,6 +40,11 @@ LEARNING_TEACHERS = (
     "never learn and are never replaced are safe: --set learner.frozen="
 )
 """Said at the start of a run whose teachers learn, before their names."""
+LEARNING_AGENT = (
+    "In long runs an agent may end at one kind of task (docs/results.md); a teacher that never "
+    "learns and is never replaced is safe: --mode populora --set learner.frozen=t0"
+)
+"""Said at the start of a run in mode azr."""
 
 
 class Progress:
@@ -85,9 +90,8 @@ class Progress:
             self._learn(row)
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
-        teachers = [] if config.mode == "azr" else config.founders[: config.teachers]
-        if not done and any(config.learner.learning_rate_of("teacher", t) for t in teachers):
-            self._print(LEARNING_TEACHERS + ",".join(teachers))
+        if not done and (warning := _warning(config)):
+            self._print(warning)
         if self._console.is_terminal and not self._console.quiet:
             self._live = Live(get_renderable=self.bar, console=self._console, transient=True)
         try:
@@ -226,6 +230,15 @@ class Progress:
         evals = read_rows(self._directory / EVALS, EvalRow)
         run = RunRecord(self._directory, "", {}, tuple(rows), tuple(evals))
         return [f"  warning: {fall}" for fall in falls(run) if fall.after == step]
+
+
+def _warning(config: Config) -> str:
+    """Say how a run of this configuration may end; empty where its teachers never learn."""
+    if config.mode == "azr":
+        return LEARNING_AGENT
+    teachers = config.founders[: config.teachers]
+    learn = any(config.learner.learning_rate_of("teacher", t) for t in teachers)
+    return LEARNING_TEACHERS + ",".join(teachers) if learn else ""
 
 
 def _header(config: Config, directory: Path, done: int) -> str:

@@ -36,7 +36,8 @@ Points = Sequence[tuple[int, float | None]]
 
 
 FALL = 5.0
-"""Points that a member loses between two evaluations before a report says so."""
+"""Points that a member loses between two evaluations before a report says so, if they are also
+twice their standard error over tasks."""
 WINDOW, LEAST_TASKS = 10, 4
 """Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
 fewer, one structure has a large share by chance."""
@@ -45,6 +46,8 @@ SIGNS = (
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
 )
 """Of a collapse: a share of the tasks by its path, the most that is no sign, and what more is."""
+LEAST_VALID = 0.1
+"""Share of valid proposals below which there is little to learn from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +365,18 @@ class Fall:
         """The mean over the tasks; negative where the member rose."""
         return float(np.nanmean(self.lost))
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over the tasks; inf where one was judged, or none."""
+        lost = self.lost[~np.isnan(self.lost)].tolist()
+        found = mean_and_error(lost)
+        return math.inf if found is None else found[1]
+
     def __str__(self) -> str:
         then = f"after step {self.before}" if self.before else "at the start"
         return (
-            f"{self.member} fell by {100 * self.mean:.1f} points on held-out tasks: "
+            f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points "
+            "on held-out tasks: "
             f"{100 * np.nanmean(self.earlier):.1f} % {then}, "
             f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
         )
@@ -401,8 +412,8 @@ def largest_fall(run: RunRecord) -> Fall | None:
 
 
 def falls(run: RunRecord) -> list[Fall]:
-    """Return each time that a member fell by `FALL` points or more."""
-    return [fall for fall in changes(run) if 100 * fall.mean >= FALL]
+    """Return each time that a member fell by `FALL` points or more, and that not by chance."""
+    return [f for f in changes(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
 
 
 def warnings_of(run: RunRecord) -> list[str]:
@@ -412,13 +423,16 @@ def warnings_of(run: RunRecord) -> list[str]:
 
 
 def signs_in(steps: Sequence[StepRow]) -> list[str]:
-    """Return the signs of a collapse in the last `WINDOW` steps; none where less than half tell."""
+    """Return the signs of a collapse in the last `WINDOW` steps; of tasks, where half tell."""
     late, signs = steps[-WINDOW:], []
     telling = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
     for path, most, words in SIGNS:
         share = mean(number_at(step, path) for step in telling)
         if len(late) == WINDOW <= 2 * len(telling) and share is not None and share > most:
             signs.append(f"{100 * share:.0f} % {words}")
+    valid = mean(step.valid_share for step in late)
+    if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
+        signs.append(f"{100 * valid:.0f} % of the proposals are valid: few tasks are left to learn")
     return signs
 
 

@@ -21,6 +21,7 @@ from msgspec import UNSET
 from lora_evo import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
+from selfplay.members import role_of
 from selfplay.records.rows import EvalRow, StepRow
 from selfplay.records.run_record import flat
 
@@ -88,18 +89,23 @@ def require_trackers(names: Sequence[str]) -> None:
             )
 
 
-def step_metrics(row: StepRow, learning_rate: float) -> dict[str, float]:
+def step_metrics(row: StepRow, config: Config) -> dict[str, float]:
     """Return the numbers of a step and of the measurement after it; unknown ones are absent.
 
-    A member's stand under its name (`s0/entropy`), ratings as `ratings/s0/mu` and `/sigma`,
-    measurements as `held_out/s0/difference` and `teaching/t0/base_solve_rate`.
+    A member's stand under its name (`s0/entropy`; `learning_rate` alone is that of students),
+    ratings as `ratings/s0/mu` and `/sigma`, measurements as `held_out/s0/difference` and
+    `teaching/t0/base_solve_rate`.
     """
     fields = msgspec.to_builtins(msgspec.structs.replace(row, measured=UNSET, tasks=UNSET))
     del fields["step"]
     members, ratings = fields.pop("members"), fields.pop("ratings")
     metrics = _numbers({OF_RUN.get(name, name): value for name, value in fields.items()})
-    metrics |= {"step_time": sum(row.seconds.values()), "learning_rate": learning_rate}
+    factor = config.learner.schedule(row.step, config.steps)
+    metrics |= {"step_time": sum(row.seconds.values())}
+    metrics |= {"learning_rate": factor * config.learner.learning_rate}
     for member, values in members.items():
+        rate = config.learner.learning_rate_of(role_of(member), member)
+        metrics[f"{member}/learning_rate"] = factor * rate
         named = {OF_MEMBER.get(name, name): value for name, value in values.items()}
         metrics |= _numbers(named, f"{member}/")
     for member, (mu, sigma) in ratings.items():
