@@ -53,13 +53,13 @@ def at_the_top(monkeypatch):
         ("steady_2", 10),
         ("steady_3", 10),
         ("schedule", 20),
-        ("demo", 15),
+        ("demo", 20),
         ("candidates", 20),
         ("candidates_2", 20),
         ("candidates_3", 15),
         ("populations", 25),
         ("real", 15),
-        ("real_2", 3),
+        ("real_2", 6),
     ],
 )
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
