@@ -69,7 +69,9 @@ def main() -> None:
         return
     rows = [row for name in options.names for row in kept(name)]
     if options.command == "warnings":
-        print(warnings(rows))
+        if REAL & {*options.names}:
+            sys.exit("runs of a real model are kept without their warnings; name other plans")
+        print(warnings(rows), warnings_of_falls(rows), sep="\n\n")
     else:
         arms = [arm for name in options.names for arm in arms_of(name)]
         if options.minus not in {None, *arms}:
@@ -332,6 +334,17 @@ def warnings(rows: Sequence[Row]) -> str:
         ]
         cells = [f"{len(group)} {name}", str(len(first)), ", ".join(first), ", ".join(half)]
         lines.append(_line(cells))
+    return "\n".join(lines)
+
+
+def warnings_of_falls(rows: Sequence[Row]) -> str:
+    """Return how many students were warned of, which lost five points or more from one evaluation
+    to the next, of those that fell by more than that and of the others."""
+    lines = [_line(["students", "of them warned"]), _line(["---"] * 2)]
+    students = [t for row in rows for t in tracks(row).values() if len(t) >= WINDOW]
+    for name, has_fallen in (("that fell by more than 5 points", True), ("others", False)):
+        group = [track for track in students if (fall(track) > 5.0) is has_fallen]
+        lines.append(_line([f"{len(group)} {name}", str(sum(drops(t) > 0 for t in group))]))
     return "\n".join(lines)
 
 

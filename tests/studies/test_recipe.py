@@ -202,3 +202,18 @@ def test_warnings_count_the_runs_that_ended_in_traps_apart_from_the_others():
     *_, of_trapped, of_others = study.warnings([trapped, missed, fine]).splitlines()
     assert of_trapped == "| 2 that ended in traps | 1 | 41 | 50, 50 |"
     assert of_others == "| 1 others | 0 |  |  |"
+
+
+def test_a_warning_of_a_fall_is_right_where_the_student_stays_below():
+    tracks = {"back": [30, 40, 30, 40, 40], "down": [40, 40, 40, 30, 30, 30], "new": [50, 30]}
+    slowly = [40, 40, 40, 37, 34, 31, 28]
+    steps = {"s0": tracks["back"], "s1": tracks["down"], "s2": slowly}
+    rates = {
+        str(i): {name: [track[i] / 100] * 8 for name, track in steps.items() if i < len(track)}
+        for i in range(7)
+    }
+    *_, of_fallen, of_others = study.warnings_of_falls(
+        [{"base": [0.0] * 8, "rates": rates}]
+    ).splitlines()
+    assert of_fallen == "| 2 that fell by more than 5 points | 1 |"
+    assert of_others == "| 1 others | 1 |"
