@@ -77,7 +77,8 @@ def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
         assert options <= {option for parameter in sub.params for option in parameter.opts}
     else:
         assert program in ("python", "pytest")
-        text = (ROOT / rest[0]).read_text()  # its head or its parser names the options
+        file = rest[1].replace(".", "/") + ".py" if rest[0] == "-m" else rest[0]
+        text = (ROOT / file).read_text()  # its head or its parser names the options
         assert all(option in text for option in options)
 
 
