@@ -224,8 +224,8 @@ def fall(track: Sequence[float]) -> float:
 
 def falls(row: Row) -> list[float]:
     """Return the fall of each student; all are nan where one has too few evaluations."""
-    of = [fall(track) for track in tracks(row).values()]
-    return [math.nan] * len(of) if any(map(math.isnan, of)) else of
+    losses = [fall(track) for track in tracks(row).values()]
+    return [math.nan] * len(losses) if any(map(math.isnan, losses)) else losses
 
 
 def fell(row: Row, points: float) -> float:

@@ -164,7 +164,7 @@ def test_finished_runs_of_other_seeds_are_counted_arm_by_arm(home):
     assert names == ["seed-1", "seed-2"]
 
 
-def test_what_sets_two_arms_of_one_mode_apart_is_named_beside_another_mode(home, tmp_path):
+def test_what_sets_two_arms_of_one_mode_apart_is_named_where_another_has_another(home, tmp_path):
     config = read_plan(PLAN, "made-up").run_config("azr", None, 1)
     other = replace(config, learner=replace(config.learner, entropy_coef=0.2))
     write_trial(tmp_path / "more", other, until=30)
@@ -173,6 +173,10 @@ def test_what_sets_two_arms_of_one_mode_apart_is_named_beside_another_mode(home,
     named = [{"mode": mode, "learner.entropy_coef": of} for mode, of in
              (("azr", "0.001"), ("azr", "0.2"), ("populora", "0.0"))]  # fmt: skip
     assert [*plan.arms.values()] == named
+    short = tmp_path / "short"
+    write_trial(short, replace(config, steps=30), until=30)
+    text = worked("compare", f"a={short}", runs[0].replace("a=", "b="))
+    assert "\nb has 60 steps and a 30: compared up to step 30\n" in text
 
 
 def test_runs_of_one_name_are_its_seeds_and_a_path_may_have_an_equals_sign(home, tmp_path):

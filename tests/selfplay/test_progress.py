@@ -116,7 +116,7 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, clock, ter
         (("learner.teacher_learning_rate=0",), ""),
         (("learner.frozen=t0",), "t0,t1"),
         (("learner.frozen=t0,t1",), ""),
-        (("mode=azr",), "t0"),
+        (("mode=azr",), "t0,t1"),
     ],
 )
 def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings, frozen):

@@ -82,14 +82,12 @@ def _what_differs(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[s
     """Return by arm the settings that are not the same in all arms; `-` where one is not set."""
     keys = dict.fromkeys(key for of_arm in settings.values() for key in of_arm)
     differ = [key for key in keys if len({s.get(key) for s in settings.values()}) > 1]
-    if "mode" in differ:  # it sets others: those that differ between arms of one mode are named
-        modes: dict[str | None, list[Mapping[str, str]]] = {}
-        for of_arm in settings.values():
-            modes.setdefault(of_arm.get("mode"), []).append(of_arm)
+    modes = {s.get("mode") for s in settings.values()}
+    if len(modes) > 1:  # what a mode sets is named only where arms of one mode differ in it
         by_mode = {
             key
             for key in set_by_mode(Config())
-            if all(len({s.get(key) for s in of_mode}) == 1 for of_mode in modes.values())
+            if len({(s.get("mode"), s.get(key)) for s in settings.values()}) == len(modes)
         }
         differ = [key for key in differ if key not in by_mode]
     return {name: {key: s.get(key, "-") for key in differ} for name, s in settings.items()}

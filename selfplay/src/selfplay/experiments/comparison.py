@@ -215,9 +215,9 @@ class Comparison:
                 settings[MOST_SETTINGS:] = [f"and {len(settings) - MOST_SETTINGS} more"]
             about = f" ({', '.join(settings)})" if settings else ""
             lines.append(f"{group}{about}: {'; '.join([done, *going])}")
-        return [*lines, *self._cut()]
+        return [*lines, *self._not_compared()]
 
-    def _cut(self) -> list[str]:
+    def _not_compared(self) -> list[str]:
         lines = []
         for pair in self.plan.contrasts:
             one, other = ({t.seed: t for t in self.trials if t.group == Group(arm)} for arm in pair)
@@ -229,8 +229,7 @@ class Comparison:
                 if one[s].steps != other[s].steps
             }
             lines += [
-                f"{pair[0]} has {a:,} steps and {pair[1]} {b:,}: compared at step {min(a, b):,} "
-                "and before, where a rate that falls is not yet the same"
+                f"{pair[0]} has {a:,} steps and {pair[1]} {b:,}: compared up to step {min(a, b):,}"
                 for a, b in sorted(steps)
             ]
         return lines

@@ -264,7 +264,7 @@ class Learner:
         if member in self.config.frozen:
             raise SelfplayError(
                 f"{member} is frozen (learner.frozen) and cannot be replaced; replace another, or "
-                "freeze none and set learner.teacher_learning_rate=0"
+                "leave it out of learner.frozen"
             )
         if new_name != member and new_name in self.members:
             raise SelfplayError(f"there is already a member named {new_name!r}")

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,10 +42,10 @@ LEARNING_TEACHERS = (
 )
 """Said at the start of a run whose teachers learn, before their names."""
 LEARNING_AGENT = (
-    "In long runs an agent may end at one kind of task (docs/results.md); a teacher that never "
-    "learns and is never replaced is safe: --mode populora --set learner.frozen=t0"
+    "In long runs an agent may end at one kind of task (docs/results.md); teachers that never "
+    "learn and are never replaced are safe: --mode populora --set learner.frozen="
 )
-"""Said at the start of a run in mode azr."""
+"""Said at the start of a run in mode azr, before the names that its teachers would have."""
 
 
 class Progress:
@@ -234,9 +235,9 @@ class Progress:
 
 def _warning(config: Config) -> str:
     """Say how a run of this configuration may end; empty where its teachers never learn."""
+    teachers = replace(config, mode="populora").founders[: config.teachers]
     if config.mode == "azr":
-        return LEARNING_AGENT
-    teachers = config.founders[: config.teachers]
+        return LEARNING_AGENT + ",".join(teachers)
     learn = any(config.learner.learning_rate_of("teacher", t) for t in teachers)
     return LEARNING_TEACHERS + ",".join(teachers) if learn else ""
 

@@ -81,13 +81,9 @@ def metrics_row(
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
     complexity, commonest = _programs(valid)
-    learner = run.config.learner
-    learns = {
-        name: learner.schedule(step, run.config.steps)
-        * learner.learning_rate_of(role_of(name), name)
-        for name in stats
-    }
-    trained = sum(s.tokens or 0 for name, s in stats.items() if learns[name])
+    factor = run.config.learner.schedule(step, run.config.steps)
+    rate = run.config.learner.learning_rate_of
+    trained = sum(s.tokens or 0 for name, s in stats.items() if factor * rate(role_of(name), name))
     return rows.StepRow(
         step=step,
         teacher_reward=_mean_reward(samples, "propose"),

@@ -369,8 +369,8 @@ class Fall:
     def error(self) -> float:
         """The standard error of the mean over the tasks; inf where one was judged, or none."""
         lost = self.lost[~np.isnan(self.lost)].tolist()
-        found = mean_and_error(lost)
-        return math.inf if found is None else found[1]
+        estimate = mean_and_error(lost)
+        return math.inf if estimate is None else estimate[1]
 
     def __str__(self) -> str:
         then = f"after step {self.before}" if self.before else "at the start"
