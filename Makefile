@@ -40,7 +40,7 @@ help:
 # `make demo` installs what selfplay requires. `env` adds to it what the default suite uses:
 #   pytest, pytest-xdist, hypothesis      the tests
 #   ruff, mypy, types-PyYAML              make check
-#   build, hatchling                      make wheels
+#   uv, hatchling                         make wheels
 #   ray                                   workers, killed and lost ones too: only Ray itself shows it
 #   peft                                  adapters and children load in PEFT with equal logits
 #   pyarrow                               benchmark rows in parquet files
@@ -103,12 +103,16 @@ size: env
 unit: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
+# Tests run in a process for each core, and for each 2 GiB of memory.
+PROCESSES ?= $(shell awk -v cores=$$(nproc) '/MemTotal/ {n = int($$2 / 2097152); \
+	print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
+
 # What of code_verifier needs torch or the examples, and all packages but those that wheels tests.
 # The profile draws the same examples every time; `make unit` explores new ones. Files are begun in
-# this order, those that take longest first, so that both processes end together.
+# this order, those that take longest first, so that all processes end together.
 rest: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --hypothesis-profile=ci --durations=10 \
-		--numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		--numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder \
 		tests/selfplay/test_workers.py tests/selfplay/test_experiment.py \
 		tests/selfplay tests/repository tests/evals tests/lora_evo tests/tools \
 		tests/studies \
@@ -116,9 +120,15 @@ rest: env
 		tests/code_verifier/test_rewards.py
 
 wheels: env
-	@bash tests/repository/wheels.sh $(BIN)/python
+	@PROCESSES=$(PROCESSES) bash tests/repository/wheels.sh $(BIN)/python
 
-test: check rest wheels
+# Types and wheels take one core most of the time, so they run beside the rest and report after it.
+test: env
+	@mkdir -p build
+	@{ $(MAKE) --no-print-directory check && $(MAKE) --no-print-directory wheels; } \
+		>build/check-and-wheels.log 2>&1 & other=$$!; \
+	$(MAKE) --no-print-directory rest; rest=$$?; \
+	wait $$other; code=$$?; cat build/check-and-wheels.log; exit $$((rest + code))
 
 # The sandbox's corpora run on every other interpreter that is there, too.
 test-slow: env
