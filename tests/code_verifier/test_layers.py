@@ -213,7 +213,7 @@ def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor_names_every_layer(sandbox: Sandbox) -> None:
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert found["works"]
-    names = {"seccomp", "clocks", *LAYERS}
+    names = {"seccomp", "clocks", "addresses", *LAYERS}
     assert set(sandbox.layers()) == names
     assert {x["name"]: x["active"] for x in found["layers"]} == {
         **sandbox.layers(),

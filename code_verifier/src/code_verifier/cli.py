@@ -28,7 +28,7 @@ from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import ordered_map
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
-from code_verifier.sandbox import FIXED, Sandbox, has_fixed_addresses
+from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
 
@@ -41,6 +41,7 @@ _COSTS = {
     "no_new_privs": "a program could gain rights through set-uid files",
     "seccomp": "a program could reach files, the network and other processes",
     "clocks": "a program could read the real date and time, and be accepted by chance",
+    "addresses": "a program could depend on how Python was built, and be accepted by chance",
     "landlock": "a hole in the filter would reach files and TCP ports",
     "namespaces": "a hole in the filter would reach the network and shared memory",
     "other_user": "a program that escapes is root",
@@ -306,7 +307,7 @@ def serve(port: int, workers: int) -> int:
 @main.command()
 @_json_option
 def doctor(as_json: bool) -> int:
-    """Show which layers of protection are active on this machine.
+    """Show the interpreter, and which layers of protection are active on this machine.
 
     For each layer: whether it is active, whether programs are refused without it, and what its
     absence costs.
@@ -316,21 +317,24 @@ def doctor(as_json: bool) -> int:
         {"name": name, "active": name in active, "required": name in REQUIRED_LAYERS, "cost": cost}
         for name, cost in _COSTS.items()
     ]
-    fixed = has_fixed_addresses()
+    fixed = id(None) < 1 << 32
     works = not error and active.issuperset(REQUIRED_LAYERS)
     facts: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
     facts |= {"kernel": platform.release(), "python": platform.python_version()}
+    facts |= {"executable": sys.executable, "fixed_addresses": fixed}
     if as_json:
-        facts |= {"layers": layers, "works": works, "error": error, "fixed_addresses": fixed}
+        facts |= {"layers": layers, "works": works, "error": error}
         click.echo(json.dumps(facts))
     else:
-        click.echo("{system} {kernel} on {machine}, Python {python}".format(**facts))
+        click.echo("{system} {kernel} on {machine}".format(**facts))
+        kind = "loaded at a fixed address" if fixed else "position-independent"
+        click.echo("Python {python}, {executable}: {}".format(kind, **facts))
         for name, cost in _COSTS.items():
             state = "active" if name in active else "MISSING"
             needed = "required" if name in REQUIRED_LAYERS else ""
             click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
-        if fixed:
-            click.echo(f"note: {FIXED}")
+        if "addresses" in active:
+            click.echo("no verdict depends on how this Python was built")
         if error:
             click.echo(f"error: {error}", err=True)
     return 0 if works else 1

@@ -5,8 +5,6 @@ Programs are examined and executed through a pool, and what their executions giv
 
 import marshal
 import os
-import sys
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -163,14 +161,6 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         program, *arguments = self._examine(text, inputs)
         if isinstance(program, Verdict):
             return [lambda: program] * len(inputs)
-        if runs > 1 and has_fixed_addresses():
-            _warn()
-            refused = Verdict(Status.BANNED, reason=f"it may show an address: {FIXED}")
-            shows = program.flags & protocol.ADDRESS
-            arguments = [
-                refused if shows or (isinstance(x, Examined) and x.flags & protocol.CHANCE) else x
-                for x in arguments
-            ]
         return [partial(self._settle, program, item, runs) for item in arguments]
 
     def _examine(self, text: str, inputs: Sequence[str]) -> list[Examined | Verdict]:
@@ -291,28 +281,6 @@ def _examined(status: str, data: bytes) -> Examined | Verdict:
     if status != Status.OK or not data:
         return Verdict(status, reason=_text(data))
     return Examined(data[0], data[1:])
-
-
-FIXED = (
-    "this Python is not position-independent: its own objects have the same address in every "
-    "process, so that no execution tells what hangs on one. Programs that may show an address, a "
-    "hash or the order of a set are not accepted here; use another build of Python"
-)
-
-
-@cache
-def has_fixed_addresses() -> bool:
-    """Whether the interpreter's program file is one that is loaded at a fixed place (ELF, EXEC)."""
-    try:
-        with open(sys.executable, "rb") as file:
-            return file.read(18)[16:] == b"\x02\x00"
-    except OSError:
-        return False
-
-
-@cache
-def _warn() -> None:
-    warnings.warn(FIXED, stacklevel=2)
 
 
 def _text(data: bytes) -> str:

@@ -26,7 +26,6 @@ _MODULES = words("""
     __future__ abc bisect cmath collections copy dataclasses decimal fractions functools heapq
     itertools json math numbers operator re statistics string textwrap typing unicodedata
 """)
-_CLOCKS = words("random secrets datetime time calendar uuid")
 _MEMBERS = words("""
     KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *
 """)
@@ -88,11 +87,10 @@ _ITERATORS = (
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def has_chance(nodes: Nodes, imported: set[str], addresses: bool = False) -> bool:
+def has_chance(nodes: Nodes, imported: set[str]) -> bool:
     """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
-    hashes and addresses of objects. addresses: only the latter count, and the order of sets, which
-    hangs on them."""
-    if not imported <= (_MODULES | _CLOCKS if addresses else _MODULES):
+    hashes and addresses of objects."""
+    if not imported <= _MODULES:
         return True
     if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
         return True

@@ -1,6 +1,6 @@
-"""What differs between the executions of one check: clocks, entropy and places in memory.
+"""What differs between the executions of one check: clocks and entropy (and `addresses`).
 
-All three are made up, and the same for execution `index` at every check, so that a verdict depends
+Both are made up, and the same for execution `index` at every check, so that a verdict depends
 on the program alone.
 
 Clocks: reading a clock needs no system call, so no filter sees it. The module `time` of a child
@@ -14,11 +14,6 @@ Entropy: the seeds were searched so that the executions disagree early. In the f
 a number below 0.0005, the fourth with one above 0.9995, the fifth and sixth with a normal deviate
 beyond 2.5 on either side. `os.urandom` gives the second execution the complement of the first one's
 bits, and so on in pairs.
-
-Addresses: the kernel places memory at random in whole pages. Here the free places inside the pages
-are mixed as well, and so are the lists of places that the interpreter keeps for reuse, so that the
-low bits and the order of `id()` differ. Objects of the interpreter itself, such as built-in types,
-keep their places within a page.
 """
 
 from __future__ import annotations
@@ -156,33 +151,3 @@ def install_entropy(index: int) -> None:
     os.urandom = random._urandom = urandom
     random.seed = random._inst.seed
     random.seed()
-
-
-_MAKERS: tuple[tuple[Callable[[int], Any], int], ...] = (
-    (lambda number: object(), 300),
-    (lambda number: number + 1_000_003, 300),
-    (lambda number: [], 80),
-    (lambda number: {}, 80),
-    (lambda number: number + 0.5, 100),
-    (lambda number: (number,), 60),
-    (lambda number: (number, number), 60),
-    (lambda number: lambda: number, 40),
-    *((lambda number, size=size: bytes(size), 16) for size in range(24, 480, 16)),
-    *((lambda number, size=size: bytes(size), 3) for size in range(600, 4200, 400)),
-)
-_held: list[list[Any]] = []
-
-
-def shuffle_memory(index: int) -> None:
-    """Leave holes for small objects in an order that depends on `index`."""
-    state = 2_654_435_761 * (index + 1) % 2**32
-    for make, count in _MAKERS:
-        made: list[Any] = [make(number) for number in range(count)]
-        for place in range(count - 1, 0, -1):  # Fisher-Yates
-            state = (1_664_525 * state + 1_013_904_223) % 2**32
-            other = (state >> 8) % (place + 1)
-            made[place], made[other] = made[other], made[place]
-        kept = count // 3 + index % 3
-        for place in range(kept, count):
-            made[place] = None
-        _held.append(made[:kept])

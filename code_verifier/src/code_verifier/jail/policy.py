@@ -39,10 +39,7 @@ def examine(tree: ast.Module) -> tuple[str | None, int]:
     names |= {node.module for node in by_type[ast.ImportFrom]}
     imported = {name.partition(".")[0] for name in names}
     flags = _tier(nodes, imported) << protocol.TIER_SHIFT
-    if has_chance(by_type, imported):
-        address = has_chance(by_type, imported, addresses=True)
-        flags |= protocol.CHANCE | protocol.ADDRESS * address
-    return None, flags
+    return None, flags | protocol.CHANCE * has_chance(by_type, imported)
 
 
 def _banned_names(

@@ -49,10 +49,9 @@ STATUSES = (
 )
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
-# Flags: of a program that can reach a source of chance, and of arguments that hold a set; of a
-# program that may show an address or what hangs on one; the other bits are its tier.
-CHANCE, ADDRESS = 1, 2
-TIER_SHIFT = 2
+# Flags: of a program that can reach a source of chance, and of arguments that hold a set; the other
+# bits are the program's tier.
+CHANCE, TIER_SHIFT = 1, 1
 READ = 1 << 16
 
 

@@ -19,7 +19,7 @@ from os import urandom
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
-from code_verifier.jail import confine, modules, nondeterminism, protocol, vdso
+from code_verifier.jail import addresses, confine, modules, nondeterminism, protocol, vdso
 from code_verifier.jail.server import ForkServer, load_hashes
 
 TYPE_CHECKING = False
@@ -56,6 +56,7 @@ class StrictServer(ForkServer):
         self.wall_s = float(self.limits["wall_s"])
         frame = protocol.FRAME.size + protocol.RESULT.size
         self.most = frame + 4 * self.limits["output_chars"] + 4096  # bytes of a whole frame
+        scrambled = addresses.scramble(config["index"])
         nondeterminism.install_clocks(config["index"], self.wall_s)
         modules.preload(config["tier"])
         if config["tier"] == modules.ALL:
@@ -65,6 +66,7 @@ class StrictServer(ForkServer):
         hidden = vdso.disable()
         super().__init__(config, self.limits["memory_mb"] * 2**20, _HIDDEN)
         self.layers["clocks"] = hidden and self.layers["seccomp"]
+        self.layers["addresses"] = scrambled
         sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
         self.namespace = prepare(config["tier"])
         Finder.last = config["tier"] == modules.ALL
@@ -73,7 +75,7 @@ class StrictServer(ForkServer):
         self.poller.register(0, 0)  # hang-up only: the caller is gone
         gc.collect()
         gc.freeze()  # out of the collector's way, in the children too
-        nondeterminism.shuffle_memory(config["index"])
+        addresses.shuffle_memory(config["index"])
 
     def execute(self, request: bytes) -> None:
         """Fork a child for the request, and send its result."""

@@ -1,0 +1,177 @@
+"""Where objects lie, of which no two executions of one check see the same.
+
+The kernel places memory at random, but in whole pages and not everywhere: the interpreter's own
+objects lie at fixed places of its program file, so that their hashes, and the order of a set of
+them, depend on how Python was built. What a program sees of an address is therefore scrambled, by a
+factor of its execution:
+
+- the hash of what has none of its own: types, functions, None, Ellipsis, plain instances;
+- `id`, which still tells any two objects apart;
+- the address in a text, as in `<function f at 0x7...>`, which still is the object's `id`.
+
+Machine code in the place of the interpreter's functions does so; a program sees no difference, and
+it costs a nanosecond. The free places inside the pages are mixed, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+from code_verifier.jail.confine import libc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# In C, where mix(x) is (x = x * FACTOR % 2**44, x ^ x >> 22 | TOP):
+#   hash(object)                      return mix(OLD(object))
+#   none(object)                      return NONE
+#   id(module, object)                return INTEGER(mix(object >> 4)); no two begin in 16 bytes
+#   text(stream, info, arguments)     return PRINT(stream, FORMAT, mix(**arguments >> 4))
+#   kinds(info, count, kinds, sizes)  *kinds = PA_POINTER; return 1
+_CODE = {
+    "x86_64": {
+        "MIX": "48b8 FACTOR 480fafd0 48c1e214 48c1ea14 4889d0 48c1e816 4831c2 48b8 TOP 4809c2",
+        "hash": "f30f1efa 4883ec08 48b8 OLD ffd0 4883c408 4889c2 MIX 4889d0 c3",
+        "none": "f30f1efa 48b8 NONE c3",
+        "id": "f30f1efa 4889f2 48c1ea04 MIX 4889d7 48b8 INTEGER ffe0",
+        "text": "f30f1efa 488b12 488b12 48c1ea04 MIX 48be FORMAT 49bb PRINT 31c0 41ffe3",
+        "kinds": "f30f1efa c70205000000 b801000000 c3",
+    },
+    "aarch64": {
+        "MIX": "49000058 03000014 FACTOR 427c099b 42ac40d3 425842ca 420854b2",
+        "hash": "5f2403d5 fd7bbfa9 49000058 03000014 OLD 20013fd6 fd7bc1a8 "
+        "e20300aa MIX e00302aa c0035fd6",
+        "none": "5f2403d5 40000058 c0035fd6 NONE",
+        "id": "5f2403d5 22fc44d3 MIX e00302aa 49000058 20011fd6 INTEGER",
+        "text": "5f2403d5 420040f9 420040f9 42fc44d3 MIX 41000058 03000014 FORMAT "
+        "49000058 20011fd6 PRINT",
+        "kinds": "5f2403d5 a9008052 490000b9 20008052 c0035fd6",
+    },
+}
+"""Machine code, where a word of capitals is eight bytes of that value."""
+_FACTOR, _TOP = 6_364_136_223_846_793_005, 7 << 44
+_NONE = 0x9E3779B97F4A7C11
+_format = ctypes.create_string_buffer(b"%#lx")
+_HEAD = object.__basicsize__
+_HASH, _METHOD, _WRAPPED = _HEAD + 104, _HEAD, _HEAD + 32
+"""Where a type holds its hash function, a built-in function its description, and a method such as
+`object.__hash__` the function that it stands for."""
+_HASHED: tuple[type, ...] = (object, type(len), type("".__len__))
+_READ_WRITE, _READ_EXECUTE, _PRIVATE_ANONYMOUS = 3, 5, 0x22
+
+
+def scramble(index: int) -> bool:
+    """Scramble what execution `index` sees of addresses; whether all of it could be.
+
+    For the start of a process: what keeps types or functions by their hash finds them no more.
+    """
+    parts = _CODE.get(os.uname().machine)
+    if parts is None:
+        return False
+    code = bytearray()
+    values = {"FACTOR": pow(_FACTOR, index + 1, 2**64), "TOP": _TOP}
+    values |= {"NONE": (7 * index + 3) * _NONE % 2**44}  # each of the last hexadecimal digits
+    values |= {"INTEGER": _place(ctypes.pythonapi.PyLong_FromVoidPtr)}
+    values |= {"FORMAT": ctypes.addressof(_format), "PRINT": _place(libc.fprintf)}
+
+    def add(name: str, **more: int) -> int:
+        """Add this code; where it begins."""
+        begin = len(code)
+        for word in parts[name].replace("MIX", parts["MIX"]).split():
+            value = (values | more).get(word)
+            code.extend(bytes.fromhex(word) if value is None else value.to_bytes(8, "little"))
+        code.extend(bytes(-len(code) % 16))
+        return begin
+
+    hashes = {old: add("hash", OLD=old) for old in {_hash(kind).value for kind in _HASHED}}
+    none, own_id, text, kinds = add("none"), add("id"), add("text"), add("kinds")
+    start = _executable(bytes(code))
+    if not start:
+        return False
+    for kind in _types():
+        slots = [_hash(kind)]
+        if type(own := vars(kind).get("__hash__")) is type(object.__hash__):
+            slots.append(_word(id(own) + _WRAPPED))
+        for slot in slots:
+            if kind is type(None):
+                slot.value = start + none
+            elif slot.value in hashes:
+                slot.value = start + hashes[slot.value]
+    method = _word(id(id) + _METHOD)
+    _word(method.value + ctypes.sizeof(method)).value = start + own_id
+    if not hasattr(libc, "register_printf_specifier"):
+        return False  # a C library that cannot be taught
+    functions = (ctypes.c_void_p(start + place) for place in (text, kinds))
+    return int(libc.register_printf_specifier(ord("p"), *functions)) == 0
+
+
+def _executable(code: bytes) -> int:
+    """Where a copy of the code lies that can be executed and not written to; 0 if nowhere."""
+    libc.mmap.restype = ctypes.c_void_p
+    size = ctypes.c_size_t(len(code))
+    start = libc.mmap(None, size, _READ_WRITE, _PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))
+    if start == ctypes.c_void_p(-1).value:
+        return 0
+    ctypes.memmove(start, code, len(code))
+    executable = libc.mprotect(ctypes.c_void_p(start), size, _READ_EXECUTE) == 0
+    return int(start) if executable else 0
+
+
+def _types() -> set[type]:
+    """All types that there are."""
+    found: set[type] = set()
+    rest: list[type] = [object]
+    while rest:
+        kind = rest.pop()
+        if kind not in found:
+            found.add(kind)
+            rest += type.__subclasses__(kind)
+    return found
+
+
+def _word(place: int) -> ctypes.c_size_t:
+    return ctypes.c_size_t.from_address(place)
+
+
+def _hash(kind: type) -> ctypes.c_size_t:
+    return _word(id(kind) + _HASH)
+
+
+def _place(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+_MAKERS: tuple[tuple[Callable[[int], Any], int], ...] = (
+    (lambda number: object(), 300),
+    (lambda number: number + 1_000_003, 300),
+    (lambda number: [], 80),
+    (lambda number: {}, 80),
+    (lambda number: number + 0.5, 100),
+    (lambda number: (number,), 60),
+    (lambda number: (number, number), 60),
+    (lambda number: lambda: number, 40),
+    *((lambda number, size=size: bytes(size), 16) for size in range(24, 480, 16)),
+    *((lambda number, size=size: bytes(size), 3) for size in range(600, 4200, 400)),
+)
+_held: list[list[Any]] = []
+
+
+def shuffle_memory(index: int) -> None:
+    """Leave holes for small objects in an order that depends on `index`."""
+    state = 2_654_435_761 * (index + 1) % 2**32
+    for make, count in _MAKERS:
+        made: list[Any] = [make(number) for number in range(count)]
+        for place in range(count - 1, 0, -1):  # Fisher-Yates
+            state = (1_664_525 * state + 1_013_904_223) % 2**32
+            other = (state >> 8) % (place + 1)
+            made[place], made[other] = made[other], made[place]
+        kept = count // 3 + index % 3
+        for place in range(kept, count):
+            made[place] = None
+        _held.append(made[:kept])
+    for module in filter(None, map(sys.modules.get, ("math", "cmath"))):
+        module.nan = float("nan")  # type: ignore[attr-defined]  # whose hash is its address
