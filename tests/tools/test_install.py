@@ -15,7 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PYTHONS = os.environ.get("POPULAB_PYTHONS", sys.executable).split()
+NAMED = os.environ.get("POPULAB_PYTHONS", sys.executable).split()
+PYTHONS = list({os.path.realpath(shutil.which(name) or name): name for name in NAMED}.values())
 
 
 def made(
