@@ -4,6 +4,7 @@ import json
 import os
 import posix
 import socket
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +214,10 @@ def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_doctor_names_every_layer(sandbox: Sandbox) -> None:
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert found["works"]
+    assert found["fixed_addresses"] == (id(None) < 1 << 32)
+    shown = CliRunner().invoke(main, ["doctor"]).stdout
+    assert f"Python {found['python']}, {sys.executable}: " in shown
+    assert "no verdict depends on how this Python was built" in shown
     names = {"seccomp", "clocks", "addresses", *LAYERS}
     assert set(sandbox.layers()) == names
     assert {x["name"]: x["active"] for x in found["layers"]} == {

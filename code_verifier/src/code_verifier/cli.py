@@ -307,10 +307,10 @@ def serve(port: int, workers: int) -> int:
 @main.command()
 @_json_option
 def doctor(as_json: bool) -> int:
-    """Show the interpreter, and which layers of protection are active on this machine.
+    """Show which layers of protection are active on this machine.
 
-    For each layer: whether it is active, whether programs are refused without it, and what its
-    absence costs.
+    Before them, which Python this is; for each layer, whether it is active, whether programs are
+    refused without it, and what its absence costs.
     """
     active, error = _try_sandbox()
     layers = [

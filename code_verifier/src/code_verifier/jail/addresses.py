@@ -55,7 +55,7 @@ _CODE = {
 """Machine code, where a word of capitals is eight bytes of that value."""
 _FACTOR, _TOP = 6_364_136_223_846_793_005, 7 << 44
 _NONE = 0x9E3779B97F4A7C11
-_format = ctypes.create_string_buffer(b"%#lx")
+_FORMAT = b"%#lx"
 _HEAD = object.__basicsize__
 _HASH, _METHOD, _WRAPPED = _HEAD + 104, _HEAD, _HEAD + 32
 """Where a type holds its hash function, a built-in function its description, and a method such as
@@ -76,7 +76,7 @@ def scramble(index: int) -> bool:
     values = {"FACTOR": pow(_FACTOR, index + 1, 2**64), "TOP": _TOP}
     values |= {"NONE": (7 * index + 3) * _NONE % 2**44}  # each of the last hexadecimal digits
     values |= {"INTEGER": _place(ctypes.pythonapi.PyLong_FromVoidPtr)}
-    values |= {"FORMAT": ctypes.addressof(_format), "PRINT": _place(libc.fprintf)}
+    values |= {"FORMAT": id(_FORMAT) + bytes.__basicsize__ - 1, "PRINT": _place(libc.fprintf)}
 
     def add(name: str, **more: int) -> int:
         """Add this code; where it begins."""
