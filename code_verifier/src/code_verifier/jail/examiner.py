@@ -34,6 +34,7 @@ def main() -> None:
     confine.reset_signals()
     config = protocol.receive_config()
     warnings.simplefilter("ignore")
+    ast.unparse(ast.Constant(0))  # a module of its own since Python 3.14
     layers = confine.confine(config["jail_dir"], config["memory"])
     if config["filter"] is not None:
         sys.stdin = sys.stdout = sys.stderr = None
