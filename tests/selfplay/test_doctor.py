@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import selfplay
 from selfplay import load_preset
 from selfplay import opening as run_opening
 from selfplay.devices import GIB
@@ -149,6 +151,17 @@ def test_a_download_has_a_phase_of_its_own(here, monkeypatch):
     result = doctor("--json", more=["evolution.evolve_every=0"])
     assert list(json.loads(result.stdout)["seconds"])[:2] == ["download", "load"]
     assert asked == ["a/b"]
+
+
+def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith(("selfplay.reports", "selfplay.doctor")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(selfplay, "doctor")  # that of the other tests comes back afterwards
+    for name in ("altair", "vl_convert"):
+        monkeypatch.setitem(sys.modules, name, None)
+    said = failed(doctor(more=["learner.micro_batch_tokens=90000000", "rollout.proposals=90000"]))
+    assert said.startswith("FAILED  memory: nano needs ")
 
 
 def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):

@@ -12,6 +12,7 @@ from programs import python
 
 from selfplay.errors import RunDirectoryError
 from selfplay.records.run_record import (
+    DRIFT_LIMITS,
     conclusion,
     held_out_gain,
     read_run,
@@ -22,7 +23,6 @@ from selfplay.records.run_record import (
 from selfplay.reports.pages import duration, figure
 from selfplay.reports.run_charts import skill
 from selfplay.reports.run_report import (
-    DRIFT_LIMITS,
     PLUS_MINUS,
     choose,
     report,

@@ -32,7 +32,7 @@ from selfplay.planning import MemoryPlan, plan_run, verdict
 from selfplay.records.directory import METRICS, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.rows import StepRow, TaskRow, read_rows
-from selfplay.reports.run_report import DRIFT_LIMITS
+from selfplay.records.run_record import DRIFT_LIMITS
 from selfplay.step import train_step
 from selfplay.training import new_run
 

@@ -13,6 +13,7 @@ from selfplay.errors import ConfigError
 from selfplay.prompts.template import NANO
 from selfplay.records.rows import BASE, START, TaskRow, WorkerRow, mean
 from selfplay.records.run_record import (
+    DRIFT_LIMITS,
     Points,
     Quarter,
     RunRecord,
@@ -29,14 +30,6 @@ from selfplay.reports import run_charts as charts
 from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.settings import load_object
 
-DRIFT_LIMITS = {"float32": 1e-3, "bfloat16": 5e-3, "float16": 5e-3}
-"""KL divergence (k3, nats a token) of sampler and learner above which they drift apart, by dtype.
-
-The arithmetic of float32 gives 1e-11. That of bfloat16 grows with depth: 5e-5 in small models, 5e-4
-to 8e-4 in healthy runs of LoRA at 0.5B (Fast-LLM, pull request 525), 1.6e-3 throughout at 7B (verl,
-pull request 7749). Three times as much comes from something else, such as weights that did not
-arrive. Below it the truncated importance weights correct what there is.
-"""
 ACCEPTED, REJECTED = 4, 2
 """Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
 MOST_CARDS_BYTES = 1_000_000
