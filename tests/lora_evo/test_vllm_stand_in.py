@@ -1,6 +1,8 @@
 """The vllm engine on a stand-in for `vllm.LLM` that sleeps as on a GPU, and fails when it is to."""
 
 import gc
+import os
+import sys
 import weakref
 from collections import Counter
 from functools import partial
@@ -14,7 +16,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
 from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
-from lora_evo.model.vllm_server import VLLM
+from lora_evo.model.vllm_server import VLLM, import_vllm
 
 PATH = "model.layers.0.self_attn.q_proj"
 MEMBERS = ("t0", "s0")
@@ -249,3 +251,38 @@ def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(
         gc.enable()
     back = "given back, None"
     assert machine.calls[:2] == [back, "wake_up"]
+
+
+PACKAGE = {
+    "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
+    "vllm/__init__.py": "LLM = SamplingParams = None\n",
+    "vllm/lora/__init__.py": "",
+    "vllm/lora/request.py": "LoRARequest = None\n",
+    "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("flashinfer", "asked", "found"), [(False, None, "0"), (True, None, None), (False, "1", "1")]
+)
+def test_vllm_samples_without_flashinfer_where_that_is_not_installed(
+    tmp_path, monkeypatch, flashinfer, asked, found
+):
+    """Unless the user has said what it is to do."""
+    files = PACKAGE | ({"flashinfer/__init__.py": ""} if flashinfer else {})
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    os.environ.pop("VLLM_USE_FLASHINFER_SAMPLER", None)
+    if asked:
+        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = asked
+    try:
+        assert import_vllm(True).FINAL_ONLY == 2
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+            del sys.modules[name]
+    assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == found

@@ -215,6 +215,10 @@ def import_vllm(multiprocess: bool) -> VLLM:
         ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
     ):
         os.environ.setdefault(name, value)
+    if find_spec("flashinfer") is None:
+        # On a GPU vLLM's sampler prefers that of flashinfer, and where flashinfer is not installed
+        # it imports it all the same, which ends its process.
+        os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of vLLM's own files, which the user cannot mend
