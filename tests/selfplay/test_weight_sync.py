@@ -1,19 +1,21 @@
 """Members in an engine of their own: the same run, byte by byte, and a check that can fail."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from selfplay import opening
+from selfplay import load_preset, opening
 from selfplay.errors import SelfplayError
 from selfplay.learning.exchange import open_store
+from selfplay.learning.weight_sync import WeightSync
 from selfplay.prompts.template import template_of
 from selfplay.rollout import Attempt
 from selfplay.tasks import IDENTITY
 from selfplay.training import new_run
 from selfplay.workers import worker as workers
-from separate_engine import open_separate
+from separate_engine import SeparateEngine, open_separate
 
 SMALL = (
     *("steps=2", "evolution.evolve_every=1", "rollout.kinds=[code_o]", "eval.tasks=2"),
@@ -61,7 +63,9 @@ def test_an_engine_with_other_weights_is_found_out(runs, separate, tmp_path):
         stack = separate[0][1].adapters
         with torch.no_grad():
             stack.layers["model.layers.0.self_attn.q_proj"].lora_B[1].add_(0.5)
-        with pytest.raises(SelfplayError, match="t1 in the engine is not the learner's: log-prob"):
+        with pytest.raises(
+            SelfplayError, match="t1 in the engine is not the learner's: the log-prob"
+        ):
             run.population.sync(1)
 
 
@@ -94,3 +98,67 @@ def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(runs
     assert one == other
     published = [worker._population.engine.put for worker in (trained, fresh)]
     assert published == [["t0@v3", "t1@v3", "s0@v3", "s1@v3"]] * 2
+
+
+class Off(SeparateEngine):
+    """Says of some of the tokens that it samples that they are less likely than they are."""
+
+    most = 0
+
+    def stream(self, requests):
+        for i, rollout in super().stream(requests):
+            by = self.nats if i < self.most else 0.0
+            yield i, replace(rollout, logprobs=tuple(x - by for x in rollout.logprobs))
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def opened(request):
+    """A learner whose members are far from the base, an engine that has them, its number type."""
+    dtype = request.param
+    config = load_preset("nano", f"dtype={dtype}", "device=cpu", "threads=0", "learner.r=2")
+    learner, engine = open_separate(config)
+    sync = WeightSync(learner, engine, dtype)
+    move(learner, 1)
+    sync(1)
+    return learner, engine, sync, dtype
+
+
+def move(learner, seed):
+    draws = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for layer in learner.adapters.layers.values():
+            for up in layer.lora_B:
+                up.add_(0.05 * torch.randn(up.shape, generator=draws))
+
+
+def test_a_member_that_did_not_arrive_stops_the_run_with_one_line(opened, monkeypatch):
+    learner, engine, sync, _dtype = opened
+    arrived = engine.put_adapter
+    monkeypatch.setattr(
+        engine, "put_adapter", lambda name, *rest: None if name == "s0" else arrived(name, *rest)
+    )
+    move(learner, 2)
+    with pytest.raises(SelfplayError, match="s0 in the engine is not the learner's") as stopped:
+        sync(2)
+    assert len(str(stopped.value).splitlines()) == 1
+    assert f"expected {sync._tolerance} at most" in str(stopped.value)
+
+
+def test_one_token_may_be_more_than_half_a_nat_off_in_bfloat16_alone(opened):
+    _learner, engine, sync, dtype = opened
+    engine.__class__, engine.nats, engine.most = Off, 0.6, 1  # the first one, of the base
+    if dtype == "bfloat16":
+        sync(2)
+    else:
+        with pytest.raises(SelfplayError, match="the base in the engine is not the learner's"):
+            sync(2)
+
+
+def test_all_tokens_may_be_off_by_what_rounding_explains(opened):
+    _learner, engine, sync, _dtype = opened
+    limit = sync._tolerance
+    engine.__class__, engine.nats, engine.most = Off, limit / 2, 10**6
+    sync(2)
+    engine.nats = 2 * limit
+    with pytest.raises(SelfplayError, match="not the learner's"):
+        sync(2)
