@@ -49,9 +49,10 @@ def best_of(
     return best
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Print the rows as a Markdown table."""
-    print("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|")
+def show(rows: Sequence[Row], head: bool = True) -> None:
+    """Print the rows as a Markdown table; head: with the names of its columns."""
+    if head:
+        print("| " + " | ".join(rows[0]) + " |\n" + "|---" * len(rows[0]) + "|")
     for row in rows:
         print("| " + " | ".join(map(text, row.values())) + " |", flush=True)
 

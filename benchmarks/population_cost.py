@@ -6,9 +6,11 @@ Opens learner and engine as the preset 7b-4t4s does. Sampled and learnt from are
 all, of one member and of all of them (equal tokens), and as many rows for each member. Every row
 has `--prompt` random tokens and exactly `--completion` more: end tokens are not asked for. Seconds
 are of the wall; memory is that of the whole device, and the peak of torch in the learner's process.
-A population's step is to be compared with that of a process with `--members 1`.
+A population's step is to be compared with that of a process with `--members 1`. Each row is printed
+as soon as it is measured, with `--json` as a JSON object.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,8 +26,8 @@ from selfplay.opening import open_learner
 GB = 1e9
 
 
-def note(rows: list[Row], what: str, tokens: int, work: Callable[[], Any]) -> Any:
-    """Do the work; write down seconds, tokens a second and memory."""
+def measured(say: Callable[[Row], None], what: str, tokens: int, work: Callable[[], Any]) -> Any:
+    """Do the work, and say its seconds, tokens a second and memory."""
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.synchronize()
@@ -40,7 +42,7 @@ def note(rows: list[Row], what: str, tokens: int, work: Callable[[], Any]) -> An
         free, total = torch.cuda.mem_get_info()
         row |= {"device GB": (total - free) / GB}
         row |= {"learner's peak GB": torch.cuda.max_memory_allocated() / GB}
-    rows.append(row)
+    say(row)
     return found
 
 
@@ -49,6 +51,7 @@ def main() -> None:
     options.add_argument("base")
     options.add_argument("--engine", choices=("vllm", "hf"), default="vllm")
     options.add_argument("--set", action="append", default=[])
+    options.add_argument("--json", action="store_true")
     a = options.parse_args()
     half = max(1, a.members // 2)
     config = load_preset(
@@ -62,10 +65,18 @@ def main() -> None:
         *a.set,
     )
     rows: list[Row] = []
-    learner, engine = note(rows, "open", 0, lambda: open_learner(config))
+
+    def say(row: Row) -> None:
+        rows.append(row)
+        if a.json:
+            print(json.dumps(row), flush=True)
+        else:
+            show([row], head=len(rows) == 1)
+
+    learner, engine = measured(say, "open", 0, lambda: open_learner(config))
     engine.end_tokens = ()  # every row is as long as it may be
     weight_sync = WeightSync(learner, engine, config.dtype)
-    note(rows, "sync all members", 0, lambda: weight_sync(0))
+    measured(say, "sync all members", 0, lambda: weight_sync(0))
 
     def ids(seed: int, count: int) -> tuple[int, ...]:
         return tuple(stream(seed).integers(10, learner.model.config.vocab_size, count).tolist())
@@ -105,17 +116,16 @@ def main() -> None:
         "sample: all, rows each": (members, each),
     }
     for what, case in cases.items():
-        found = note(rows, what, case[1] * a.completion, lambda case=case: sample(*case))
+        found = measured(say, what, case[1] * a.completion, lambda case=case: sample(*case))
         assert all(len(rollout.completion_ids) == a.completion for rollout in found)
-    note(rows, "release", 0, engine.release)
+    measured(say, "release", 0, engine.release)
     update(len(members))  # warms up
     for what, count in {"update: all members": a.rows, "update: all, rows each": each}.items():
         read = count * (a.prompt + a.completion)
-        note(rows, what, read, lambda count=count: update(count))
-    note(rows, "restore", 0, engine.restore)
-    note(rows, "sync what changed", 0, lambda: weight_sync(1))
+        measured(say, what, read, lambda count=count: update(count))
+    measured(say, "restore", 0, engine.restore)
+    measured(say, "sync what changed", 0, lambda: weight_sync(1))
     engine.close()
-    show(rows)
 
 
 if __name__ == "__main__":
