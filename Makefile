@@ -11,7 +11,7 @@ VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 WITH_VENV := .venv-integrations
 
-.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-integrations bench real real-learning rehearse docs clean
+.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-integrations bench gpu real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -32,6 +32,7 @@ help:
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
+	@echo "make gpu [ARGS=--tiny]  what only a GPU shows, with the Python that is active: ten minutes"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
 	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: an hour or two"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
@@ -183,6 +184,10 @@ BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ra
 	evals_engine training_step workers math_grading
 bench: env
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# docs/gpu.md says how to make an environment with vLLM, and what each step shows.
+gpu:
+	python tools/gpu/run.py $(ARGS)
 
 # The file and the folder are the user's own: nothing of them is shipped. benchmarks/small_model/run.py says what.
 real: env
