@@ -1,12 +1,18 @@
-"""Tests that need vLLM: run by `make test-vllm`, skipped with a reason where there is none."""
+"""Tests that need vLLM: run by `make test-vllm`, skipped with a reason where there is none.
+
+They run on a GPU where torch finds one: in bfloat16, for vLLM serves adapters there in 16 bits
+alone, so what is equal on a CPU is near. POPULAB_DTYPE=bfloat16 has them judge so on a CPU, too.
+"""
 
 import importlib.util
+import os
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 import torch
+from probabilities import logprobs
 
 from lora_evo.model import HFEngine, Rollout, load_base_model
 from selfplay.config import read_config
@@ -16,6 +22,16 @@ from selfplay.settings import override, read_preset
 
 REASON = "vLLM is not installed here; `make test-vllm` makes an environment that has it"
 MEMBERS = ("t0", "t1", "s0", "s1")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DTYPE = os.environ.get("POPULAB_DTYPE") or ("float32" if DEVICE == "cpu" else "bfloat16")
+EXACT = (DEVICE, DTYPE) == ("cpu", "float32")
+"""Whether sums are taken in one order, so that equal requests give equal bytes."""
+WITHIN = 1e-4 if DTYPE == "float32" else 0.05
+"""How far log-probabilities of sampler and learner may be apart: each in float32, else their mean,
+for in bfloat16 a single one may be half a nat off."""
+HERE = (f"device={DEVICE}", f"dtype={DTYPE}", "vllm.gpu_memory_utilization=0.15")
+if DEVICE == "cuda":  # a function that looks at the model goes to vLLM's own process
+    os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
 
 
 def pytest_collection_modifyitems(items):
@@ -31,7 +47,7 @@ def pytest_collection_modifyitems(items):
 
 def config(*assignments):
     data = read_preset("nano")
-    for assignment in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *assignments):
+    for assignment in ("engine=vllm", "rollout.max_rows=64", "learner.r=4", *HERE, *assignments):
         override(data, assignment)
     return read_config(data)
 
@@ -42,7 +58,7 @@ def open_both(settings):
     from selfplay.opening import open_vllm
 
     torch.set_num_threads(1)
-    base = load_base_model("nano", torch.device("cpu"), "float32")
+    base = load_base_model("nano", torch.device(DEVICE), DTYPE)
     shapes = linear_shapes(base.model)
     learner = Learner(base.model, 0, MEMBERS, settings.learner, seed=1, base_model="nano")
     own = HFEngine(learner.adapters, base.tokenizer, max_rows=64)
@@ -88,6 +104,28 @@ def shake(learner, seed):
         learner.update(samples, lr_factor=20.0)
 
 
+@torch.no_grad()
+def apart(learner, rollouts, temperature=1.0):
+    """How far log-probabilities of rollouts are from the learner's: see WITHIN."""
+    found = []
+    for r in rollouts:
+        with learner.adapters.route([learner.adapters.index(r.adapter)]):
+            own = logprobs(learner.model, r.prompt_ids, r.completion_ids, temperature)
+        found.append((own.cpu() - torch.tensor(r.logprobs)).abs())
+    differences = torch.cat(found)
+    return float(differences.max() if DTYPE == "float32" else differences.mean())
+
+
 @pytest.fixture(scope="session")
 def tools():
-    return SimpleNamespace(config=config, open_both=open_both, shake=shake, members=MEMBERS)
+    return SimpleNamespace(
+        config=config,
+        open_both=open_both,
+        shake=shake,
+        members=MEMBERS,
+        here=HERE,
+        dtype=DTYPE,
+        exact=EXACT,
+        within=WITHIN,
+        apart=apart,
+    )

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 import torch
-from probabilities import logprobs
 
 from lora_evo import LoraEvoError
 from lora_evo.model import Request, Serving, VLLMOptions, before_stop
@@ -35,16 +34,6 @@ def publish(both, version):
         both.served.put_adapter(member, version, both.learner.export(member))
 
 
-def furthest(learner, rollouts):
-    """The largest difference between a rollout's log-probabilities and the learner's own."""
-    most = 0.0
-    for rollout in rollouts:
-        with torch.no_grad(), learner.adapters.route([learner.adapters.index(rollout.adapter)]):
-            own = logprobs(learner.model, rollout.prompt_ids, rollout.completion_ids)
-        most = max(most, float((own - torch.tensor(rollout.logprobs)).abs().max()))
-    return most
-
-
 def test_three_updates_with_hot_swap(both, tools):
     before = None
     for version in range(4):
@@ -52,9 +41,10 @@ def test_three_updates_with_hot_swap(both, tools):
         assert both.served.versions == dict.fromkeys(tools.members, version)
         greedy = both.served.generate(asked(tools, 0.0))
         own = both.own.generate(asked(tools, 0.0))
-        assert [r.completion_ids for r in greedy] == [r.completion_ids for r in own]
-        assert furthest(both.learner, greedy) < 1e-4
-        assert furthest(both.learner, both.served.generate(asked(tools, 1.0))) < 1e-4
+        if tools.exact:
+            assert [r.completion_ids for r in greedy] == [r.completion_ids for r in own]
+        assert tools.apart(both.learner, greedy) < tools.within
+        assert tools.apart(both.learner, both.served.generate(asked(tools, 1.0))) < tools.within
         mine = [r.logprobs for r in greedy if r.adapter is not None]
         if before is not None:
             assert all(one != other for one, other in zip(mine, before, strict=True))
@@ -86,13 +76,13 @@ def test_weights_that_vllm_lost_are_read_again(both, tools):
     tools.shake(both.learner, 1)
     publish(both, 40)
     engine, requests = both.served, asked(tools, 0.0, seed=2)
-    assert furthest(both.learner, engine.generate(requests)) < 1e-4
+    assert tools.apart(both.learner, engine.generate(requests)) < tools.within
     engine._served.llm.apply_model(lose)
     engine._served.llm.reset_prefix_cache()
-    assert furthest(both.learner, engine.generate(requests)) > 1
+    assert tools.apart(both.learner, engine.generate(requests)) > 1
     engine._served.llm.reset_prefix_cache()
     engine._arrived.clear()  # as waking up does
-    assert furthest(both.learner, engine.generate(requests)) < 1e-4
+    assert tools.apart(both.learner, engine.generate(requests)) < tools.within
 
 
 def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
@@ -106,9 +96,9 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
     shutil.rmtree(held.folder)
     assert engine._folder.write(held.label, both.learner.export(member)) == held.folder
     engine._register(held)
-    stale = furthest(both.learner, engine.generate(requests))
+    stale = tools.apart(both.learner, engine.generate(requests))
     engine._served.llm.reset_prefix_cache()
-    assert furthest(both.learner, engine.generate(requests)) < 1e-4 < stale / 10
+    assert tools.apart(both.learner, engine.generate(requests)) < tools.within < stale / 10
 
 
 def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
@@ -127,11 +117,16 @@ def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
     samples.close()
     assert not engine.has_unfinished_requests()
     whole = dict(both.served.stream(requests))
-    assert [whole[i] for i in found] == list(found.values())
-    assert [whole[i] for i in range(len(requests))] == both.served.generate(requests)
+    again = both.served.generate(requests)
+    assert sorted(whole) == list(range(len(requests)))
+    if tools.exact:
+        assert [whole[i] for i in found] == list(found.values())
+        assert [whole[i] for i in range(len(requests))] == again
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_the_batch(both, tools):
+    if not tools.exact:
+        pytest.skip("sums in another order turn a draw now and then")
     publish(both, 60)
     requests = asked(tools, 1.0, seed=4, count=5)
     whole = both.served.generate(requests)
@@ -153,22 +148,23 @@ def test_stop_texts_end_a_row_where_they_do_in_hf(both, tools):
         text = both.own.decode(rollout.completion_ids)
         stopping.append(replace(request, stop=("never there", text[4:7] or "never there")))
     mine, theirs = both.served.generate(stopping), both.own.generate(stopping)
+    assert min(len(r.completion_ids) for r in mine) < 16
+    for one, request in zip(mine, stopping, strict=True):
+        assert not any(stop in before_stop(one.text, request.stop) for stop in request.stop)
+    if not tools.exact:
+        return
     assert [r.completion_ids for r in mine] == [r.completion_ids for r in theirs]
     assert [r.finish_reason for r in mine] == [r.finish_reason for r in theirs]
-    assert min(len(r.completion_ids) for r in mine) < 16
     for one, other, request in zip(mine, theirs, stopping, strict=True):
-        text = before_stop(one.text, request.stop)
-        assert text == before_stop(other.text, request.stop)
-        assert not any(stop in text for stop in request.stop)
+        assert before_stop(one.text, request.stop) == before_stop(other.text, request.stop)
 
 
 def test_the_temperature_is_in_the_log_probabilities(both, tools):
     publish(both, 65)
     requests = [Request(tuple(range(2, 20)), None, 12, 0.7, seed=s) for s in range(4)]
-    for rollout in both.served.generate(requests):
-        with torch.no_grad():
-            own = logprobs(both.learner.model, rollout.prompt_ids, rollout.completion_ids, 0.7)
-        assert torch.tensor(rollout.logprobs) == pytest.approx(own, abs=1e-4)
+    rollouts = both.served.generate(requests)
+    assert tools.apart(both.learner, rollouts, 0.7) < tools.within
+    assert tools.apart(both.learner, rollouts, 1.0) > 2 * tools.within
 
 
 def test_what_would_kill_the_engine_is_refused_and_it_lives_on(both, tools):
@@ -189,7 +185,8 @@ def test_what_would_kill_the_engine_is_refused_and_it_lives_on(both, tools):
     with pytest.raises(LoraEvoError, match="no adapter named 't1'"):
         both.served.generate(requests)
     both.served.put_adapter("t1", 71, both.learner.export("t1"))
-    assert both.served.generate(requests) == before
+    after = both.served.generate(requests)
+    assert after == before if tools.exact else len(after) == len(before)
 
 
 def test_many_versions_leave_nothing_behind(both, tools):
@@ -199,4 +196,7 @@ def test_many_versions_leave_nothing_behind(both, tools):
     assert len(engine._served.llm.llm_engine.list_loras()) == len(tools.members) + 1
     home = engine._held[None].folder.parent
     assert len([p for p in home.iterdir() if p.is_dir()]) == len(tools.members) + 1
-    assert furthest(both.learner, engine.generate(asked(tools, 0.0, seed=6, count=1))) < 1e-4
+    assert (
+        tools.apart(both.learner, engine.generate(asked(tools, 0.0, seed=6, count=1)))
+        < tools.within
+    )

@@ -27,29 +27,31 @@ SMALL = (
 )
 
 
-def train(home):
-    flags = [part for a in SMALL for part in ("--set", a)]
+def train(home, tools):
+    flags = [part for a in (*SMALL, *tools.here) for part in ("--set", a)]
     return ["train", "--engine", "vllm", "--quiet", "--out", home, *flags]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory, tools):
     """The undisturbed run, with vLLM in its own process."""
     home = tmp_path_factory.mktemp("whole") / "run"
-    python("-m", "selfplay", *train(home))
+    python("-m", "selfplay", *train(home, tools))
     return home
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path):
+def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path, tools):
     killed = tmp_path / "killed"
-    with start(3, dict(os.environ), *train(killed)) as started:
+    with start(3, dict(os.environ), *train(killed, tools)) as started:
         started.kill()
     assert len(read_rows(killed / "metrics.jsonl")) == 2
     python("-m", "selfplay", "resume", killed, "--quiet")
     mine, theirs = outcome(killed), outcome(whole)
-    assert mine == theirs
+    assert mine == theirs if tools.exact else len(mine["metrics"]) == len(theirs["metrics"])
     moved = [m for row in mine["metrics"] for m in row["members"].values() if m.get("tokens")]
-    assert max(m["logp_difference_max"] or 0.0 for m in moved) < 1e-4
+    if tools.exact:
+        assert max(m["logp_difference_max"] or 0.0 for m in moved) < 1e-4
+    assert max(m["mismatch_kl"] or 0.0 for m in moved) < 5e-3
     assert any(m["stepped"] for m in moved)
     assert any(row["evolution"] for row in mine["metrics"])
     summary = python("-m", "selfplay", "report", killed)
@@ -68,11 +70,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(whole, tmp_path, seed):
+def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(
+    whole, tmp_path, tools, seed
+):
     """vLLM has a process of its own, and is killed at any moment after the first step."""
     script, killed, deaths = tmp_path / "own.py", tmp_path / "killed", 0
     script.write_text(OWN_PROCESS)
-    run = started(killed, "vllm", *train(killed), program=(script,))
+    run = started(killed, "vllm", *train(killed, tools), program=(script,))
     metrics, rng = killed / "metrics.jsonl", Random(seed)
     while run.poll() is None:
         engines = [pid for pid, kind in living("vllm").items() if kind == "vllm"]
@@ -84,7 +88,8 @@ def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(who
     said = (tmp_path / "said").read_text()
     assert (run.returncode, deaths) == (0, 1), said
     assert re.search(r"vLLM failed to .* \(process \d+ ended .*; the run goes back to", said)
-    assert outcome(killed) == outcome(whole)
+    mine, theirs = outcome(killed), outcome(whole)
+    assert mine == theirs if tools.exact else len(mine["metrics"]) == len(theirs["metrics"])
     assert not gone("vllm", 60.0)
 
 
@@ -95,7 +100,9 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
     for name in ("t0", "s0"):
         save_adapter(both.learner.export(name), tmp_path / name)
     adapters = [part for n in ("t0", "s0") for part in ("--adapter", tmp_path / n)]
-    asked = ["--benchmark", "nano_code_o", "--limit", "6", "--base", *adapters]
+    asked = ["--benchmark", "nano_code_o", "--limit", "6", "--dtype", tools.dtype]
+    asked += ["--base", *adapters]
+    both.served.release()  # evals takes nine tenths of a GPU
     answers = {}
     for engine in ("hf", "vllm"):
         out = tmp_path / engine
@@ -104,7 +111,9 @@ def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
             str(path.relative_to(out)): path.read_text() for path in out.rglob("samples.jsonl")
         }
     assert len(answers["hf"]) == 3
-    assert answers["hf"] == answers["vllm"]
+    assert answers["hf"].keys() == answers["vllm"].keys()
+    if tools.exact:
+        assert answers["hf"] == answers["vllm"]
 
 
 DYING = """
@@ -162,9 +171,9 @@ def test_an_engine_that_dies_at_work_is_one_line_at_once(tmp_path):
     assert re.match(r"vLLM failed to sample \(process \d+ ended ", said)
 
 
-def test_the_doctor_finds_everything_in_order():
+def test_the_doctor_finds_everything_in_order(tools):
     sizes = ("rollout.kinds=[code_o]", "rollout.proposals=1", "rollout.num_generations=2")
-    flags = [word for text in (*sizes, "learner.r=4") for word in ("--set", text)]
+    flags = [word for text in (*sizes, "learner.r=4", *tools.here) for word in ("--set", text)]
     words = ("doctor", "--base", "nano", "--set", "engine=vllm", "--json", *flags)
     found = json.loads(python("-m", "selfplay", *words))
     assert [check["name"] for check in found["checks"] if not check["passed"]] == []
