@@ -79,7 +79,7 @@ def test_weights_that_vllm_lost_are_read_again(both, tools):
     assert tools.apart(both.learner, engine.generate(requests)) < tools.within
     engine._served.llm.apply_model(lose)
     engine._served.llm.reset_prefix_cache()
-    assert tools.apart(both.learner, engine.generate(requests)) > 1
+    assert tools.apart(both.learner, engine.generate(requests)) > tools.other
     engine._served.llm.reset_prefix_cache()
     engine._arrived.clear()  # as waking up does
     assert tools.apart(both.learner, engine.generate(requests)) < tools.within
@@ -98,7 +98,8 @@ def test_new_weights_under_an_old_name_are_answered_from_the_cache(both, tools):
     engine._register(held)
     stale = tools.apart(both.learner, engine.generate(requests))
     engine._served.llm.reset_prefix_cache()
-    assert tools.apart(both.learner, engine.generate(requests)) < tools.within < stale / 10
+    assert tools.apart(both.learner, engine.generate(requests)) < tools.within
+    assert stale > tools.other
 
 
 def test_samples_come_as_they_end_and_the_rest_can_be_left(both, tools):
@@ -164,7 +165,7 @@ def test_the_temperature_is_in_the_log_probabilities(both, tools):
     requests = [Request(tuple(range(2, 20)), None, 12, 0.7, seed=s) for s in range(4)]
     rollouts = both.served.generate(requests)
     assert tools.apart(both.learner, rollouts, 0.7) < tools.within
-    assert tools.apart(both.learner, rollouts, 1.0) > 2 * tools.within
+    assert tools.apart(both.learner, rollouts, 1.0) > tools.within
 
 
 def test_what_would_kill_the_engine_is_refused_and_it_lives_on(both, tools):

@@ -90,6 +90,7 @@ def examined(setting: Setting) -> dict[str, Any]:
     """Ask the doctor."""
     words = selfplay(setting, "doctor", "--base", "nano", "--json")
     words += set_all(["rollout.kinds=[code_o]"])
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=setting.work)
+    env = os.environ | {"VLLM_LOGGING_LEVEL": "ERROR"}  # else its lines are among those of --json
+    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=setting.work)
     print(done.stdout, done.stderr, sep="\n", flush=True)
     return {"passed": done.returncode == 0, "code": done.returncode, "said": done.stdout[-3000:]}
