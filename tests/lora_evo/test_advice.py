@@ -3,13 +3,12 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 import torch
 from by_hand import build_adapter, changed, dense
 from lora_evo_command import call
+from programs import python
 from safetensors.torch import load_file, save_file
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
@@ -107,49 +106,51 @@ def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp
     assert same_answer(engine, "a", model, model_folder)
 
 
-@pytest.mark.parametrize(
-    ("wrapper", "front"),
-    [
-        ("_orig_mod.", ""),
-        ("_orig_mod.", "_orig_mod."),
-        ("_fsdp_wrapped_module.", ""),
-        ("_fsdp_wrapped_module._checkpoint_wrapped_module.", ""),
-        ("module.", ""),
-        ("module.", "module."),
-        ("module.module.", ""),
-        ("_orig_mod.module.", ""),
-        ("base_model.model.", ""),
-        ("", "model."),
-    ],
-)
-def test_the_name_of_a_wrapper_is_taken_out_by_the_command_that_is_told(tmp_path, wrapper, front):
-    save_adapter(build_adapter(1), tmp_path / "p")
-    file = tmp_path / "p" / WEIGHTS
-    inside = "" if front else wrapper
-    wrapped = {
-        front + name.replace("base_model.model.", f"base_model.model.{inside}"): value
-        for name, value in load_file(file).items()
-    }
-    save_file(wrapped, file)
-    said = refusal(tmp_path / "p")
-    assert "PEFT would leave it out" in said
-    words = shlex.split(said[said.index("python -c") :])
-    subprocess.run([sys.executable, *words[1:]], check=True)
+RENAMED = {
+    "compiled": ("base_model.model.", "base_model.model._orig_mod."),
+    "compiled as a whole": ("base_model.model.", "_orig_mod.base_model.model."),
+    "FSDP": ("base_model.model.", "base_model.model._fsdp_wrapped_module."),
+    "FSDP with checkpoints": (
+        "base_model.model.",
+        "base_model.model._fsdp_wrapped_module._checkpoint_wrapped_module.",
+    ),
+    "parallel": ("base_model.model.", "base_model.model.module."),
+    "parallel as a whole": ("base_model.model.", "module.base_model.model."),
+    "parallel twice": ("base_model.model.", "base_model.model.module.module."),
+    "compiled and parallel": ("base_model.model.", "base_model.model._orig_mod.module."),
+    "PEFT's prefix twice": ("base_model.model.", "base_model.model.base_model.model."),
+    "of a larger model": ("base_model.model.", "model.base_model.model."),
+    "an adapter's name": (".weight", ".default.weight"),
+    "no prefix": ("base_model.model.", ""),
+}
+"""What stands in the place of which part of a tensor's name."""
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_names_that_peft_leaves_out_are_mended_by_the_program_that_is_told(
+    tmp_path, monkeypatch, name
+):
+    program, file = told_to_rename(tmp_path / "p", *RENAMED[name])
+    monkeypatch.setattr("sys.argv", ["-c", file])
+    exec(program, {})
     assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(".weight", ".default.weight"), ("base_model.model.", "")]
-)
-def test_names_of_a_bare_state_dict_are_mended_by_the_command_that_is_told(tmp_path, old, new):
-    save_adapter(build_adapter(1), tmp_path / "p")
-    file = tmp_path / "p" / WEIGHTS
-    save_file({name.replace(old, new): t.clone() for name, t in load_file(file).items()}, file)
-    said = refusal(tmp_path / "p")
+def test_that_program_runs_as_it_is_typed(tmp_path):
+    python("-c", *told_to_rename(tmp_path / "p", *RENAMED["compiled"]))
+    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+
+
+def told_to_rename(folder, old, new):
+    """Save an adapter with other names, and return the program and its word that are told."""
+    save_adapter(build_adapter(1), folder)
+    tensors = load_file(folder / WEIGHTS)
+    save_file({name.replace(old, new): t for name, t in tensors.items()}, folder / WEIGHTS)
+    said = refusal(folder)
     assert "PEFT would leave it out" in said
     words = shlex.split(said[said.index("python -c") :])
-    subprocess.run([sys.executable, *words[1:]], check=True)
-    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+    assert words[:2] == ["python", "-c"]
+    return words[2:]
 
 
 def test_null_as_targets_means_pefts_defaults_and_the_advice_names_the_modules(

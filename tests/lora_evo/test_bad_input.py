@@ -2,13 +2,11 @@
 
 import json
 import os
-import resource
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from full_disk import no_file_above
 from lora_evo_command import call, refused
 from safetensors.torch import load_file, save_file
 
@@ -176,14 +174,9 @@ def test_a_disk_that_fills_up_in_mid_write(home, make_adapter, words, limit):
         big = make_adapter(number, inputs=256, outputs=256)
         save_adapter(big, home / f"p{number}", overwrite=True)
     before = content_hash("p1"), content_hash("p2")
-    done = subprocess.run(
-        [sys.executable, "-B", "-m", "lora_evo", *words.split()],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "File too large" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    with no_file_above(limit):
+        said = call(*words.split(), code=1).stderr
+    assert "File too large" in said
+    assert len(said.splitlines()) == 1
     assert sorted(os.listdir(".")) == ["p1", "p2"]
     assert (content_hash("p1"), content_hash("p2")) == before

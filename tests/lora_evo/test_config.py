@@ -63,7 +63,7 @@ NAMES = st.lists(st.one_of(PATHS, PARTS), max_size=4)
     alphas=st.dictionaries(st.one_of(PATHS, REGEXES), st.integers(1, 9), max_size=4),
     paths=st.lists(PATHS, min_size=1, max_size=12),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_module_gets_what_peft_gives_it(targets, excluded, layers, pattern, ranks, alphas, paths):
     peft = pytest.importorskip("peft")
     from peft.tuners.tuners_utils import _ExcludedModule, check_target_module_exists

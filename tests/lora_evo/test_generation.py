@@ -132,7 +132,7 @@ def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
     assert widths == [sum(n > t for n in lengths) for t in range(1, max(lengths))]
 
 
-@pytest.mark.parametrize("rows", [2, 8, 16])
+@pytest.mark.parametrize("rows", [2, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
     engine = HFEngine(stack[1], tokenizer, max_rows=rows)
     asked = [replace(r, adapter="t0", seed=i) for i, r in enumerate(requests(tiny, 24 * rows))]

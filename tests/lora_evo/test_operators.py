@@ -1,13 +1,13 @@
 """All operators, ours and those given as objects: on disk as in memory, refused, recorded."""
 
 import math
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from by_hand import breed, child_of, same
-from programs import python
 
 from lora_evo import (
     OPERATORS,
@@ -165,7 +165,8 @@ def test_the_name_of_one_of_ours_is_taken(make_adapter):
         mutate(make_adapter(1), halved(name="full_gaussian"), 1)
 
 
-def test_the_example_makes_a_child_of_the_strength(home):
-    example = Path(__file__).parents[2] / "examples" / "lora_evo" / "rank_one_noise.py"
-    said = python(example, "p1", "c", cwd=home)
-    assert said.splitlines() == ["c: relative change 0.1", "verified: True"]
+def test_the_example_makes_a_child_of_the_strength(home, monkeypatch, capsys):
+    example = str(Path(__file__).parents[2] / "examples" / "lora_evo" / "rank_one_noise.py")
+    monkeypatch.setattr("sys.argv", [example, "p1", "c"])
+    runpy.run_path(example, run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == ["c: relative change 0.1", "verified: True"]

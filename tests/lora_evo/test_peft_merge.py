@@ -45,8 +45,17 @@ def temporary(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("settings", [DORA, HEAD, EMBEDDING, DORA | HEAD])
+@pytest.mark.parametrize(
+    ("settings", "tied"),
+    [
+        (DORA, False),
+        (HEAD, False),
+        (HEAD, True),
+        (EMBEDDING, False),
+        (EMBEDDING, True),
+        (DORA | HEAD, True),
+    ],
+)
 def test_an_engine_says_what_pefts_own_model_says(
     model_folder, tmp_path, temporary, settings, tied
 ):

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from full_disk import on_full_disk
+from full_disk import no_file_above, on_full_disk
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
-from lora_evo.model import BaseModel, linear_shapes, open_engine
+from lora_evo.model import BaseModel, linear_shapes, load_base_model, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
 from lora_evo.model.opening import _open_on
@@ -77,27 +77,28 @@ def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, mon
         _open_on("vllm", base, "tiny", {"x": adapter()}, torch.device("cuda"), 4)
 
 
-def test_a_script_without_a_guard_says_so_in_the_process_that_imports_it_again(tmp_path):
+def test_a_script_without_a_guard_says_so_in_the_process_that_imports_it_again(
+    tmp_path, monkeypatch
+):
     script = tmp_path / "unguarded.py"
     script.write_text(
         """
-import multiprocessing, os
-import torch
-from lora_evo import LoraEvoError
-from lora_evo.model import load_base_model
-os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # as it is once vLLM is imported
-try:
+import multiprocessing
+if __name__ != "__main__":
+    import torch
+    from lora_evo.model import load_base_model
     load_base_model("/none", torch.device("cpu"))
-except LoraEvoError:
-    print("trained")
 child = multiprocessing.get_context("spawn").Process(target=print, args=("served",))
 child.start()
 child.join()
 print(child.exitcode)
 """
     )
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")  # as it is once vLLM is imported
+    with pytest.raises(LoraEvoError, match="/none"):
+        load_base_model("/none", CPU)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-    assert done.stdout.split() == ["trained", "1"], done.stderr
+    assert done.stdout.split() == ["1"], done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: vLLM's own process imports {script}, which then runs a second")
     assert line.endswith('put what the script does under `if __name__ == "__main__":`')
@@ -168,8 +169,7 @@ def test_without_room_in_memory_they_are_in_the_temporary_folder(
     folder.close()
 
 
-def test_a_full_place_is_one_line_and_what_is_there_stays(tmp_path):
-    program = """
+FULL_PLACE = """
 import torch
 from lora_evo import Adapter, AdapterConfig, Slot, load_adapter
 from lora_evo.errors import EngineStopped
@@ -188,8 +188,18 @@ except EngineStopped as error:
 else:
     raise AssertionError("there was room")
 assert load_adapter(kept).config.r == 1
+folder.close()
 """
-    on_full_disk(tmp_path / "disk", 64, program)
+
+
+def test_a_full_place_is_one_line_and_what_is_there_stays(tmp_path):
+    with no_file_above(64 << 10):
+        exec(FULL_PLACE, {"home": tmp_path})
+
+
+@pytest.mark.slow
+def test_a_full_place_of_its_own_too(tmp_path):
+    on_full_disk(tmp_path / "disk", 64, FULL_PLACE)
 
 
 def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path):

@@ -1,8 +1,10 @@
-"""Run a program on a disk that gets full: a file system of its own, or a limit on file sizes."""
+"""A disk that gets full: a file system of its own for a program, or a limit on file sizes."""
 
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _HEAD = """
@@ -17,6 +19,20 @@ def make_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
 
 """
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """Let writes of this process fail that would make a file longer than `size` bytes."""
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    compiles = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        sys.dont_write_bytecode = compiles
 
 
 def on_full_disk(folder: Path, kib: int, program: str) -> None:
