@@ -1,19 +1,14 @@
 """What counts as the right answer: labelled responses, and the traps that each rule is for."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
+from math_golds import ROWS
 
 from evals import EvalsError, math_reward, math_score
 from evals.math.answers import Gold, canonical_gold
 from evals.math.grader import compare, grade
 
-ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data" / "math_pairs.jsonl").read_text().splitlines()
-]
 AGREEMENT = 0.984
 
 

@@ -1,37 +1,18 @@
 """Every word of an answer is read or makes it unreadable; golds that cannot be read are errors."""
 
-import json
 import math
-import re
-from pathlib import Path
+import zlib
 from typing import Any
 
 import pytest
+from math_golds import GOLDS, accepted_with_a_word, published
 
 from evals import EvalsError, math_reward, math_score
 from evals.math.answers import Gold, canonical_gold, extract
 from evals.math.benchmark import questions
 from evals.math.grader import check_gold, compare, grade
 
-ROWS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data" / "math_pairs.jsonl").read_text().splitlines()
-]
-GOLDS = sorted({(row["benchmark"], row["gold"], row.get("question", "")) for row in ROWS})
-BEFORE = ("negative ", "minus ", r"\text{negative }", "half of ", "square root of ")
-BEFORE += ("twice ", "the reciprocal of ", "not ", "at least ", "more than ")
-AFTER = ("x", " y", "/x", "x^2", " dozen", " squared", " cubed", " doubled", r"\text{ blargs}")
-AFTER += (" tenths", " score", " thirds")
-NOUGHT = re.compile(r"=\s*0\$?$|(?<![\d.])0(?:\.0)?(?=[,)$]|$)")
-"""Marks the golds that a factor may leave as they are."""
 RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")
-
-
-def published() -> list[tuple[Gold, str]]:
-    return [
-        (canonical_gold(gold, question, measured=name == "minerva_math"), gold)
-        for name, gold, question in GOLDS
-    ]
 
 
 def test_every_published_gold_is_read() -> None:
@@ -40,15 +21,11 @@ def test_every_published_gold_is_read() -> None:
         check_gold(gold)
 
 
-def test_no_published_gold_is_what_a_word_makes_of_it() -> None:
-    accepted = []
-    for gold, raw in published():
-        if NOUGHT.search(raw):
-            continue
-        text = raw.strip("$")
-        changed = [before + text for before in BEFORE] + [text + after for after in AFTER]
-        accepted += [(raw, answer) for answer in changed if compare(gold, answer)[0]]
-    assert accepted == []
+def test_no_published_gold_of_a_fifth_is_what_a_word_makes_of_it() -> None:
+    """tests/gates has all of them."""
+    fifth = [(gold, raw) for gold, raw in published() if zlib.crc32(raw.encode()) % 5 == 0]
+    assert len(fifth) > 200
+    assert accepted_with_a_word(fifth) == []
 
 
 THREE = [
