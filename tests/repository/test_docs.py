@@ -8,18 +8,23 @@ import ast
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from programs import python
 from size import DOORS
 
 import selfplay
 from league import LeagueConfig
+from lora_evo.cli import main as lora_evo
 from selfplay import Config
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +34,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
+ADAPTERS = "tutorial-adapters.md"
 TRAINING = "tutorial-train.md"
 """The tutorial that takes minutes."""
 OWN_MODEL = "tutorial-own-model.md"
@@ -39,9 +45,39 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 SECTIONS = {part.splitlines()[0]: part for part in CONTRIBUTING.split("\n## Add ")[1:]}
 
 
-@pytest.mark.parametrize("code", FENCE.findall((ROOT / "README.md").read_text()))
+SMALL = (
+    "rollout.proposals=2",
+    "rollout.num_generations=2",
+    "eval.eval_every=0",
+    "eval.same_tasks=0",
+)
+README = FENCE.findall((ROOT / "README.md").read_text())
+
+
+@pytest.mark.parametrize("code", README)
+def test_python_examples_run_on_a_small_scale(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(name: str, *changes: str, **settings: object) -> Config:
+        return whole(name, *SMALL, *changes, **settings)
+
+    whole = selfplay.load_preset
+    monkeypatch.setattr(selfplay, "load_preset", small)
+    monkeypatch.chdir(tmp_path)
+    assert here(code).strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", README)
 def test_python_examples_run(code: str, tmp_path: Path) -> None:
     assert printed(code, tmp_path).strip()
+
+
+def here(program: str) -> str:
+    """Run a program in this process, in a namespace of its own, and return what it prints."""
+    with redirect_stdout(StringIO()) as said:
+        exec(program, {"__name__": "__main__"})
+    return said.getvalue()
 
 
 def printed(program: str, folder: Path) -> str:
@@ -52,17 +88,19 @@ def printed(program: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_an_extension_works_as_shown(title: str, tmp_path: Path) -> None:
-    programs = []
+    programs, packages = [], False
     for kind, text in BLOCK.findall(SECTIONS[title]):
         if new := re.match(r"# ((\w+)/[\w/]+\.py)\n", text):
             (tmp_path / new[2]).mkdir(exist_ok=True)
             (tmp_path / new[1]).write_text(text)
+            packages = True
         elif kind == "python":
             programs.append(text)
     assert programs
     for program in programs:
         promised = re.findall(r"^ *print\(.*  # (.*)$", program, re.M)
-        assert printed(program, tmp_path).splitlines() == promised
+        said = printed(program, tmp_path) if packages else here(program)
+        assert said.splitlines() == promised
 
 
 def test_what_contributing_names_exists() -> None:
@@ -88,7 +126,7 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(path.name, marks=[pytest.mark.slow] * (path.name == TRAINING))
+        pytest.param(path.name, marks=[pytest.mark.slow] * (path.name in (ADAPTERS, TRAINING)))
         for path in sorted((ROOT / "docs").glob("tutorial-*.md"))
         if path.name != OWN_MODEL
     ],
@@ -113,6 +151,25 @@ def test_a_tutorial_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
         assert done.stdout.strip()
     for page_of_charts in re.findall(r"--html (\S+)", "".join(code for _, code in blocks)):
         assert (tmp_path / page_of_charts).exists()
+
+
+def test_the_tutorial_on_adapters_runs_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall((ROOT / "docs" / ADAPTERS).read_text())
+    commands = []
+    for language, code in blocks:
+        if language == "python":
+            assert here(code).strip()
+        for command in code.splitlines() if language == "sh" else ():
+            program, *words = shlex.split(command)
+            assert program == "lora-evo"
+            done = CliRunner().invoke(lora_evo, words)
+            assert done.exit_code == 0, f"{command}: {done.output}"
+            assert done.stdout.strip()
+            commands.append(words[0])
+    assert {"inspect", "mutate", "cross", "merge", "verify"} <= set(commands)
 
 
 def test_the_league_tutorial_shows_the_example_as_it_is() -> None:

@@ -3,7 +3,7 @@
 import ast
 import importlib
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -23,15 +23,16 @@ OFFERS_BENCHMARKS = "selfplay/src/selfplay/nano_benchmarks.py"
 MOST_NAMES = 36
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield the names of the modules that a file imports, those for types alone too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """Return the names of the modules that a file imports, those for types alone too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(found)
 
 
 def siblings(path: Path, package: str) -> set[str]:
@@ -58,7 +59,7 @@ def test_modules_of_a_package_form_no_cycle(package: str) -> None:
     for path in modules(package):
         if path.name not in ("__init__.py", "__main__.py"):
             named[".".join(path.relative_to(source).with_suffix("").parts)] = path
-    graph = {name: set(imports(path)) & set(named) - {name} for name, path in named.items()}
+    graph = {name: imports(path) & set(named) - {name} for name, path in named.items()}
     TopologicalSorter(graph).prepare()
 
 
