@@ -39,7 +39,7 @@ def test_a_cancelled_task_harms_no_other() -> None:
         verdicts = await asyncio.gather(*calls)
         return [verdict.output for verdict in verdicts]
 
-    with Sandbox(workers=2, limits=Limits(wall_s=3.0, cpu_s=3.0)) as sandbox:
+    with Sandbox(workers=2, limits=Limits(wall_s=60.0, cpu_s=0.5)) as sandbox:
         assert asyncio.run(main(sandbox)) == [str(i) for i in range(6)]
 
 
@@ -70,7 +70,7 @@ threads = [threading.Thread(target=hammer, args=(i,)) for i in range(4)]
 for thread in threads:
     thread.start()
 codes = []
-for i in range(20):
+for i in range(FORKS):
     pid = os.fork()
     if pid == 0:
         good = sandbox.run(SQUARE, "9").output == "81" and sandbox.check(SQUARE, "3").output == "9"
@@ -80,15 +80,16 @@ for i in range(20):
 stop = True
 for thread in threads:
     thread.join()
-assert codes == [0] * 20, codes
+assert codes == [0] * FORKS, codes
 assert answers and all(answers)
 sandbox.close()
 print("done")
 """
 
 
-def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path) -> None:
-    runs(FORK_IN_USE, tmp_path, "-Wignore::DeprecationWarning")
+@pytest.mark.parametrize("forks", [8, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_fork_in_use_gets_servers_of_its_own(tmp_path: Path, forks: int) -> None:
+    runs(FORK_IN_USE.replace("FORKS", str(forks)), tmp_path, "-Wignore::DeprecationWarning")
 
 
 FORK_AT_THE_FIRST_START = """
@@ -140,7 +141,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.slow)]
+)
 def test_pools_of_processes(tmp_path: Path, method: str) -> None:
     runs(POOL.replace("METHOD", repr(method)), tmp_path, "-Wignore::DeprecationWarning")
 
@@ -169,8 +172,9 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers(tmp_path: Path, method: str) -> None:
     runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
 
@@ -203,15 +207,16 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
 def test_ray_actors_and_tasks(tmp_path: Path) -> None:
     runs(RAY, tmp_path, "-Wignore")
 
 
 USE = """
-with Sandbox(workers=2, limits=Limits(60, 1)) as sandbox:
-    pairs = [(SQUARE, str(i)) for i in range(20)]
-    assert [v.output for v in sandbox.check_many(pairs)] == [str(i * i) for i in range(20)]
+with Sandbox(workers=2, limits=Limits(60, 0.3)) as sandbox:
+    pairs = [(SQUARE, str(i)) for i in range(8)]
+    assert [v.output for v in sandbox.check_many(pairs)] == [str(i * i) for i in range(8)]
     assert sandbox.run(SPIN, "1").status == "timeout"
     assert sandbox.run(SQUARE, "4").output == "16"
 """

@@ -102,8 +102,8 @@ def test_a_value_stands_in_the_last_block() -> None:
 def test_hostile_completions_take_linear_work() -> None:
     """Many openings; work that grows with their square would never end."""
     for text in ("```a`\n", "<answer>", "```a\n", "x ```a\n", "```python\n(", "`", "~~~a\n```b\n"):
-        assert find_answer(text * 300_000) is None
-    assert find_answer("```python\n(\n```\n" * 30_000) == "("
+        assert find_answer(text * 100_000) is None
+    assert find_answer("```python\n(\n```\n" * 10_000) == "("
 
 
 def test_the_text_of_a_completion() -> None:
