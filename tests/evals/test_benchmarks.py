@@ -100,7 +100,7 @@ def test_samples_of_evalplus_are_judged_as_they_are(functions: Path, tmp_path: P
     rows = [
         {"task_id": "HumanEval/1001", "solution": "def double(x):\n    return [x] * 2\n"},
         {"task_id": "HumanEval/1002", "completion": "    return x / 2\n"},
-        {"task_id": "HumanEval/1002", "solution": "def half(x):\n    while True: pass\n"},
+        {"task_id": "HumanEval/1002", "solution": "def half(x):\n    return x\n"},
     ]
     samples, out = write_rows(tmp_path / "samples.jsonl", rows), tmp_path / "verdicts.jsonl"
     graded = run("grade", "humaneval_plus", samples, "--data", functions, "--out", out, "--json")

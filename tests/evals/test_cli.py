@@ -161,13 +161,14 @@ def test_a_start_that_fails_leaves_no_folders(
     assert list(tmp_path.iterdir()) == [model]
 
 
-def test_a_killed_grade_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_grade_resumes(tmp_path: Path, every: int) -> None:
     _, out, arguments = grading(tmp_path, *((str(i), rf"\boxed{{{i}}}") for i in range(8)))
     changes = changes_until_death(lambda: run(*arguments), out.parent, None)
     assert changes is not None
     whole = out.read_bytes()
     most = 0
-    for k in range(1, changes + 1):
+    for k in range(changes, 0, -every):
         shutil.rmtree(out.parent)
         out.parent.mkdir()
         assert changes_until_death(lambda: run(*arguments), out.parent, k) is None

@@ -1,10 +1,12 @@
 """Programs that do not solve the problem and try to pass: forgeries, patches, odd objects."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from evalplus_problems import HALF, SECRET, problem, row
 
+from evals.evalplus import grader as grading
 from evals.evalplus.grader import FunctionGrader
 
 TASK = problem(SECRET)
@@ -207,9 +209,18 @@ SPREAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]:
-    with FunctionGrader(cache=tmp_path_factory.mktemp("expected"), min_time_s=0.2) as opened:
+@pytest.fixture(scope="module", params=[1 << 22, pytest.param(1 << 28, marks=pytest.mark.slow)])
+def grader(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FunctionGrader]:
+    """Reports have little room, which some programs fill; in the slow suite as much as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "_OUTPUT_BYTES", request.param)
+        yield from opened_grader(tmp_path_factory.mktemp("expected"))
+
+
+def opened_grader(cache: Path) -> Iterator[FunctionGrader]:
+    with FunctionGrader(cache=cache, min_time_s=0.2) as opened:
         assert statuses(opened, TASK.reference) == ["pass", "pass"]
         yield opened
         assert statuses(opened, TASK.reference) == ["pass", "pass"]

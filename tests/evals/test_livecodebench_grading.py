@@ -161,7 +161,7 @@ CHEATS = {
     "backspaces": "print('NO\\b\\b\\bYES')",
     "nothing": "pass",
     "nulls": "print('\\0' * 99)",
-    "a flood": "while True: print('YES')",
+    "a flood": "while True: print('YES\\n' * 999)",
     "a signalling one": "print('sNaN')",
     "infinity": "print('Infinity')",
     "a huge exponent": "print('1e999999999999999999')",
