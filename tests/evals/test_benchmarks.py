@@ -228,14 +228,14 @@ def test_a_made_up_question_does_not_change_a_contest_verdict(
     script = "a, b = map(int, input().split())\nprint(a {} b)\n"
     form = f"<think> ok </think> <answer>\n{FENCE}python\n{script}{FENCE}\n</answer>"
     responses = answers(form.format("+"), form.format("-"))
-    assert judged("livecodebench", contest, recipe, "p1", responses) == [True, False] * len(MADE_UP)
     text = script.replace("print(", '"""\nUser: x\nQuestion: y\n"""\nprint(')
     kept = (
         f"Input:\n{FENCE}\n1 2\n{FENCE}\nProblem: add.\n{FENCE}python\n{script}{FENCE}",
         f"{FENCE}python\n{text}{FENCE}\nDone.",
     )
-    asked = [program.format("+") for program in kept]
-    assert judged("livecodebench", contest, recipe, "p1", asked) == [True] * len(kept)
+    responses += [program.format("+") for program in kept]
+    found = judged("livecodebench", contest, recipe, "p1", responses)
+    assert found == [True, False] * len(MADE_UP) + [True] * len(kept)
 
 
 @pytest.mark.parametrize(

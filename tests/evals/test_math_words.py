@@ -42,10 +42,10 @@ THREE = [
 
 
 @pytest.mark.parametrize("answer", THREE)
-@pytest.mark.parametrize("response", RESPONSES)
-def test_what_is_not_three(answer: str, response: str) -> None:
+def test_what_is_not_three(answer: str) -> None:
     assert not compare(Gold("3"), answer)[0]
-    assert not grade(Gold("3"), response % answer).correct
+    for response in RESPONSES:
+        assert not grade(Gold("3"), response % answer).correct, response
 
 
 @pytest.mark.parametrize("after", [" dozen", " squared", "/x", "^2", " or more", " [x]", " (mod)"])

@@ -104,11 +104,12 @@ def test_every_command_has_a_whole_sentence_in_the_list():
 def test_a_shell_completes_commands_and_options():
     def completed(words):
         index = str(len(words.split()) - (not words.endswith(" ")))
-        variables = {"COMP_WORDS": words, "COMP_CWORD": index}
-        return python("-c", program, _LEAGUE_COMPLETE="bash_complete", **variables)
+        return said(_LEAGUE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=index)
 
-    program = "from league.cli import main; main(prog_name='league')"
-    assert "complete" in python("-c", program, _LEAGUE_COMPLETE="bash_source")
+    def said(**variables):
+        return CliRunner().invoke(main, prog_name="league", env=variables).output
+
+    assert "complete" in said(_LEAGUE_COMPLETE="bash_source")
     assert "plain,board" in completed("league bo")
     assert "plain,--rows" in completed("league board --r")
 

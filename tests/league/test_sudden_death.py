@@ -83,8 +83,9 @@ def lost_at_most_the_last_event(expected, home, done):
         assert kept.count(b"\n") >= AFTER[done - 1]
 
 
-def test_killed_at_every_change(whole, tmp_path):
-    for k in range(1, whole[1] + 1):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_a_change(whole, tmp_path, every):
+    for k in range(1, whole[1] + 1, every):
         dies_and_continues(whole, tmp_path / f"league-{k}", k)
 
 

@@ -8,13 +8,13 @@ from nano_labels import label, labelling_sandbox
 from nano_language import LEVELS, random_program
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def labelling():
     with labelling_sandbox() as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def labelled(labelling):
     """Sixty programs of each level of the nano language, those that can be used."""
     rng = Random("language")

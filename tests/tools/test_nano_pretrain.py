@@ -17,9 +17,12 @@ CONFIG = pretrain.PretrainConfig(
 )
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(nano_corpus, "CHUNK", 50)
+@pytest.fixture(autouse=True, scope="module")
+def small_parts():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nano_corpus, "CHUNK", 50)
+        patch.setattr(pretrain, "TOKENIZER_EXAMPLES", 1000)
+        yield
 
 
 def run(out, config=CONFIG, save_every=2):
@@ -34,9 +37,7 @@ def run(out, config=CONFIG, save_every=2):
 def whole(tmp_path_factory):
     """A pretraining of four steps that nothing stopped."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nano_corpus, "CHUNK", 50)
-        run(out)
+    run(out)
     return out
 
 

@@ -23,6 +23,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qw
 from nano_corpus import Curriculum, Example, build_corpus, read_corpus
 from nano_tokenizer import train_tokenizer
 
+TOKENIZER_EXAMPLES = 20_000
+
 
 @dataclass(frozen=True)
 class PretrainConfig:
@@ -135,7 +137,7 @@ def new_model(
 
 def _tokenizer(path: Path, curriculum: Curriculum) -> PreTrainedTokenizerFast:
     if not path.exists():
-        drawn = curriculum.draw(-1, 20_000, 1.0)
+        drawn = curriculum.draw(-1, TOKENIZER_EXAMPLES, 1.0)
         train_tokenizer(e.prompt + e.completion for e in drawn).save_pretrained(path)
     tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(path)
     return tokenizer
