@@ -41,11 +41,12 @@ def write(path: Path, *rows: object) -> Path:
 
 
 def check(tmp_path: Path, content: bytes, *options: object) -> tuple[Result, list[Any]]:
-    """`check` of a file with this content; the result, and the rows written."""
+    """`check` of a file with this content, by one worker unless told; the result, and the rows
+    written."""
     (tmp_path / "in").write_bytes(content)
     out = tmp_path / "out"
     out.unlink(missing_ok=True)
-    result = call("check", tmp_path / "in", "--out", out, *options)
+    result = call("check", tmp_path / "in", "--out", out, "--workers", 1, *options)
     assert {path.name for path in tmp_path.iterdir()} <= {"in", "out"}
     return result, read_rows(out) if out.exists() else []
 
@@ -128,11 +129,7 @@ def test_the_help_says_what_kinds_and_limits_are() -> None:
 
 def test_a_shell_completes_commands_and_options() -> None:
     def completed(**variables: str) -> str:
-        program = "from code_verifier.cli import main; main(prog_name='code-verifier')"
-        command = [sys.executable, "-c", program]
-        return subprocess.run(
-            command, env=os.environ | variables, capture_output=True, text=True, check=True
-        ).stdout
+        return CliRunner().invoke(main, prog_name="code-verifier", env=variables).output
 
     assert "complete" in completed(_CODE_VERIFIER_COMPLETE="bash_source")
     words = {"COMP_WORDS": "code-verifier met", "COMP_CWORD": "1"}
