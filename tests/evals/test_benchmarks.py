@@ -189,7 +189,7 @@ def judged(name: str, data: Path, recipe: str, id: str, responses: Sequence[str]
     benchmark, chosen = load_benchmark(name, Data(data)), RECIPES[recipe]
     question = next(question for question in benchmark.questions if question.id == id)
     pairs = [(question, Sample(id, n, text)) for n, text in enumerate(responses)]
-    verdicts = benchmark.grade(pairs, Grading.of(chosen, name, 2))
+    verdicts = benchmark.grade(pairs, Grading.of(chosen, name, 1))
     return [bool(verdict.correct) for verdict in verdicts]
 
 

@@ -100,7 +100,7 @@ def test_expected_outputs_are_kept_and_damage_is_no_harm(tmp_path: Path) -> None
             path.write_bytes(path.read_bytes()[:20])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_pieces_of_a_run_change_no_verdict(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
