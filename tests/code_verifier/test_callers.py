@@ -196,7 +196,7 @@ def once(number):
     with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
         return sandbox.run(SQUARE, str(number)).output
 
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
     judges = [Judge.remote(sandbox) for _ in range(2)]
     found = ray.get([judges[i % 2].judge.remote(i) for i in range(8)])
