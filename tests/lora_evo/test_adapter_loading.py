@@ -2,16 +2,19 @@
 
 import importlib.util
 import json
+import shutil
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from meanwhile import serving
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, save_adapter
 from lora_evo.model import Request, find_adapters, open_engine
-from lora_evo.model.base_model import public_name, resolve, same_base
+from lora_evo.model.base_model import load_base_model, public_name, resolve, same_base
 
 
 def refused(model, **adapters):
@@ -156,3 +159,55 @@ def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path):
     ):
         with pytest.raises(LoraEvoError, match=message):
             find_adapters(specs)
+
+
+class Silent(BaseHTTPRequestHandler):
+    """A hub that answers every question with one number, and counts them."""
+
+    def do_HEAD(self):
+        self.server.asked.append(self.path)
+        self.send_response(self.server.status)
+        self.send_header("X-Error-Code", self.server.code)
+        self.end_headers()
+
+    do_GET = do_HEAD
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (503, "", "me/none is not in the hub's cache, and the hub cannot be reached"),
+        (401, "RepoNotFound", "is not on the hub, or private"),
+        (403, "GatedRepo", "to those who accept its terms"),
+        (404, "EntryNotFound", "has no config.json"),
+    ],
+)
+def test_a_model_that_is_nowhere_costs_one_question(tmp_path, monkeypatch, status, code, words):
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Silent)) as server:
+        server.asked, server.status, server.code = [], status, code
+        url = f"http://127.0.0.1:{server.server_port}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+        with pytest.raises(LoraEvoError) as caught:
+            load_base_model("me/none", torch.device("cpu"))
+        assert server.asked == ["/me/none/resolve/main/config.json"]
+        assert words.removeprefix("me/none ") in str(caught.value)
+        assert "type OWNER/MODEL" in str(caught.value)
+
+
+def test_a_cached_model_opens_without_the_hub(model_folder, tmp_path, monkeypatch):
+    home = tmp_path / "models--me--cached"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40)
+    (home / "snapshots").mkdir()
+    shutil.copytree(model_folder, home / "snapshots" / ("0" * 40))
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Silent)) as server:
+        server.asked, server.status, server.code = [], 503, ""
+        url = f"http://127.0.0.1:{server.server_port}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+        assert load_base_model("me/cached", torch.device("cpu")).name == "me/cached"
+        assert len(server.asked) == 1

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter
-from lora_evo.errors import LoraEvoError, pip_install
+from lora_evo.errors import LoraEvoError, first_line, pip_install
 from lora_evo.model.vllm_server import refuse_second_import
 
 BUILT_IN = ("nano",)
@@ -25,6 +26,8 @@ Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 _PLAIN = (torch.float32, torch.bfloat16, torch.float16)
 _SAMPLED = 4096
 """Values of each parameter that enter the fingerprint."""
+_HUB_S = 5.0
+"""How long the hub may take to answer, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,46 @@ def resolve(name: str) -> str:
     return name
 
 
+@cache
+def _found(source: str) -> str:
+    """Return a folder or hub name; the folder in the hub's cache where the hub does not answer.
+
+    The hub is asked once, for seconds; transformers asks for file after file, each several times,
+    for a minute in all. Raises LoraEvoError, which says where was looked, for what is nowhere.
+    """
+    if Path(source).is_dir():
+        return source
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    try:
+        cached = try_to_load_from_cache(source, "config.json")
+        try:
+            get_hf_file_metadata(hf_hub_url(source, "config.json"), timeout=_HUB_S)
+        except Exception:
+            if isinstance(cached, str):
+                return str(Path(cached).parent)
+            raise
+    except errors.HFValidationError:
+        why = "is no name of the hub"
+    except errors.GatedRepoError:
+        why = "is given by the hub to those who accept its terms there and type `hf auth login`"
+    except errors.EntryNotFoundError:
+        why = "has no config.json on the hub"
+    except errors.RepositoryNotFoundError:
+        why = "is not on the hub, or private (`hf auth login` lets you in)"
+    except errors.OfflineModeIsEnabled:
+        why = "is not in the hub's cache, and HF_HUB_OFFLINE forbids to ask the hub"
+    except Exception as error:  # whatever an absent network raises
+        why = f"is not in the hub's cache, and the hub cannot be reached ({first_line(error)})"
+    else:
+        return source
+    copy = f" (`hf download {source} --local-dir FOLDER` makes one where there is a network)"
+    raise LoraEvoError(
+        f"there is no model {source}: it is no folder here, and {why}; type OWNER/MODEL as on the "
+        f"hub, or the path of a model's folder{copy if '/' in source else ''}"
+    )
+
+
 def public_name(name: str) -> str:
     """The name without the machine it is on: one of `BUILT_IN`, `owner/model` of a hub, or the
     folder's name.
@@ -94,7 +137,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
 
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
-    source = resolve(name)
+    source = _found(resolve(name))
     # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
     # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
@@ -139,7 +182,7 @@ def _check_plain_weights(name: str, model: nn.Module) -> None:
 
 def load_tokenizer(name: str) -> Any:
     """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
-    source, cause, reason = resolve(name), None, "all texts are the same to it"
+    source, cause, reason = _found(resolve(name)), None, "all texts are the same to it"
     try:
         with quiet():
             tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -160,8 +203,8 @@ def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
     where = ""
     if not Path(source).is_dir():
         where = (
-            f" (there is no such folder here; where the hub can be reached, `hf download {name} "
-            "--local-dir FOLDER` makes a copy, whose FOLDER may be named instead)"
+            f" (where the hub can be reached, `hf download {name} --local-dir FOLDER` makes a "
+            "copy, whose FOLDER may be named instead)"
         )
     return LoraEvoError(f"cannot load the model {name}{where}: {reason}")
 
