@@ -167,6 +167,15 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
     home = tmp_path / "run"
     said = "No space left on device", GO_ON
 
+    # Before there is anything to go on with: the resume that was announced works all the same.
+    for stop, words in ((full, f"({home}); free some space"), (KeyboardInterrupt(), "interrupted")):
+        once(monkeypatch, training, "write_seeds", stop)
+        code = 1 if stop is full else 130
+        begin = runs.arguments(home) if stop is full else resume(home)
+        again = f"the run has not begun: start it again with `{program()} resume {home}`"
+        refused(command(*begin), words, again, code=code)
+        assert (home / "config.yaml").is_file()
+
     # While rows are appended: half of them reach the file.
     real = step.append_rows
 
@@ -178,7 +187,7 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
         real(path, rows)
 
     monkeypatch.setattr(step, "append_rows", half)
-    refused(command(*runs.arguments(home)), *said, code=1)
+    refused(command(*resume(home)), *said, code=1)
 
     # While anything is synced for the first time, then a later time.
     for after in (0, 3):
@@ -201,7 +210,7 @@ def test_a_full_disk_loses_nothing(runs, whole, tmp_path, monkeypatch):
         result = command(*resume(home))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused(result, ".safetensors", "File too large", GO_ON, code=1)
+    refused(result, "File too large", f"({home}/checkpoints/step-", GO_ON, code=1)
 
     assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(whole)

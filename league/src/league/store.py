@@ -251,7 +251,9 @@ def write_atomically(path: Path, content: bytes) -> None:
             handle.flush()
             os.fsync(handle.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a failed write names no file
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise

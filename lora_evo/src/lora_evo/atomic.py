@@ -154,8 +154,13 @@ def _drafting(target: Path) -> Iterator[Path]:
         try:
             yield folder / target.name
         except BaseException as error:
-            if isinstance(error, OSError) and str(error.filename).startswith(str(folder)):
-                error.filename = str(target)  # the draft's name says nothing to anybody
+            # A failed write names no file, and the draft's name says nothing to anybody.
+            if (
+                isinstance(error, OSError)
+                and error.errno
+                and (error.filename is None or str(error.filename).startswith(str(folder)))
+            ):
+                error.filename = str(target)
             shutil.rmtree(folder, ignore_errors=True)
             remove_empty(made)
             raise

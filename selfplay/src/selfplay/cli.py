@@ -334,17 +334,21 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
     """Make the runs of a plan that are not done."""
     from selfplay.experiments.experiment import PLAN, open_plan, run_experiment
 
-    again = f"resume with `{program()} experiment {quote(out / PLAN)} --out {quote(out)}`"
+    def again() -> str:
+        kept = out / PLAN
+        named = quote(kept) if kept.is_file() else plan
+        return f"resume with `{program()} experiment {named} --out {quote(out)}`"
+
     try:
         chosen = open_plan(plan, assignments)
         failed = run_experiment(chosen, out, workers=workers)
     except KeyboardInterrupt:
-        click.echo(f"error: interrupted; nothing is lost: {again}", err=True)
+        click.echo(f"error: interrupted; nothing is lost: {again()}", err=True)
         sys.exit(130)
     for line in failed:
         click.echo(f"error: {line}", err=True)
     if failed:
-        click.echo(f"error: {len(failed)} runs failed; after mending them {again}", err=True)
+        click.echo(f"error: {len(failed)} runs failed; after mending them {again()}", err=True)
         sys.exit(1)
     say(f"done: {out}; see it with:")
     click.echo(f"  {program()} compare {quote(out)} --html page.html")

@@ -1,5 +1,6 @@
 """The errors that a user can mend, and how a command reports them."""
 
+import errno
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -29,29 +30,42 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
     """Print what a user can mend as one line and exit.
 
     1: the work was stopped, as by a full disk. 2: wrong usage. 130: interrupted. directory: of the
-    run, whose resume command is named where it has a checkpoint.
+    run, whose resume command is named where there is something to resume.
     """
     try:
         yield
     except (KeyboardInterrupt, click.Abort):
         _stop("interrupted", 130, directory)
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        _stop(f"{error.strerror or error}{where}", 1, directory)
-    except EngineStopped as error:
-        _stop(str(error), 1, directory)
+        place = error.filename or directory
+        where = f" ({place})" if place else ""
+        _stop(f"{error.strerror or error}{where}{_remedy(error)}", 1, directory)
     except ValueError as error:
         if type(error) is ValueError:
             raise  # a fault of this program keeps its traceback
-        if isinstance(error.__cause__, OSError) and not isinstance(error, SelfplayError):
-            _stop(str(error), 1, directory)
-        _stop(str(error), 2)
+        if is_refusal(error):
+            _stop(str(error), 2)
+        _stop(f"{error}{_remedy(error.__cause__)}", 1, directory)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether something was wrong from the beginning: the same again would end the same way."""
+    ours, stopped = isinstance(error, SelfplayError), isinstance(error.__cause__, OSError)
+    stopped = stopped or isinstance(error, EngineStopped)
+    return isinstance(error, ValueError) and (ours or not stopped)
+
+
+def _remedy(error: BaseException | None) -> str:
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "; free some space on this disk" if is_full else ""
 
 
 def _stop(message: str, code: int, directory: Path | None = None) -> None:
     line = " ".join(part.strip() for part in message.splitlines())
-    if directory is not None and (directory / "checkpoints").is_dir():
-        line += f"; nothing is lost: continue with `{program()} resume {quote(directory)}`"
+    if directory is not None and (directory / "config.yaml").is_file():
+        begun = (directory / "checkpoints").is_dir()
+        then = "nothing is lost: continue" if begun else "the run has not begun: start it again"
+        line += f"; {then} with `{program()} resume {quote(directory)}`"
     click.echo(f"error: {line}", err=True)
     sys.exit(code)
 

@@ -1,6 +1,9 @@
 """Open what a run works with in this process: the base, the learner, the engine, the members."""
 
+import errno
 import gc
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -103,7 +106,9 @@ def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) 
         save_file(dict(state.tensors), path)
     except SafetensorError as error:
         # The library wraps what the system said, a full disk for one, in an error of its own.
-        raise OSError(f"cannot write {path}: {error}") from error
+        found = re.search(r"os error (\d+)", str(error))
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
     save_adapter(adapter, home / state.name, overwrite=True)
     return SavedMember(state.name, state.optimizer, hash_file(path))
 

@@ -4,6 +4,7 @@ Each task is written in both roles, as a proposer and as a solver would, in the 
 to come. The adapter that results is what members of a run start from (`warm_start`).
 """
 
+import io
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from code_verifier import Task
-from lora_evo import check_output, save_adapter, write_text
+from lora_evo import appearing, check_output, save_adapter, write_text
 from lora_evo.model import (
     BaseModel,
     SupervisedLearner,
@@ -150,8 +151,10 @@ def _train(
             say(f"step {step}: held-out loss {state['losses'][-1]['held_out']:.4f}")
         if step % SAVE_EVERY == 0 or step == steps:
             state |= {"step": step, "learner": learner.state_dict(0)}
-            torch.save(state, work / f"{CHECKPOINT}.new")
-            os.replace(work / f"{CHECKPOINT}.new", work / CHECKPOINT)
+            written = io.BytesIO()  # torch writes to a full disk without saying what failed
+            torch.save(state, written)
+            with appearing(work / CHECKPOINT) as draft:
+                draft.write_bytes(written.getbuffer())
 
 
 def make_examples(

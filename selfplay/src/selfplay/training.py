@@ -41,7 +41,7 @@ from selfplay.records.directory import (
     create,
     lock,
     open_config,
-    removed_unless_checkpointed,
+    removed_unless_begun,
 )
 from selfplay.records.progress import Progress
 from selfplay.records.rows import EvalRow, StepRow, append_rows, read_rows
@@ -120,11 +120,10 @@ def _to_the_end(
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             where = "its start" if reached is None else f"its checkpoint of step {reached}"
             click.echo(f"{error}; the run goes back to {where}", err=True)
-        if reached is not None:  # with rewards that hold what they held at first
-            rewards = {name: deepcopied(reward) for name, reward in fresh.items()}
-            extensions = replace(extensions, **rewards)
-            opening = partial(open_run, out, fewer=True)
-        before = reached
+        # with rewards that hold what they held at first
+        rewards = {name: deepcopied(reward) for name, reward in fresh.items()}
+        extensions = replace(extensions, **rewards)
+        opening, before = partial(open_run, out, fewer=True), reached
         gc.collect()  # frees what the run held before it is opened again
 
 
@@ -182,7 +181,7 @@ def new_run(
     create(directory, config)
     with (
         closing(lock(directory)),
-        removed_unless_checkpointed(directory),
+        removed_unless_begun(directory),
         progress.showing(config, directory),
         _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
     ):

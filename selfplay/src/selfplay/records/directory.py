@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from lora_evo import write_text
+from lora_evo import remove_empty, write_text
 from selfplay.config import Config, config_text, read_config
-from selfplay.errors import ConfigError, RunDirectoryError
+from selfplay.errors import ConfigError, RunDirectoryError, is_refusal
 from selfplay.settings import read_yaml
 from selfplay.terminal import program, quote
 
@@ -40,6 +40,7 @@ def create(directory: Path, config: Config) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / CONFIG, config_text(config))
     except OSError as error:
+        remove_empty([directory])
         raise RunDirectoryError(f"cannot write to {directory}: {error.strerror}") from error
 
 
@@ -80,19 +81,23 @@ def clear(directory: Path) -> None:
 
 
 @contextmanager
-def removed_unless_checkpointed(directory: Path) -> Iterator[None]:
-    """Remove a new run that fails before its first checkpoint: there is nothing to resume."""
+def removed_unless_begun(directory: Path) -> Iterator[None]:
+    """Remove a new run that is refused before its first checkpoint.
+
+    Of one that is stopped then, as by Ctrl-C or a full disk, the configuration stays: a resume
+    starts it again.
+    """
     try:
         yield
-    except BaseException:
-        if not any((directory / "checkpoints").glob("step-*[0-9]")) and not size(
-            directory / METRICS
-        ):
+    except BaseException as error:
+        begun = any((directory / "checkpoints").glob("step-*[0-9]")) or size(directory / METRICS)
+        if not begun:
             clear(directory)
-            (directory / CONFIG).unlink(missing_ok=True)
-            (directory / LOCK).unlink(missing_ok=True)
-            with suppress(OSError):
-                directory.rmdir()
+            if is_refusal(error):
+                (directory / CONFIG).unlink(missing_ok=True)
+                (directory / LOCK).unlink(missing_ok=True)
+                with suppress(OSError):
+                    directory.rmdir()
         raise
 
 
