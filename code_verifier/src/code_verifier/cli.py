@@ -59,6 +59,19 @@ class _Stopped(KeyboardInterrupt):
 class _Commands(click.Group):
     """Ends with the code that the command returns, or with the one of its error."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            words = " ".join(error.format_message().split()).rstrip(".")
+            context = getattr(error, "ctx", None)
+            more = f"; see {context.command_path} --help" if context else ""
+            click.echo(f"error: {words}{more}", err=True)
+            sys.exit(error.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         def stop(*_: object) -> None:
             raise _Stopped
@@ -373,8 +386,19 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
         except CodeVerifierError as error:
             raise CodeVerifierError(f"{rows}, line {item[0]}: {error}") from None
 
-    items = user_files.read_rows(rows)
+    items = _some(rows)
     return ordered_map(result, items, workers) if workers else map(result, items)
+
+
+def _some(rows: Path) -> Iterator[tuple[int, Row]]:
+    """Read the rows of a file, which has one at least."""
+    items = user_files.read_rows(rows)
+    first = next(items, None)
+    if first is None:
+        name = "standard input" if str(rows) == "-" else rows
+        raise CodeVerifierError(f"{name} holds no rows; expected one JSON object a line")
+    yield first
+    yield from items
 
 
 def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:

@@ -2,8 +2,8 @@
 lie in folders, read as texts: nothing is imported or executed.
 
 Memory stays bounded whatever a file holds. Finished results survive every end: rows go to
-`OUT.part`, each at once, which takes the name `OUT` when the work ends, also with an error or an
-interrupt or a full disk. Only a killed process leaves `OUT.part` behind.
+`OUT.PID.part`, each at once, which takes the name `OUT` when the work ends, also with an error or
+an interrupt or a full disk. Only a killed process leaves it behind.
 """
 
 import gzip
@@ -107,9 +107,8 @@ def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row]
         with nullcontext(sys.stdout.buffer) if str(path) == "-" else path.open("wb", 0) as file:
             yield lambda row: _write(cast(BinaryIO, file), row, path)
         return
-    part = path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     check_output(path, sources)
-    check_output(part, sources)
     with part.open("wb", 0) as file:
 
         def write(row: Row) -> None:

@@ -18,6 +18,20 @@ class Commands(click.Group):
     0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
     """
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; wrong usage is one line, too."""
+        try:
+            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            words = " ".join(error.format_message().split()).rstrip(".")
+            context = getattr(error, "ctx", None)
+            more = f"; see {context.command_path} --help" if context else ""
+            click.echo(f"error: {words}{more}", err=True)
+            sys.exit(error.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:

@@ -32,6 +32,20 @@ _FILES = (SETTINGS, EVENTS, SNAPSHOT, LOCK)
 class Group(click.Group):
     """A group of commands whose errors are one line and an exit code."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; wrong usage is one line, too."""
+        try:
+            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            words = " ".join(error.format_message().split()).rstrip(".")
+            context = getattr(error, "ctx", None)
+            more = f"; see {context.command_path} --help" if context else ""
+            click.echo(f"error: {words}{more}", err=True)
+            sys.exit(error.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:

@@ -244,7 +244,7 @@ def canonical(data: object) -> bytes:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write next to the target, sync, and rename; on failure the target is untouched."""
-    temporary = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("wb") as handle:
             handle.write(content)

@@ -77,14 +77,18 @@ def rate(
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Return the rows of a CSV or JSON Lines file (`.jsonl`) for `rate`."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        if Path(path).suffix != ".jsonl":
-            return list(csv.DictReader(text.splitlines()))
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        rows: list[Any] = (
+            [json.loads(line) for line in lines if line.strip()]
+            if Path(path).suffix == ".jsonl"
+            else list(csv.DictReader(lines))
+        )
     except (OSError, ValueError) as error:
         raise LeagueError(f"cannot read {path}: {error}") from error
     if not all(isinstance(row, dict) for row in rows):
         raise LeagueError(f"cannot read {path}: expected a JSON object in each line")
+    if not rows:
+        raise LeagueError(f"{path} holds no rows; expected the result of a match in each")
     return rows
 
 

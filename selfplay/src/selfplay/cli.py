@@ -81,6 +81,20 @@ RAY = click.option(
 class Commands(click.Group):
     """Commands whose errors are one line, where a user can mend them."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; wrong usage is one line, too."""
+        try:
+            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            words = " ".join(error.format_message().split()).rstrip(".")
+            context = getattr(error, "ctx", None)
+            more = f"; see {context.command_path} --help" if context else ""
+            click.echo(f"error: {words}{more}", err=True)
+            sys.exit(error.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""
         with one_line_errors():

@@ -29,8 +29,13 @@ class Commands(click.Group):
         """Run the command line."""
         try:
             return super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
         except click.ClickException as error:
-            _fail(error.format_message(), error.exit_code)
+            context = getattr(error, "ctx", None)
+            more = f"; see {context.command_path} --help" if context else ""
+            _fail(error.format_message().rstrip(".") + more, error.exit_code)
         except LoraEvoError as error:
             _fail(str(error), 2)
         except BrokenPipeError:
