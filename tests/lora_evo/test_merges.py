@@ -253,7 +253,7 @@ def test_the_command_merges_what_memory_does_and_it_verifies(home, make_adapter,
     more = [] if rank is None else ["--set", f"rank={rank}"]
     names, weights = ("p1", "p2", "p3"), "--weights=1,0.5,-0.3"
     said = call("merge", *names, "--out", "m", "--method", method, weights, *more)
-    assert "truncation loss" in said.stdout
+    assert "cut off to fit the rank: " in said.stdout
     given = {} if rank is None else {"rank": rank}
     made = merge([*map(load_adapter, names)], method, weights=(1, 0.5, -0.3), **given)
     assert content_hash("m") == adapter_hash(made)

@@ -107,10 +107,10 @@ def call(*words, code=0):
 def test_the_parents_come_from_the_lineage(home):
     out = call("c").stdout
     assert out.startswith("c against p1: change 0.25, distance ")
-    assert "optimiser moments: to be reset" in out
+    assert "to train on with: begin it anew" in out
     both = call("d").stdout
     assert both.count(" against ") == 2
-    assert "optimiser moments: valid" in both
+    assert "to train on with: each module's" in both
 
 
 def test_named_parents_and_json(home):

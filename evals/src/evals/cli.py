@@ -83,13 +83,14 @@ def list_benchmarks(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    table = [
-        [row["name"], ", ".join(map(str, row["tasks"])) or "?", row["data"], row["description"]]
+    lines = {
+        f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})": row
         for row in rows
-    ]
-    click.echo(tables.align(("benchmark", "tasks", "data", "what"), table, left=4))
-    recipes = [[recipe.name, recipe.description] for recipe in RECIPES.values()]
-    click.echo("\n" + tables.align(("recipe", "how it asks"), recipes))
+    }
+    what = {line: str(row["description"]) for line, row in lines.items()}
+    what |= {f"--recipe {recipe.name}": recipe.description for recipe in RECIPES.values()}
+    for line, text in what.items():
+        click.echo(f"{line}\n{click.wrap_text(text, 80, '    ', '    ')}")
     return 0
 
 

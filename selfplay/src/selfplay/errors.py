@@ -36,6 +36,8 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, click.Abort):
         _stop("interrupted", 130, directory)
+    except BrokenPipeError:
+        raise  # click ends quietly when the reader has gone
     except OSError as error:
         place = error.filename or directory
         where = f" ({place})" if place else ""

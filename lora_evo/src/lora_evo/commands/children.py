@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, text_table
+from lora_evo.commands.terminal import FOLDER, json_option, number, print_json
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
@@ -46,12 +46,11 @@ def operators(name: str | None, as_json: bool) -> None:
     elif as_json:
         print_json([_row(operator) for operator in OPERATORS.values()])
     else:
-        header = ("name", "kind", "strength", "parameters", "what it does")
-        rows = [
-            (one.name, one.kind, number(one.default_strength), _parameters(one) or "-", one.summary)
-            for one in OPERATORS.values()
-        ]
-        click.echo(text_table(header, rows, left=len(header)))
+        for one in OPERATORS.values():
+            strength = one.default_strength
+            options = "" if strength is None else f"  --strength {strength:g}"
+            settings = _parameters(one) and f"  {_parameters(one)}"
+            click.echo(f"{one.name} ({one.kind}){options}{settings}\n    {one.summary}")
         click.echo("More about one of them: lora-evo operators NAME")
 
 
@@ -230,11 +229,12 @@ def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
         print_json(asdict(record))
         return
     change = number(record.relative_change, "from zero", 6)
+    kept = "keep its parents' AdamW state" if record.moments_valid else "begin AdamW's state anew"
     click.echo(
         f"{out}: {record.operator} seed {record.seed}, generation {record.generation}, "
-        f"{len(record.modules)} modules, relative change {change}, "
-        f"truncation loss {record.truncation_loss:.3g}, "
-        f"optimiser moments {'valid' if record.moments_valid else 'to be reset'}"
+        f"{len(record.modules)} modules, relative change {change}\n"
+        f"  cut off to fit the rank: {100 * record.truncation_loss:.3g} % of the update's norm; "
+        f"to train on: {kept}"
     )
 
 

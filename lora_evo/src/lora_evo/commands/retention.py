@@ -95,7 +95,7 @@ def retention(
     else:
         for name, comparison in weights.items():
             _print_gap(f"{child} against {name}", comparison.whole, behaviour.get(name))
-        click.echo(f"optimiser moments: {_moments(valid, since)}")
+        click.echo(f"AdamW's state to train on with: {_moments(valid, since)}")
         if trained:
             _print_training(str(child), trained)
     if trained and not (trained.passed() and trained.has_power):
@@ -107,12 +107,12 @@ def retention(
 
 
 def _moments(valid: bool | None, since: bool | None) -> str:
-    """Say what became of the optimiser moments: valid at birth, and whether trained since."""
+    """Say which AdamW state the child is trained on with: valid at birth, whether trained since."""
     if valid is None:
-        return "not known (no lineage.json)"
+        return "not known, there is no lineage.json"
     if since:
-        return "the child was trained since its birth; its trainer has them"
-    return "valid, each module's from the parent it came from" if valid else "to be reset"
+        return "the child's own: it was trained since its birth"
+    return "each module's from the parent it came from" if valid else "begin it anew"
 
 
 def _run(
