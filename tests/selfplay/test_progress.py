@@ -123,8 +123,9 @@ def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings,
     progress, said = shown(clock, terminal=False)
     with progress.showing(runs.config(*settings), HOME):
         pass
+    assert ("In long runs " in said.getvalue()) == bool(frozen)
+    assert max(map(len, said.getvalue().splitlines())) <= 80
     last = said.getvalue().splitlines()[-1]
-    assert ("In long runs " in last) == bool(frozen)
     assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
     assert ("--mode populora" in last) == ("mode=azr" in settings)
 

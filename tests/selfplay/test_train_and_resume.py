@@ -308,15 +308,15 @@ def test_a_resume_removes_nothing_where_there_is_no_checkpoint_yet(runs, tmp_pat
     assert len(runs.rows(home / "metrics.jsonl")) == 1
 
 
-def test_a_line_leads_with_the_held_out_gain_and_its_error(runs, tmp_path):
+def test_a_line_has_the_held_out_gain_its_error_and_its_step(runs, tmp_path):
     said = StringIO()
     progress = Progress(Console(file=said, width=200))
     train(runs.config("eval.eval_every=4"), tmp_path / "run", progress=progress)
     mean, error = held_out_gain(read_run(tmp_path / "run"))
-    (line,) = [line for line in said.getvalue().splitlines() if line.startswith("step ")]
-    assert line.startswith(
-        f"step 4 of 4: points above the base: {mean:+.1f} ± {error:.1f} on held-out, "
-    )
+    _, _, after = said.getvalue().partition("step 4 of 4: ")
+    line, gains, *_ = after.splitlines()
+    assert f": {mean:+.1f} ± {error:.1f} held-out (step 4), " in gains
+    assert len(f"step 4 of 4: {line}") <= 80 >= len(gains)
 
 
 def stopping(monkeypatch, *updates):

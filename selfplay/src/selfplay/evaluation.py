@@ -4,7 +4,7 @@ Students attempt held-out tasks, teachers write after references that never chan
 every measurement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice, product
 from math import comb, sqrt
@@ -26,8 +26,12 @@ COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
 
 
-def evaluate_members(run: Run, step: int, advance: Advance | None = None) -> list[EvalRow]:
+def evaluate_members(
+    run: Run, step: int, advance: Advance | None = None, born: Collection[str] = ()
+) -> list[EvalRow]:
     """Return a row for every living member; before the first step for what members start from.
+
+    born: children of this step, which are marked so.
 
     That is the base, whose members have B = 0, and after a warm start also its adapter, which every
     member holds then. Later rows are compared with these two: the run keeps their solve rates.
@@ -61,6 +65,7 @@ def evaluate_members(run: Run, step: int, advance: Advance | None = None) -> lis
             if kinds and m in solved
             else UNSET,
             teaching=taught.get(m, UNSET),
+            born=m in born or UNSET,
         )
         for m in (solvers if step == 0 else members)
     ]

@@ -96,7 +96,8 @@ def record_step(
     measured = []
     if config.measures(step):
         clock.phase("eval")
-        measured = evaluate_members(run, step, clock.progress.advance)
+        born = {birth.child for birth in births}
+        measured = evaluate_members(run, step, clock.progress.advance, born)
         append_rows(run.directory / EVALS, measured)
     with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
         row = msgspec.structs.replace(row, seconds=clock.stop())

@@ -37,13 +37,13 @@ from selfplay.terminal import program, quote, wrapped
 EVERY, PATIENCE_S = 5, 60.0
 """Steps between two lines, and the longest time without one."""
 LEARNING_TEACHERS = (
-    "In long runs teachers that learn may end at one kind of task (docs/results.md); those that "
-    "never learn and are never replaced are safe: --set learner.frozen="
+    "In long runs teachers that learn may end at one kind of task (docs/results.md).\n"
+    "  Safe are those that never learn: --set learner.frozen="
 )
 """Said at the start of a run whose teachers learn, before their names."""
 LEARNING_AGENT = (
-    "In long runs an agent may end at one kind of task (docs/results.md); teachers that never "
-    "learn and are never replaced are safe: --mode populora --set learner.frozen="
+    "In long runs an agent may end at one kind of task (docs/results.md).\n"
+    "  Safe are teachers that never learn: --mode populora --set learner.frozen="
 )
 """Said at the start of a run in mode azr, before the names that its teachers would have."""
 
@@ -66,7 +66,8 @@ class Progress:
         self.done = 0
         """Steps that are finished."""
         self._config: Config | None = None
-        self._gain: tuple[float, float] | None = None
+        self._gain = ""
+        """The last gain on held-out tasks, and its step."""
         self._directory: Path | None = None
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
@@ -132,8 +133,10 @@ class Progress:
         self.done = row.step
         self._learn(row)
         base = np.array(before, float)
-        rates = [np.array(m.rate.rates, float) for m in measured if m.rate and before]
-        self._gain = mean_gain([rate - base for rate in rates]) or self._gain
+        learned = [m.rate for m in measured if m.rate and before and m.born is not True]
+        rates = [np.array(rate.rates, float) for rate in learned]
+        if gain := mean_gain([rate - base for rate in rates]):
+            self._gain = f"{points(gain)} held-out (step {row.step})"
         self._phases, self._work = {}, (0, 0)
         last = self._config is not None and row.step == self._config.steps
         waited = self._clock() - self._last_line >= PATIENCE_S
@@ -209,17 +212,17 @@ class Progress:
         """Say where the run is: means of the last steps, and the time that the rest may take."""
         recent = self._recent
         points_above = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
-        gains = {"held-out": self._gain, "the run's own tasks": mean_and_error(points_above)}
-        measured = [f"{points(gain)} on {tasks}" for tasks, gain in gains.items() if gain]
+        own = mean_and_error(points_above)
+        gains = ", ".join(filter(None, (self._gain, own and f"{points(own)} own tasks")))
         left = self.seconds_left()
         return (
             f"step {self.done}"
             + (f" of {self._config.steps}" if self._config else "")
-            + (f": points above the base: {', '.join(measured)}; " if measured else ": ")
-            + f"valid {_percent(mean(r.valid_share for r in recent))}, "
+            + f": valid {_percent(mean(r.valid_share for r in recent))}, "
             f"solved {_percent(mean(r.solve_rate for r in recent))}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; about {duration(left)} left" if left else "")
+            + (f"\n  points above the base: {gains}" if gains else "")
             + "".join(f"\n  warning: {sign}" for sign in signs_in([*recent]))
         )
 
@@ -259,19 +262,24 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
     """Say the last measurement on held-out tasks and of the teachers' tasks."""
     rates = {m.member: m.rate for m in measured if m.rate}
     taught = {m.member: m.taught for m in measured if m.taught}
+    born = {m.member: "born now" if m.born is True else "" for m in measured}
     lines = []
     if rates:
         over_start = any(isinstance(rate.over_start, float) for rate in rates.values())
         solving = [
             f"{name} {_percent(rate.solve_rate)} "
             f"({gain_text(rate.difference, rate.standard_error)}"
-            + (f", {gain_text(rate.over_start, None)} over the start)" if over_start else ")")
+            + (f", {gain_text(rate.over_start, None)} over the start" if over_start else "")
+            + (f", {born[name]})" if born[name] else ")")
             for name, rate in rates.items()
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate)
         lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
     if taught:
-        teaching = [f"{name} {_percent(t.base_solve_rate)}" for name, t in taught.items()]
+        teaching = [
+            f"{name} {_percent(t.base_solve_rate)}" + (f" ({born[name]})" if born[name] else "")
+            for name, t in taught.items()
+        ]
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines
 

@@ -209,6 +209,9 @@ def _member_row(
         row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
     if attempts := [a for p in faced for a in p.judged]:
         row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
+    sampled = [p.rollout for p in taught] + [a.rollout for p in faced for a in p.attempts]
+    row["length"] = mean([float(len(rollout.completion_ids)) for rollout in sampled])
+    row["cut"] = mean([float(rollout.finish_reason == "length") for rollout in sampled])
     role = "agent" if taught and faced else "teacher" if taught else "student"
     return replace(stats, role=role, **row)
 

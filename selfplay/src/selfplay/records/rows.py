@@ -179,6 +179,10 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     """Whether the update moved the member; not without signal, or where a number is not finite."""
     tokens: int | UnsetType = UNSET
     """Sampled."""
+    length: Maybe = UNSET
+    """Mean tokens of its proposals or attempts, thoughts included."""
+    cut: Maybe = UNSET
+    """Share of them that ended at the most tokens that are allowed."""
     entropy: Maybe = UNSET
     """Mean of -log p over sampled tokens, in nats: an unbiased estimate of the policy's entropy."""
     clip_ratio: Maybe = UNSET
@@ -330,6 +334,8 @@ class EvalRow(Struct, frozen=True, kw_only=True):
     role: str = "member"
     solving: SolvingRow | UnsetType = UNSET
     """UNSET for teachers, and where there are no held-out tasks."""
+    born: bool | UnsetType = UNSET
+    """True of a child of this step: it has not learned yet, and counts in no mean."""
     teaching: TeachingRow | UnsetType = UNSET
     """UNSET for students."""
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
@@ -78,7 +78,6 @@ class RunRecord:
     """The rows of a run; `name` tells it from the others on a page.
 
     - evals: measurements against the frozen base.
-    - resources: memory and workers by step.
     """
 
     directory: Path
@@ -86,7 +85,6 @@ class RunRecord:
     config: Mapping[str, Any]
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
-    resources: Mapping[int, ResourceRow] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
@@ -166,11 +164,13 @@ class RunRecord:
     def held_out_gains(self) -> dict[int, dict[str, Floats]]:
         """Return by step and member [tasks] held-out solve rates minus the frozen base's.
 
-        NaN where a task was not judged. The warm start is a member of step 0.
+        NaN where a task was not judged. The warm start is a member of step 0. A child is left out
+        at the step of its birth: it repeats its parents, and has not learned.
         """
         base, rates = self.held_out_rates()
+        born = {(row.step, row.member) for row in self.evals if row.born is True}
         return {
-            step: {member: rate - base for member, rate in of_members.items()}
+            step: {m: rate - base for m, rate in of_members.items() if (step, m) not in born}
             for step, of_members in rates.items()
         }
 
@@ -281,7 +281,6 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         config=read_yaml(home / CONFIG),
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
-        resources=resources,
     )
 
 
@@ -330,12 +329,15 @@ def gain_text(difference: Maybe, error: Maybe) -> str:
 
 def conclusion(run: RunRecord) -> str:
     """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
-    last = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    solvers = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    last = [row for row in solvers if row.born is not True]
+    born = ", ".join(row.member for row in solvers if row.born is True)
     rate = mean(row.rate.solve_rate for row in last if row.rate)
     base = mean(row.rate.base_solve_rate for row in last if row.rate)
     if rate is None or base is None:
         return ""
     who = "the agent solves" if last[0].role == "agent" else "students solve"
+    who = f"{who} (without {born}, born then)" if born else who
     gains = [row.rate.over_start for row in last if row.rate]
     over = mean(gain for gain in gains if isinstance(gain, float))
     start = ""

@@ -162,6 +162,21 @@ def held_out(run: RunRecord) -> alt.LayerChart | None:
     return bands(rows, "member", names, "points above the base", level=(0.0, "frozen base"))
 
 
+def held_out_kinds(run: RunRecord) -> alt.LayerChart | None:
+    """Return the held-out gain of each kind of task, the mean over members that have learned."""
+    gains: dict[str, dict[int, list[float]]] = {}
+    for row in run.solvers():
+        for kind, rate in row.rate.kinds.items() if row.rate and row.born is not True else ():
+            if rate.difference is not None and row.role != START:
+                of_kind = gains.setdefault(kind, {})
+                of_kind.setdefault(row.step, []).append(100 * rate.difference)
+    lines = {
+        kind: [(step, fmean(values)) for step, values in sorted(of_step.items())]
+        for kind, of_step in sorted(gains.items())
+    }
+    return curves(lines, "points above the base", "kind")
+
+
 def taught(run: RunRecord) -> alt.LayerChart | None:
     """Return what the base solves of every teacher's tasks, with its standard error over tasks."""
     rows, level = [], None

@@ -1,8 +1,9 @@
 """The report of a run: a summary for the terminal, and a page that leads with the evaluation."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import altair as alt
 from lora_evo import check_output
 from selfplay.errors import ConfigError
 from selfplay.prompts.template import NANO
-from selfplay.records.rows import BASE, START, TaskRow, WorkerRow, mean
+from selfplay.records.rows import BASE, START, EvalRow, TaskRow, mean
 from selfplay.records.run_record import (
     DRIFT_LIMITS,
     Points,
@@ -101,26 +102,29 @@ HEALTH = (
         "% of tasks",
         "All attempts earned the same reward, so the task taught its student nothing.",
     ),
-    *(
-        Series(f"{role.title()}s: {title}", f"{role}:{field}", unit, hint)
-        for role in ("teacher", "student")
-        for title, field, unit, hint in (
-            ("entropy", "entropy", "nats a token", "Near 0: always the same text."),
-            ("gradient", "grad_norm", "norm", "Before clipping."),
-        )
-    ),
 )
+BY_ROLE = (
+    Series("Entropy", "entropy", "nats a token", "Near 0: always the same text."),
+    Series("Length", "length", "tokens a text", "Of proposals and attempts, with their thoughts."),
+    Series(
+        "Cut off", "cut", "% of texts", "At the most tokens that are allowed: mostly ill-formed."
+    ),
+    Series("Gradient", "grad_norm", "norm", "Before clipping."),
+    Series(
+        "Clipped", "clip_ratio", "% of tokens", "Where the policy left what one update may change."
+    ),
+    Series("Sampler against learner", "mismatch_kl", "KL, nats a token", "0: they are one model."),
+    Series("Members against base", "kl", "KL, nats a token", "How far training has moved them."),
+)
+"""Numbers of members, of which teachers and students have a line each."""
 
 
-def _points(run: RunRecord, path: str) -> Points:
-    """Return a number of every step; `role:field` is the mean over the members of a role."""
-    role, _, field = path.partition(":")
-    if field:
-        return [
-            (s.step, mean(m.number(field) for m in s.members.values() if m.role in (role, "agent")))
-            for s in run.steps
-        ]
-    return run.series(path)
+def _points(run: RunRecord, field: str, role: str) -> Points:
+    """Return a number of every step, the mean over the members of a role."""
+    return [
+        (step.step, mean(m.number(field) for m in step.members.values() if m.role == role))
+        for step in run.steps
+    ]
 
 
 def measures_of_kinds(run: RunRecord) -> list[Series]:
@@ -162,16 +166,17 @@ def report(directory: Path, page: Path) -> None:
     run = read_run(directory)
     drawn = report_charts(run)
     cards, left_out = _gallery(run)
+    steps = [step.step for step in run.steps]
     write_page(
         page,
         "report.html",
         {name: chart for name, (chart, _) in drawn.items()},
+        dict(zip(steps, accumulate(step.tokens.sampled for step in run.steps), strict=True)),
         title=f"PopuLoRA run {run.name}",
         conclusion=conclusion(run),
         warnings=warnings_of(run),
         agent=run.config.get("mode") == "azr",
         tiles=_tiles(run),
-        chosen=_chosen(run),
         kinds=kind_words(run),
         solving=_solving_table(run),
         teaching=_teaching_table(run),
@@ -179,7 +184,6 @@ def report(directory: Path, page: Path) -> None:
         moved=_moved(run),
         board=_board(run),
         time=_time(run),
-        workers=_workers(run),
         births=run.births,
         hints={name: hint for name, (_, hint) in drawn.items()},
         cards=cards,
@@ -210,11 +214,19 @@ def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
             "Below the dashed line: harder than the base's own tasks.",
         ),
     }
+    drawn["eval: Held-out gain by kind of task"] = (
+        charts.held_out_kinds(run),
+        "The mean over the members that have learned.",
+    )
     for section, measures in sections.items():
         for m in measures:
-            curves = charts.curves({run.name: _points(run, m.path)}, m.unit)
+            curves = charts.curves({run.name: run.series(m.path)}, m.unit)
             unlike = m.path == "teacher_reward" and not is_paper
             drawn[f"{section}: {m.title}"] = curves, "" if unlike else m.hint
+    roles = ("agent",) if alone else ("teacher", "student")
+    for m in BY_ROLE:
+        lines = {role: _points(run, m.path, role) for role in roles}
+        drawn[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
     bar = (
         "A bar is a member's life, lines lead from parents to their child. Colour and the number "
         "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
@@ -265,7 +277,7 @@ def summary(directory: Path) -> str:
 
 def _solving_table(run: RunRecord) -> Table:
     """Return the last evaluation of every solver, below what the frozen base does."""
-    last = {row.member: row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
+    last = {_who(row): row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
@@ -293,7 +305,7 @@ def _teaching_table(run: RunRecord) -> Table:
     last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
     rows = [
         (
-            row.member,
+            _who(row),
             _percent(t.base_solve_rate),
             _percent(t.valid_share),
             figure(t.reward, signed=True),
@@ -305,11 +317,16 @@ def _teaching_table(run: RunRecord) -> Table:
     return ("tasks of", "solved by the base", "valid", "reward", "new structures"), rows
 
 
+def _who(row: EvalRow) -> str:
+    """Return a member's name, and whether it was born in the step and has not learned."""
+    return f"{row.member}, born then" if row.born is True else row.member
+
+
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
     for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
-        if moved := trend(_points(run, m.path)):
+        if moved := trend(run.series(m.path)):
             first, last = (_quarter(q, m.unit) for q in (moved.first, moved.last))
             rows.append((m.title, first, last, moved.verdict))
     return rows
@@ -323,17 +340,6 @@ def _tiles(run: RunRecord) -> list[tuple[str, str]]:
         generations = max(life.generation for life in run.lives())
         tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]
     return [*tiles, (f"{run.last}", "steps"), (_seconds(run), "of training")]
-
-
-def _chosen(run: RunRecord) -> TaskRow | None:
-    """Return a late task that the base fails most and a student solves most."""
-    both = [
-        (task.base_solve_rate == 0.0, task.solve_rate - task.base_solve_rate, task.step, task.id)
-        for task in run.tasks()
-        if task.solve_rate is not None and task.base_solve_rate is not None
-    ]
-    _, more, _, name = max(both, default=(False, 0.0, 0, ""))
-    return next((task for task in run.tasks() if task.id == name), None) if more > 0 else None
 
 
 def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
@@ -367,23 +373,6 @@ def _seconds(run: RunRecord) -> str:
     return duration(sum(sum(step.seconds.values()) for step in run.steps))
 
 
-def _workers(run: RunRecord) -> list[tuple[str, str, str, str, str]]:
-    """Return name, machine, members, share of the time at work, and memory of every worker."""
-    walls: dict[str, float] = defaultdict(float)
-    rows_of: dict[str, list[WorkerRow]] = defaultdict(list)
-    for step in run.steps:
-        if step.step in run.resources:
-            for name, worker in run.resources[step.step].workers.items():
-                walls[name] += sum(step.seconds.values())
-                rows_of[name].append(worker)
-    table = []
-    for name, rows in rows_of.items():
-        busy = figure(sum(row.busy for row in rows) / (walls[name] or 1.0), share=True)
-        memory = f"{max(row.memory_mb for row in rows):,.0f} MB"
-        table.append((name, rows[-1].host, " ".join(rows[-1].members), busy, memory))
-    return table
-
-
 def _sentences(run: RunRecord) -> list[str]:
     """Return who played, what it cost, and whether sampler and learner agree."""
     config, steps = run.config, f"{len(run.steps)} steps"
@@ -405,25 +394,12 @@ def _sentences(run: RunRecord) -> list[str]:
 
 
 def _drift(run: RunRecord) -> list[str]:
-    """Return a sentence on the divergence of sampler and learner, where there is one."""
-    drift = [
-        (kl, name, step.step)
-        for step in run.steps
-        for name, member in step.members.items()
-        if (kl := member.number("mismatch_kl")) is not None
-    ]
-    kl, name, step = max(drift, default=(0.0, "", 0))
-    limit = DRIFT_LIMITS[str(run.config.get("dtype", "float32"))]
-    if kl <= limit and not (drift and run.config.get("engine") == "vllm"):
-        return []
+    """Return a warning where sampler and learner drift apart."""
     rows = [member for step in run.steps for member in step.members.values()]
-    cut = max(row.number("importance_sampling_clip_ratio") or 0.0 for row in rows)
-    most = f"KL divergence at most {kl:.1e} nats a token ({name}, step {step})"
-    weights = f"at most {100 * cut:.2g} % of a member's importance weights truncated"
-    about = "Sampler against learner"
-    if kl > limit:
-        about = f"Warning: sampler and learner drift apart, limit {limit:.0e}"
-    return [f"{about}: {most}; {weights}."]
+    kl = max((row.number("mismatch_kl") or 0.0 for row in rows), default=0.0)
+    limit = DRIFT_LIMITS[str(run.config.get("dtype", "float32"))]
+    about = "Warning: sampler and learner drift apart: KL divergence of up to"
+    return [f"{about} {kl:.1e} nats a token, limit {limit:.0e}."] if kl > limit else []
 
 
 def _gallery(run: RunRecord) -> tuple[list[TaskRow], int]:
