@@ -15,12 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 from full_disk import on_full_disk
 from json_lines import read_rows
+from programs import python
 
 from code_verifier import Limits
 from code_verifier.cli import main
 from code_verifier.metrics import MEANINGS
 from code_verifier.processes import EXAMINER, Pool, ProcessLost
-from code_verifier.user_files import MAX_LINE
+from code_verifier.user_files import MAX_LINE, open_results
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
 AZR = {"snippet": "def f(x):\n    return math.floor(x)", "input": "1.5", "imports": ["import math"]}
@@ -147,8 +148,9 @@ def test_empty_files(tmp_path: Path) -> None:
     rows = write(tmp_path / "in")
     for command in (["check"], ["grade"], ["metrics", "--html", tmp_path / "page"]):
         result = call(*command, rows, "--out", tmp_path / "out")
-        assert result.exit_code == 0, result.output
-        assert (tmp_path / "out").read_text() == ""
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith(f"error: {rows} holds no rows; expected one JSON object")
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 BAD_LINES = {
@@ -269,8 +271,8 @@ def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> Non
         ("in", "folder", "it is a folder"),
         ("in", "in", "is the input itself"),
         ("in", "link", "is the input itself"),
-        ("x.part", "x", "is the input itself"),
-        ("in", "/sys/out", "/sys/out.part: "),
+        ("in", "/sys/out", "/sys/out."),
+        ("empty", "out", "/empty holds no rows; expected one JSON object a line"),
         ("in", "/dev/full", "/dev/full: No space left on device"),
         ("none", "out", "No such file"),
         ("folder", "out", "holds no Python file (.py)"),
@@ -278,7 +280,7 @@ def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> Non
 )
 def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str) -> None:
     (tmp_path / "in").write_bytes(LINE)
-    (tmp_path / "x.part").write_bytes(LINE)
+    (tmp_path / "empty").write_bytes(b"\n")
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
@@ -288,6 +290,40 @@ def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str)
     assert message in result.stderr
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "in").read_bytes() == LINE
+
+
+def test_bars_of_whole_numbers_are_theirs_alone_and_ticks_are_whole(tmp_path: Path) -> None:
+    programs = ["def f(x):\n    return x" + "\n\ndef g(x):\n    return x" * n for n in (0, 1, 1, 3)]
+    write(tmp_path / "in", *({"program": program} for program in programs))
+    out = ("--out", tmp_path / "out", "--html", tmp_path / "page")
+    assert call("metrics", tmp_path / "in", *out).exit_code == 0
+    text = (tmp_path / "page").read_text()
+    _, _, rest = text.partition('id="charts">')
+    chart = json.loads(rest.partition("</script>")[0])["functions"]
+    (rows,) = chart["datasets"].values()
+    bars = {bar["value"]: bar for bar in rows}
+    assert {value: bar["programs"] for value, bar in bars.items()} == {"1": 1, "2": 2, "4": 1}
+    assert all(bar["from"] < int(value) < bar["to"] for value, bar in bars.items())
+    assert chart["encoding"]["x"]["axis"]["values"] == [1, 2, 3, 4]
+
+
+def test_two_commands_may_write_one_file(tmp_path: Path) -> None:
+    """Each writes a draft of its own: the one that ends last has its name."""
+    (tmp_path / "in").write_bytes(LINE)
+    with open_results(tmp_path / "out", []) as write:
+        write({"id": "slow"})
+        python("-m", "code_verifier", "metrics", tmp_path / "in", "--out", tmp_path / "out")
+        assert '"id": "a"' in (tmp_path / "out").read_text()
+    assert (tmp_path / "out").read_text() == '{"id": "slow"}\n'
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+@pytest.mark.parametrize("words", [("check",), ("chekc",), ("grade", "x", "--ot"), ("--no",)])
+def test_wrong_usage_is_one_line_that_names_the_help(words: tuple[str, ...]) -> None:
+    result = call(*words)
+    (line,) = result.stderr.splitlines()
+    assert (result.exit_code, line.startswith("error: ")) == (2, True)
+    assert line.endswith(" --help")
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
@@ -326,11 +362,12 @@ def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, co
     endless = "def f(x):\n    while x > 9: pass\n    return x"
     rows = ({"id": n, "program": endless, "input": str(n)} for n in range(400))
     write(tmp_path / "in", *rows)
-    part, out = tmp_path / "out.part", tmp_path / "out"
+    out = tmp_path / "out"
     command = [sys.executable, "-m", "code_verifier", "check", tmp_path / "in", "--out", out]
     process = subprocess.Popen(
         [*command, "--wall-s", "3600"], stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    part = tmp_path / f"out.{process.pid}.part"
     while process.poll() is None and not (part.exists() and part.read_text().count("\n") > 3):
         time.sleep(0.01)
     if number == signal.SIGKILL:

@@ -13,6 +13,8 @@ from league.cli import main
 pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")
 
+from league.charts import panels  # noqa: E402
+
 
 def league_of(path, teachers, students, rounds=2):
     with League(path, teachers, students, LeagueConfig(seed=1)) as league:
@@ -49,6 +51,29 @@ def test_every_chart_fits_its_window(teachers, students, tmp_path):
             image = vl_convert.vegalite_to_svg(chart | {"width": width})
             assert float(re.search(r'width="([\d.]+)"', image)[1]) <= width
             assert image.count("</text>") > 3
+
+
+def test_replaced_members_stay_in_the_chart_with_a_line_to_their_children(tmp_path):
+    league_of(tmp_path / "l", ["t0", "t1"], ["s0", "s1"])
+    with League(tmp_path / "l") as league:
+        league.replace("s0", "s2", ["s0", "s1"], "dare")
+        for pair in league.pair(2):
+            league.record(pair, Outcome(8, 8, 64, 16, 2))
+        (panel,) = (p for p in panels(league) if p.title == "Ratings of the students over rounds")
+        (other,) = (p for p in panels(league) if p.title == "Ratings of the teachers over rounds")
+    chart = panel.chart.to_dict()
+    past, births, _, alive, ends = (
+        chart["datasets"][layer["data"]["name"]] for layer in chart["layer"]
+    )
+    assert {row["member"] for row in alive} == {"s1", "s2"}
+    assert [(row["member"], row["round"]) for row in past] == [("s0", n) for n in (0, 1, 2)]
+    assert [row["replaced"] for row in ends if row["last"]] == [2]
+    assert {(row["parent"], row["member"], row["round"]) for row in births} == {
+        ("s0", "s2", 2),
+        ("s1", "s2", 2),
+    }
+    assert {row["parents"] for row in alive if row["member"] == "s2"} == {"s0 × s1"}
+    assert len(other.chart.to_dict()["layer"]) == 2
 
 
 def test_it_says_what_it_is_and_follows_the_readers_colours(tmp_path):

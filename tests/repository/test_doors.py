@@ -107,3 +107,8 @@ def test_a_package_is_typed_and_licensed(package: str) -> None:
 
 def test_no_init_files_under_tests() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_all_pages_have_the_same_colours():
+    places = "league.charts", "evals.report", "code_verifier.metrics_page", "selfplay.reports.pages"
+    assert len({importlib.import_module(place).PALETTE for place in places}) == 1

@@ -18,6 +18,11 @@ from typing import Any
 from code_verifier.errors import CodeVerifierError
 from code_verifier.metrics import MEANINGS, Metrics, quantile
 
+PALETTE = (
+    *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
+    *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
+)
+"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
 _BINS = 30
 _TAIL = 0.99
 _LISTED = 10
@@ -93,7 +98,7 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
 <script type="application/json" id="charts">{data}</script>
 <script>{vl_convert.javascript_bundle(_DRAW)}</script></body></html>
 """
-    part = page.with_name(f".{page.name}.part")
+    part = page.with_name(f".{page.name}.{os.getpid()}.part")
     part.write_bytes(text.encode("utf-8", "backslashreplace"))
     os.replace(part, page)
 
@@ -104,23 +109,43 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
 
     values = sorted(map(float, numbers))
     low, high = values[0], quantile(values, _TAIL)
-    width = (high - low) / _BINS
-    if isinstance(numbers[0], int):  # as many numbers in every bar
-        width = max(1.0, math.ceil(width))
-    counts = Counter(int((min(v, high) - low) / width) if width else 0 for v in values)
-    bars = [
-        {"from": low + place * width, "to": low + place * width + (width or 1.0), "programs": n}
-        for place, n in counts.items()
-    ]
-    ticks = alt.Axis(tickCount=5, tickMinStep=1)
-    bar = alt.Chart(alt.InlineData(values=bars), width="container", height=130).mark_bar()
-    chart: dict[str, Any] = bar.encode(
-        x=alt.X("from:Q", title=unit, bin="binned", axis=ticks).scale(zero=False),
-        x2="to:Q",
-        y=alt.Y("programs:Q", title="programs", axis=ticks),
-        tooltip=["from:Q", "to:Q", "programs:Q"],
-    ).to_dict()
+    width, whole = (high - low) / _BINS, isinstance(numbers[0], int)
+    if whole:  # as many numbers in every bar, which begins half before the first of them
+        width = max(1.0, math.ceil((high - low + 1) / _BINS))
+    start = low - 0.5 if whole else low
+    counts = Counter(int((min(v, high) - start) / width) if width else 0 for v in values)
+    bars = []
+    for place, count in counts.items():
+        first, last = start + place * width, start + (place + 1) * width if width else start + 1.0
+        label = f"{first + 0.5:g}" if width == 1 else f"{first + 0.5:g} to {last - 0.5:g}"
+        label = label if whole else f"{first:.3g} to {last:.3g}"
+        gap = 0.04 * (last - first)
+        bars.append({"from": first + gap, "to": last - gap, "value": label, "programs": count})
+    axis = alt.Axis(tickCount=5, grid=False)
+    if whole:  # at most seven, 1, 2 or 5 times a power of 10 apart
+        apart = next(n for n in map(_round, range(64)) if (high - low) / n <= 6)
+        ticks = range(int(-(-low // apart)) * apart, math.ceil(high) + 1, apart)
+        axis = alt.Axis(values=[*ticks], format="d", grid=False)
+    bar = alt.Chart(alt.InlineData(values=bars), width="container", height=130)
+    chart: dict[str, Any] = (
+        bar.mark_rect(color=PALETTE[0])
+        .encode(
+            x=alt.X("from:Q", title=unit, axis=axis).scale(zero=False, nice=False),
+            x2="to:Q",
+            y=alt.Y(
+                "programs:Q", axis=alt.Axis(format="d", tickCount=min(5, max(counts.values())))
+            ),
+            y2=alt.datum(0),
+            tooltip=["value:N", "programs:Q"],
+        )
+        .to_dict()
+    )
     return chart
+
+
+def _round(place: int) -> int:
+    """One of the numbers 1, 2, 5, 10, 20, ..."""
+    return int((1, 2, 5)[place % 3] * 10 ** (place // 3))
 
 
 def counted(number: int, noun: str) -> str:

@@ -19,14 +19,19 @@ MOST_BYTES = 4_000_000
 """Bytes of all questions with their samples on a page, at most."""
 MOST_TEXT = 4_000
 """Characters shown of a prompt or a response."""
+PALETTE = (
+    *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
+    *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
+)
+"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
 _COLOURS = {
-    BASE: ("grey", "#8a94a0"),
-    "student": ("blue", "#3b82d6"),
-    "teacher": ("orange", "#d1682a"),
-    "agent": ("violet", "#a05fc4"),
-    "adapter": ("green", "#259a72"),
+    BASE: ("grey", PALETTE[-1]),
+    "student": ("blue", PALETTE[0]),
+    "teacher": ("orange", PALETTE[1]),
+    "agent": ("violet", PALETTE[3]),
+    "adapter": ("green", PALETTE[2]),
 }
-"""By role; each can be seen on white and on the dark page."""
+"""By role."""
 _WHOLE: dict[str, Any] = {
     "width": "container",
     "autosize": {"type": "fit-x", "contains": "padding"},
@@ -184,7 +189,7 @@ def questions_solved(runs: Named) -> alt.Chart:
             x2="to:Q",
             y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
             color=alt.condition(
-                "datum.solved === null", alt.value("#c0473a"), alt.value(_COLOURS["student"][1])
+                "datum.solved === null", alt.value(PALETTE[5]), alt.value(_COLOURS["student"][1])
             ),
             opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
             tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],

@@ -27,11 +27,17 @@ except ModuleNotFoundError as error:
         f"charts need {error.name}; type: {sys.executable} -m pip install altair vl-convert-python"
     ) from error
 
-_DRAWN = 8
+PALETTE = (
+    *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
+    *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
+)
+"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
+_DRAWN, _RETIRED = 8, 40
 _ROWS = 40
 _MATRIX_ROWS = 32
 _NUMBERS_UP_TO = 14
 _WIDTH = 460
+_CROSS = "M-1,-1L1,1M1,-1L-1,1"
 _SKILL = "skill (TrueSkill rating)"
 _SHORT = (
     "length(datum.label) > 18 ? slice(datum.label, 0, 8) + '…' + slice(datum.label, -9) "
@@ -110,34 +116,76 @@ def skills_panel(league: League, role: str) -> Panel:
 
 
 def ratings_panel(league: League, role: str) -> Panel:
-    """Return mu of the best living members of a role over rounds, each in its 95 % band."""
+    """Return mu of the members of a role over rounds: the best living ones in colour, each in its
+    95 % band, those that were replaced last in grey, and lines from parents to children."""
     board = league.leaderboard(role)
     kept = [row.member for row in board[:_DRAWN]]
-    table = tables(league).ratings
-    columns = (table[name] for name in ("round", "member", "mu", "sigma"))
+    history = tables(league)
+    columns = (history.ratings[name] for name in ("round", "member", "mu", "sigma"))
+    columns_of = ("name", "role", "ended", "born", "parents", "operator", "mu", "sigma")
+    lives = {
+        name: life
+        for name, of_role, *life in zip(
+            *(history.members[name] for name in columns_of), strict=True
+        )
+        if of_role == role
+    }
+    gone = sorted((life[0], name) for name, life in lives.items() if life[0] is not None)
+    retired = {name: ended for ended, name in gone[-_RETIRED:]}
+    points = [*zip(*columns, strict=True), *((n, m, *lives[m][4:]) for m, n in retired.items())]
+    tracks: dict[str, list[dict[str, Any]]] = {}
+    for number, member, mu, sigma in points:
+        if member in kept or member in retired:
+            row = {"round": number, "member": member, "parents": " × ".join(lives[member][2])}
+            tracks.setdefault(member, []).append(row | _interval(mu, sigma))
+    births = [
+        {"round": tracks[name][0]["round"], "mu": near["mu"], "to": tracks[name][0]["mu"]}
+        | {"member": name, "parent": parent, "operator": operator}
+        for name, (_, born, parents, operator, *_) in lives.items()
+        if name in tracks
+        for parent in parents
+        if parent in tracks
+        for near in [min(tracks[parent], key=lambda row: abs(row["round"] - born))]
+    ]
     legend = alt.Legend(
         orient="bottom",
         columns=max(1, 36 // (4 + max(map(len, kept)))),
         labelLimit=230,
         symbolOpacity=1,
     )
-    base = _chart(
-        {"round": number, "member": member} | _interval(mu, sigma)
-        for number, member, mu, sigma in zip(*columns, strict=True)
-        if member in kept
-    ).encode(
-        x=alt.X("round:Q", title="rounds played", axis=alt.Axis(tickMinStep=1, tickCount=6)),
+    x = alt.X("round:Q", title="rounds played", axis=alt.Axis(tickMinStep=1, tickCount=6))
+    base = _chart(row for name in kept for row in tracks[name]).encode(
+        x=x,
         color=alt.Color("member:N", sort=kept, title=None, legend=legend),
     )
     scale = alt.Scale(zero=False)
     line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
-        y=alt.Y("mu:Q", scale=scale), tooltip=_tips("member:N", "round:Q", "mu:Q")
+        y=alt.Y("mu:Q", scale=scale), tooltip=_tips("member:N", "parents:N", "round:Q", "mu:Q")
+    )
+    past = _chart(
+        row | {"last": row is tracks[name][-1], "replaced": ended}
+        for name, ended in retired.items()
+        for row in tracks.get(name, ())
+    ).encode(x=x, y=alt.Y("mu:Q", scale=scale), detail="member:N")
+    told = _tips("member:N", "parents:N", "round:Q", "mu:Q", "replaced:Q")
+    ends = past.transform_filter("datum.last").mark_point(shape=_CROSS, color="#888", size=30)
+    joints = _chart(births).mark_rule(strokeDash=[2, 2], color="#888")
+    joints = joints.encode(
+        x=x,
+        y=alt.Y("mu:Q", scale=scale),
+        y2="to:Q",
+        tooltip=_tips("parent:N", "member:N", "operator:N", "round:Q"),
     )
     band = base.mark_area(opacity=0.1).encode(
         y=alt.Y("low:Q", scale=scale, title=_SKILL), y2="high:Q"
     )
-    chart = alt.LayerChart(layer=[band, line]).properties(height=220)
+    layers = [band, line]
     hint = "With 95 % bands. Only differences count: if both sides improve alike, no line moves."
+    if retired:
+        layers = [past.mark_line(strokeWidth=1, color="#888"), joints, *layers]
+        layers.append(ends.encode(tooltip=told))
+        hint += " Grey: members that were replaced (×); a dotted line leads from parent to child."
+    chart = alt.LayerChart(layer=layers).properties(height=220)
     return Panel(f"Ratings of the {role}s over rounds{_best(_DRAWN, board)}", hint, chart)
 
 
@@ -257,13 +305,15 @@ figure.wide { grid-column: 1 / -1; }
 """
 _DRAW = """
 const charts = JSON.parse(document.getElementById("charts").textContent);
+const palette = PALETTE;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 async function draw() {
   for (const place of document.querySelectorAll("[data-chart]")) {
     await vegaEmbed(place, charts[place.dataset.chart], {
       mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false,
       tooltip: { disableDefaultStyle: true }, theme: dark.matches ? "dark" : undefined,
-      config: { background: "transparent", axis: { gridOpacity: 0.35 } },
+      config: { background: "transparent", axis: { gridOpacity: 0.35 },
+        range: { category: palette }, mark: { color: palette[0] } },
     });
   }
 }
@@ -286,6 +336,7 @@ def write_page(path: Path, league: League) -> None:
             f"<figure{kind}><h2>{escape(panel.title)}</h2>"
             f'<p class="hint">{escape(panel.hint)}</p><div data-chart="{number}"></div></figure>\n'
         )
+    script = vl_convert.javascript_bundle(_DRAW.replace("PALETTE", json.dumps(PALETTE)))
     data = json.dumps(charts).replace("<", "\\u003c")
     text = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -294,6 +345,6 @@ def write_page(path: Path, league: League) -> None:
 <body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>
 <div class="panels">{figures}</div>
 </main><script type="application/json" id="charts">{data}</script>
-<script>{vl_convert.javascript_bundle(_DRAW)}</script></body></html>
+<script>{script}</script></body></html>
 """
     write_atomically(path, text.encode())
