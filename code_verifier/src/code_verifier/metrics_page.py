@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,6 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
     """Write an HTML page about programs by their names, with a histogram of every number, whose
     last bar holds what lies beyond 99 %. failed: how many more could not be measured. Needs Altair
     and vl-convert. Counting is done here, so that the page stays small however many there are."""
-    import vl_convert
-
     charts, figures = {}, ""
     for name, (unit, meaning) in MEANINGS.items() if measured else ():
         charts[name] = _histogram([getattr(metrics, name) for _, metrics in measured], unit)
@@ -96,11 +95,19 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
 <section>{figures}</section>
 {_largest(measured)}
 <script type="application/json" id="charts">{data}</script>
-<script>{vl_convert.javascript_bundle(_DRAW)}</script></body></html>
+<script>{_library()}</script></body></html>
 """
     part = page.with_name(f".{page.name}.{os.getpid()}.part")
     part.write_bytes(text.encode("utf-8", "backslashreplace"))
     os.replace(part, page)
+
+
+@cache
+def _library() -> str:
+    """Vega-Lite and all it needs, and the script that draws the charts."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle(_DRAW))
 
 
 def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:

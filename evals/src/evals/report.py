@@ -1,6 +1,7 @@
 """The page of results: a table, charts of scores and differences, and samples to browse."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -76,9 +77,15 @@ def page_text(shown: tables.SideBySide) -> str:
         answers=_answers(shown.named),
         benchmarks=benchmarks,
         charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
-        library=Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        library=_library(),
     )
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+@cache
+def _library() -> Markup:
+    """Vega-Lite and all it needs."""
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def scores(table: tables.Table) -> dict[str, alt.LayerChart]:

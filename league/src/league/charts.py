@@ -8,6 +8,7 @@ The page is as wide as its window, and light or dark as the reader's system is. 
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -336,7 +337,6 @@ def write_page(path: Path, league: League) -> None:
             f"<figure{kind}><h2>{escape(panel.title)}</h2>"
             f'<p class="hint">{escape(panel.hint)}</p><div data-chart="{number}"></div></figure>\n'
         )
-    script = vl_convert.javascript_bundle(_DRAW.replace("PALETTE", json.dumps(PALETTE)))
     data = json.dumps(charts).replace("<", "\\u003c")
     text = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -345,6 +345,12 @@ def write_page(path: Path, league: League) -> None:
 <body><main><h1>{escape(title)}</h1><p>{escape(lead)}</p>
 <div class="panels">{figures}</div>
 </main><script type="application/json" id="charts">{data}</script>
-<script>{script}</script></body></html>
+<script>{_library()}</script></body></html>
 """
     write_atomically(path, text.encode())
+
+
+@cache
+def _library() -> str:
+    """Vega-Lite and all it needs, and the script that draws the charts."""
+    return str(vl_convert.javascript_bundle(_DRAW.replace("PALETTE", json.dumps(PALETTE))))
