@@ -67,10 +67,22 @@ def test_a_page_needs_no_network_and_admits_its_own_style_and_script_only(run, t
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
-def test_a_report_is_made_without_torch(run, tmp_path):
-    page = tmp_path / "page.html"
-    without = "import sys; sys.modules['torch'] = None; from selfplay.cli import main; main()"
-    assert python("-c", without, "report", run, "--html", page) == f"open {page}\n"
+def test_what_a_run_did_is_shown_without_torch_and_in_text_without_altair(run, tmp_path):
+    page, tasks = tmp_path / "page.html", tmp_path / "tasks.jsonl"
+    program = """
+import sys
+from click.testing import CliRunner
+sys.modules["torch"] = None
+from selfplay.cli import main
+for words in map(str.split, sys.argv[1:]):
+    print(words[0], CliRunner().invoke(main, words).exit_code, "altair" in sys.modules)
+"""
+    commands = (f"resume {tmp_path}", "presets", f"report {run}", f"compare {run}")
+    commands += (f"tasks {run} --out {tasks}", f"report {run} --html {page}")
+    assert python("-c", program, *commands).splitlines() == [
+        "resume 2 False", "presets 0 False", "report 0 False", "compare 0 False", "tasks 0 False",
+        "report 0 True",
+    ]  # fmt: skip
     text = page.read_text(encoding="utf-8")
     assert "2 teachers and 2 students on the base model nano: 40 steps" in text
 

@@ -176,11 +176,12 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     """
     with one_line_errors(run):
         from selfplay.records.directory import open_config
+
+        config = open_config(run)
         from selfplay.records.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
-        config = open_config(run)
         if not config.pieces and (ray is not None or workers not in (None, 1)):
             click.echo(
                 "this run was started without --workers: from here on its work is cut into pieces, "
@@ -429,7 +430,8 @@ def export(run: Path, member: str, out: Path, merge: bool) -> None:
     """
     from selfplay.export import export_member
 
-    silence_transformers()
+    if merge:
+        silence_transformers()
     named = export_member(run, member, out, merge=merge)
     click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 

@@ -8,19 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+import lora_evo.model
 from code_verifier import Task
-from lora_evo import (
-    LoraEvoError,
-    appearing,
-    check_output,
-    load_adapter,
-    read_lineage,
-    save_adapter,
-    write_text,
-)
-from lora_evo.model import load_base_model, merge_adapter, resolve
+from lora_evo import LoraEvoError, appearing, check_output, read_lineage, write_text
 from selfplay.errors import SelfplayError
 from selfplay.prompts import azr
 from selfplay.prompts.task_kind import BUILT_IN, CALLS
@@ -32,7 +22,7 @@ from selfplay.records.rows import EvalRow, TaskRow, read_rows
 def export_nano(out: Path) -> None:
     """Write the built-in base model into a new directory: configuration, weights, tokenizer."""
     with _new_directory(out) as draft:
-        shutil.copytree(resolve("nano"), draft, dirs_exist_ok=True)
+        shutil.copytree(lora_evo.model.resolve("nano"), draft, dirs_exist_ok=True)
 
 
 def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> str:
@@ -48,10 +38,10 @@ def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> 
     """
     check_output(out, folder=True)
     config = open_config(run)
-    named = resolve(config.base)
+    named = lora_evo.model.resolve(config.base)
     home = run / "members" / member
     try:
-        adapter = load_adapter(home)
+        adapter = lora_evo.load_adapter(home)
     except (LoraEvoError, OSError) as error:
         known = sorted(p.name for p in (run / "members").glob("*") if p.name[0] != ".")
         raise SelfplayError(
@@ -65,11 +55,15 @@ def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> 
         last = rates[-1] if rates else None
         results = {"share of held-out tasks solved": last.solve_rate or 0.0} if last else None
         record = read_lineage(home)
-        save_adapter(replace(adapter, config=renamed), out, lineage=record, results=results)
+        lora_evo.save_adapter(
+            replace(adapter, config=renamed), out, lineage=record, results=results
+        )
         return named
     with _new_directory(out) as draft:
-        loaded = load_base_model(named, torch.device("cpu"), config.dtype)
-        merge_adapter(loaded.model, adapter)
+        loaded = lora_evo.model.load_base_model(
+            named, lora_evo.model.choose_device("cpu"), config.dtype
+        )
+        lora_evo.model.merge_adapter(loaded.model, adapter)
         loaded.model.save_pretrained(draft)
         loaded.tokenizer.save_pretrained(draft)
     return named

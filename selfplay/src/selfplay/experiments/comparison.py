@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import numpy as np
 import numpy.typing as npt
 from msgspec import to_builtins
@@ -38,7 +37,9 @@ from selfplay.experiments.measures import (
 )
 from selfplay.records.run_record import Fall, Floats, largest_fall
 from selfplay.reports.pages import Table, figure, text_table, write_page
-from selfplay.reports.run_charts import bands
+
+if TYPE_CHECKING:
+    import altair as alt
 
 LEAST_SEEDS = 3
 """Fewer say too little of others."""
@@ -402,11 +403,13 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
     )
 
 
-def _gain_chart(trials: Sequence[Trial], who: Who) -> alt.LayerChart | None:
+def _gain_chart(trials: Sequence[Trial], who: Who) -> "alt.LayerChart | None":
     """Return a line an arm over the steps with a band of all its seeds; None with one point an arm.
 
     Points of held-out gain over the frozen base, whose members all begin at 0.
     """
+    from selfplay.reports.run_charts import bands
+
     by_arm: dict[str, dict[int, list[float]]] = {}
     for trial in trials:
         by_step = by_arm.setdefault(str(trial.group), {0: [0.0]})

@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config, set_by_mode
@@ -292,6 +290,15 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
     Raises RunDirectoryError for a directory of another plan or one that is being worked in. On
     KeyboardInterrupt the runs are stopped, and their checkpoints stay.
     """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     plan = open_home(plan, home)
     runs = planned_runs(plan)
     waiting = deque(run for run in runs if not run.is_finished(home))

@@ -13,12 +13,14 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lora_evo import check_output, write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """A head and rows."""
@@ -182,7 +184,9 @@ def _shortened(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     def shown(value: Any) -> Any:
         if isinstance(value, str) and not isinstance(value, Markup):
             return visible(value)

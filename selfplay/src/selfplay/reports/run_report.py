@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import altair as alt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lora_evo import check_output
 from selfplay.errors import ConfigError
@@ -27,9 +25,11 @@ from selfplay.records.run_record import (
     trend,
     warnings_of,
 )
-from selfplay.reports import run_charts as charts
 from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.settings import load_object
+
+if TYPE_CHECKING:
+    import altair as alt
 
 ACCEPTED, REJECTED = 4, 2
 """Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
@@ -192,8 +192,10 @@ def report(directory: Path, page: Path) -> None:
     )
 
 
-def report_charts(run: RunRecord) -> dict[str, tuple[alt.TopLevelMixin, str]]:
+def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
+    from selfplay.reports import run_charts as charts
+
     sections = {
         "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(run)),
         "programs": (*COMPLEXITY, COVERAGE, COMMONEST),
