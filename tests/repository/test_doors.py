@@ -83,6 +83,15 @@ def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
     assert python("-c", program) == "set()\n"
 
 
+def test_the_model_library_loads_with_the_first_model() -> None:
+    slow = {"transformers", "huggingface_hub", "altair", "jinja2", "pandas", "peft", "ray"}
+    program = (
+        "import sys, lora_evo.model.opening, lora_evo.recovery, selfplay.training, selfplay.sft, "
+        f"selfplay.workers.pool; print({slow} & set(sys.modules))"
+    )
+    assert python("-c", program) == "set()\n"
+
+
 def test_versions_are_equal() -> None:
     assert len({importlib.import_module(package).__version__ for package in PACKAGES}) == 1
 

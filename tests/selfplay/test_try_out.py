@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
 from small_models import small_model
 
 from lora_evo.errors import LoraEvoError
@@ -140,8 +141,6 @@ def test_a_base_whose_logits_are_not_numbers_is_called_that():
 
 
 def test_a_quantised_base_is_refused_with_what_to_load_instead(tmp_path, monkeypatch):
-    import lora_evo.model.base_model as module
-
     class Linear4bit(torch.nn.Linear):
         """As bitsandbytes has it: packed bytes in place of the weights."""
 
@@ -155,7 +154,7 @@ def test_a_quantised_base_is_refused_with_what_to_load_instead(tmp_path, monkeyp
         model.model.layers[0].mlp.up_proj = Linear4bit(model.model.layers[0].mlp.up_proj)
         return model, {"missing_keys": [], "mismatched_keys": []}
 
-    monkeypatch.setattr(module.AutoModelForCausalLM, "from_pretrained", loaded)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", loaded)
     with pytest.raises(
         LoraEvoError, match=r"is quantised: .*up_proj is a Linear4bit of uint8; exp"
     ):

@@ -1,6 +1,7 @@
 """Base models by name: a folder, a hub name, or `nano`, the model built into selfplay."""
 
 import contextlib
+import gc
 import hashlib
 import importlib.util
 import os
@@ -11,9 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-import transformers
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line, pip_install
@@ -137,6 +136,9 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
 
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
+    with uncollected():
+        from transformers import AutoModelForCausalLM
+
     source = _found(resolve(name))
     # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
     # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
@@ -182,6 +184,9 @@ def _check_plain_weights(name: str, model: nn.Module) -> None:
 
 def load_tokenizer(name: str) -> Any:
     """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
+    with uncollected():
+        from transformers import AutoTokenizer
+
     source, cause, reason = _found(resolve(name)), None, "all texts are the same to it"
     try:
         with quiet():
@@ -319,7 +324,8 @@ def _built_in_folder(name: str) -> Path:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without the progress bars and notes of transformers, which are put back afterwards."""
-    log = transformers.utils.logging
+    from transformers.utils import logging as log
+
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
@@ -329,3 +335,15 @@ def quiet() -> Iterator[None]:
         log.set_verbosity(verbosity)
         if bars:
             log.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection, which takes a third of the import of a large library in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import DynamicCache
 
 from lora_evo.errors import LoraEvoError, first_line
 
@@ -216,6 +215,8 @@ class GeneralDecoder:
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
         """As `Decoder.prefill`, from the beginning."""
+        from transformers import DynamicCache
+
         cache = GeneralCache(DynamicCache(config=self.model.config), ids.shape[1])
         return self._forward(ids, (real.cumsum(1) - 1).clamp(min=0), real.long(), cache), cache
 
