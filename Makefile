@@ -110,7 +110,7 @@ unit: env
 PROCESSES ?= $(shell awk -v cores=$$(nproc) '/MemTotal/ {n = int($$2 / 2097152); \
 	print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 
-# What of code_verifier needs torch or the examples, and all packages but those that wheels tests.
+# All packages but those that wheels tests.
 # The profile draws the same examples every time; `make unit` explores new ones. Files are begun in
 # this order, those that take longest first, so that all processes end together.
 rest: env
@@ -118,9 +118,7 @@ rest: env
 		--numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder \
 		tests/selfplay/test_workers.py tests/selfplay/test_experiment.py \
 		tests/selfplay tests/repository tests/evals tests/lora_evo tests/tools \
-		tests/studies \
-		tests/code_verifier/test_callers.py \
-		tests/code_verifier/test_rewards.py
+		tests/studies
 
 wheels: env
 	@PROCESSES=$(PROCESSES) bash tests/repository/wheels.sh $(BIN)/python
