@@ -14,7 +14,7 @@ from lora_evo.cli import main
 
 def test_a_family_from_start_to_end(home):
     out = call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1, "--strength", 0.1)
-    assert "relative change 0.1," in out.stdout
+    assert "relative change 0.1\n" in out.stdout
     call("cross", "slot_swap", "c", "p2", "--out", "d", "--seed", 2, "--set", "level=layer")
     call("cross", "slot_swap", "c", "p2", "--out", "e", "--seed", 2, "--weights", "1,3")
     assert "identical" in call("verify", "c").stdout

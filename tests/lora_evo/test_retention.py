@@ -127,7 +127,7 @@ def test_named_parents_and_json(home):
     assert unbred["moments_valid_at_birth"] is None
     assert unbred["parents"]["zero"]["whole"]["relative_change"] is None
     save_adapter(load_adapter("p2"), "c", overwrite=True)
-    assert "the child was trained since its birth" in call("c").stdout
+    assert "it was trained since its birth" in call("c").stdout
 
 
 def test_a_parent_that_is_gone_is_named(home):
