@@ -1,5 +1,6 @@
 """What all commands do at a terminal: they end with an exit code, and show how far they are."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ class Commands(click.Group):
             code = print_error(
                 "interrupted; finished samples are kept, the same command resumes", 130
             )
+        except BrokenPipeError:  # the reader of the output is gone
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
+            code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
