@@ -4,14 +4,19 @@ The fixtures `tiny` and `runs` carry the helpers: test folders are no packages a
 each other.
 """
 
+import fcntl
+import gc
+import os
 import signal
 from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+import torch
 from json_lines import read_rows
 from tiny_stack import tiny
 
+from lora_evo.model import load_base_model
 from selfplay.config import read_config
 from selfplay.settings import override, read_preset
 from selfplay.training import train
@@ -28,13 +33,15 @@ collect_ignore = [file for file, package in NEEDS.items() if not find_spec(packa
 
 SMALL = (
     *("seed=1", "steps=4", "sandbox.workers=1"),
-    *("rollout.proposals=2", "rollout.num_generations=3", "rollout.seed_tasks=4"),
-    *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
+    *("rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=3"),
+    "rollout.seed_tasks=4",
+    *("rollout.max_proposal_length=28", "rollout.max_completion_length=8"),
     *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
     *("evolution.evolve_every=2", "league.grace_matches=1"),
-    *("eval.eval_every=2", "eval.tasks=6", "eval.samples=2"),
+    *("eval.eval_every=2", "eval.tasks=2", "eval.samples=2"),
     *("eval.proposals=1", "eval.attempts=2", "eval.same_tasks=1"),
 )
+WHOLE = ("rollout.kinds=[code_o, code_i, code_f]", "eval.tasks=6")
 
 
 def small_config(*assignments):
@@ -71,7 +78,38 @@ def runs():
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _loaded():
+    """What any run imports is loaded, and garbage is not looked for in it, as each run does."""
+    load_base_model("nano", torch.device("cpu"), "float32")
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory):
-    """The small run that nothing stopped, of four steps with an evolution; never changed."""
-    return small_run(tmp_path_factory.mktemp("whole") / "run")
+def finished(tmp_path_factory):
+    """Runs that nothing stopped, by name, each made once by whichever test process is first."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+
+    def run(name, *assignments):
+        with (base / f"{name}.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not (base / name).exists():
+                small_run(base / f"{name}.part", *assignments).rename(base / name)
+        return base / name
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def whole(finished):
+    """The small run with all kinds of tasks, of four steps with an evolution; never changed."""
+    return finished("whole", *WHOLE)
+
+
+@pytest.fixture(scope="session")
+def brief(finished):
+    """The small run as it is, of one kind, for equal ones to be compared with; never changed."""
+    return finished("brief")

@@ -21,7 +21,7 @@ from selfplay_command import command, refused
 @pytest.fixture(scope="module")
 def run(runs, tmp_path_factory):
     home = tmp_path_factory.mktemp("cli") / "run"
-    result = command(*runs.arguments(home, "steps=1", "rollout.proposals=3"))
+    result = command(*runs.arguments(home, "steps=1"))
     assert result.exit_code == 0, result.output
     assert f"\ndone: {home}" in result.output
     return home
@@ -185,9 +185,9 @@ def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):
     assert "valid" in lines[0]
 
 
-def test_tasks_row_by_row_hold_what_the_report_needs(runs, run):
-    rows = runs.rows(run / "tasks.jsonl")
-    assert len(rows) == 2 * 3 * 3  # teachers, kinds, proposals
+def test_tasks_row_by_row_hold_what_the_report_needs(runs, whole):
+    rows = runs.rows(whole / "tasks.jsonl")
+    assert len(rows) == 4 * 2 * 3 * 2  # steps, teachers, kinds, proposals
     assert len({r["id"] for r in rows}) == len(rows)
     for row in rows:
         tried = sum(a["count"] for a in row["attempts"])
@@ -202,25 +202,29 @@ def test_tasks_row_by_row_hold_what_the_report_needs(runs, run):
             assert row["reason"]
 
 
-def test_metrics_agree_with_the_tasks(runs, run):
-    (row,) = runs.rows(run / "metrics.jsonl")
-    rows = runs.rows(run / "tasks.jsonl")
-    valid = [r for r in rows if r["status"] == "ok"]
-    assert row["valid_share"] == pytest.approx(len(valid) / len(rows))
-    assert row["solve_rate"] == pytest.approx(sum(r["solve_rate"] for r in valid) / len(valid))
-    assert row["teacher_reward"] == pytest.approx(sum(r["reward"] for r in rows) / len(rows))
-    assert sum(row["rejected"].values()) == len(rows) - len(valid)
-    assert sum(row["solve_rates"]) == len(valid)
-    structures = Counter(r["metrics"]["structure"] for r in valid)
-    assert row["coverage"]["structures"] == len(structures)
-    assert row["coverage"]["commonest"] == max(structures.values()) / len(valid)
-    (step,) = read_run(run).steps
-    assert step.flat == sum(r["solve_rate"] in (0.0, 1.0) for r in valid) / len(valid)
-    assert set(row["ratings"]) == {"t0", "t1", "s0", "s1"}
-    phases = {"match", "propose", "verify", "solve", "update", "save", "eval"}
-    assert set(row["seconds"]) == phases
-    # The frozen base's attempts are sampled, and train no member.
-    assert 0 < row["tokens"]["trained"] < row["tokens"]["sampled"]
+def test_metrics_agree_with_the_tasks(runs, whole):
+    tasks, structures = runs.rows(whole / "tasks.jsonl"), Counter()
+    metrics, steps = runs.rows(whole / "metrics.jsonl"), read_run(whole).steps
+    for row, step in zip(metrics, steps, strict=True):
+        rows = [r for r in tasks if r["step"] == row["step"]]
+        valid = [r for r in rows if r["status"] == "ok"]
+        assert row["valid_share"] == pytest.approx(len(valid) / len(rows))
+        assert row["solve_rate"] == pytest.approx(sum(r["solve_rate"] for r in valid) / len(valid))
+        assert row["teacher_reward"] == pytest.approx(sum(r["reward"] for r in rows) / len(rows))
+        assert sum(row["rejected"].values()) == len(rows) - len(valid)
+        assert sum(row["solve_rates"]) == len(valid)
+        mine = Counter(r["metrics"]["structure"] for r in valid)
+        structures += mine
+        assert row["coverage"]["structures"] == len(structures)
+        assert row["coverage"]["commonest"] == max(mine.values()) / len(valid)
+        assert step.flat == sum(r["solve_rate"] in (0.0, 1.0) for r in valid) / len(valid)
+        assert len(row["ratings"]) == 4
+        assert set(row["ratings"]) == set(row["members"]) or row["evolution"]
+        phases = {"match", "propose", "verify", "solve", "update", "save"}
+        also = {2: {"evolve", "eval"}, 4: {"eval"}}.get(row["step"], set())
+        assert set(row["seconds"]) == phases | also
+        # The frozen base's attempts are sampled, and train no member.
+        assert 0 < row["tokens"]["trained"] < row["tokens"]["sampled"]
 
 
 def test_report_prints_a_summary_or_json(run, tmp_path):

@@ -24,6 +24,7 @@ SMALL = (
     *("learner.r=2", "learner.micro_batch_tokens=1024", "sandbox.workers=1", "device=cpu"),
     *("rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=3"),
 )
+QUICK = ("rollout.max_proposal_length=28", "rollout.max_completion_length=8")
 
 
 def doctor(*words, assignments=SMALL, more=()):
@@ -63,12 +64,17 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
     assert not list(here.iterdir())
 
 
-def test_the_text_has_all_of_it(here):
+def test_the_text_has_all_of_it_and_a_download_as_a_phase_of_its_own(here, monkeypatch):
+    asked = []
+    monkeypatch.setattr("selfplay.doctor.snapshot_download", lambda name, **how: asked.append(name))
+    monkeypatch.setattr("selfplay.doctor.resolve", lambda base: "a/b")
     result = doctor(more=["evolution.evolve_every=0"])
     assert result.exit_code == 0
+    assert asked == ["a/b"]
     text = result.stdout
     for words in ("ok      learning: ", "ok      probabilities: ", "propose ", "planned while "):
         assert words in text
+    assert -1 < text.find("\ndownload ") < text.find("\nload ")
     assert "evolve" not in text
     assert "try: " not in text
 
@@ -144,15 +150,6 @@ def test_what_bfloat16_gives_by_itself_is_no_drift():
         assert _gap([row(kl)], load_preset("nano", f"dtype={dtype}")).passed == passed, (dtype, kl)
 
 
-def test_a_download_has_a_phase_of_its_own(here, monkeypatch):
-    asked = []
-    monkeypatch.setattr("selfplay.doctor.snapshot_download", lambda name, **how: asked.append(name))
-    monkeypatch.setattr("selfplay.doctor.resolve", lambda base: "a/b")
-    result = doctor("--json", more=["evolution.evolve_every=0"])
-    assert list(json.loads(result.stdout)["seconds"])[:2] == ["download", "load"]
-    assert asked == ["a/b"]
-
-
 def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
     for name in list(sys.modules):
         if name.startswith(("selfplay.reports", "selfplay.doctor")):
@@ -203,19 +200,19 @@ def opening(kind):
 
 def test_weights_that_do_not_arrive_are_found(here, monkeypatch):
     monkeypatch.setattr(run_opening, "open_learner", opening(Forgetful))
-    said = failed(doctor(more=["evolution.evolve_every=0"]))
+    said = failed(doctor(more=["evolution.evolve_every=0", *QUICK]))
     assert "FAILED  weight_sync: t0 in the engine is not the learner's" in said
 
 
 def test_a_sampler_that_drifts_is_found(here, monkeypatch):
     monkeypatch.setattr(run_opening, "open_learner", opening(Drifting))
-    said = failed(doctor())
+    said = failed(doctor(more=QUICK))
     assert "FAILED  probabilities: sampler and learner differ" in said
     assert "--set " in said
 
 
 def test_a_base_that_has_nothing_to_learn_from_is_told_to_start_with_sft(here):
-    said = failed(doctor(more=["rollout.max_proposal_length=1"]))
+    said = failed(doctor(more=[*QUICK, "rollout.max_proposal_length=1"]))
     assert "FAILED  learning: 0 of 8 proposals were valid, 0 of 8 updates" in said
     assert "selfplay sft --base nano" in said
 
@@ -237,6 +234,6 @@ def too_little_memory():
 
 def test_an_update_that_runs_out_of_memory_is_named_with_what_fitted(here):
     with too_little_memory():
-        said = failed(doctor())
+        said = failed(doctor(more=QUICK))
     assert "FAILED  memory of an update: out of memory in an update: done again" in said
     assert "try: --set learner.micro_batch_tokens=" in said

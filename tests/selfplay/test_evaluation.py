@@ -132,7 +132,8 @@ def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
 
 
 def test_references_of_measured_teachers_are_the_runs_seeds(runs, tmp_path, monkeypatch):
-    with new_run(runs.config("eval.proposals=16"), tmp_path / "run") as run:
+    settings = ("eval.eval_every=0", "eval.proposals=16", "rollout.max_proposal_length=1")
+    with new_run(runs.config(*settings), tmp_path / "run") as run:
         asked, propose = [], run.population.propose
         monkeypatch.setattr(run.population, "propose", lambda d: asked.extend(d) or propose(d))
         teaching_rows(run, [None])

@@ -15,7 +15,12 @@ from selfplay.errors import ConfigError
 from selfplay.records.run_record import conclusion, read_run
 from selfplay_command import worked
 
-UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0", "rollout.kinds=[code_o]")
+UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0")
+STILL = (
+    *("learner.learning_rate=0", "learner.teacher_learning_rate=0", "evolution.evolve_every=1"),
+    *("rollout.proposals=1", "rollout.max_proposal_length=4", *UNMEASURED),
+)
+"""Evolves after every step, and changes nobody in one."""
 
 
 def evolving(runs, directory, *assignments):
@@ -124,27 +129,39 @@ def test_a_child_starts_as_it_was_bred_and_its_lineage_survives_training(seen):
         assert {f"{parent}@1" for parent in birth.parents} <= kept
 
 
-def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(runs, tmp_path, monkeypatch):
+@pytest.fixture
+def oldest_first(monkeypatch):
+    """The oldest members are replaced, whatever their ratings."""
     monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
-    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "rollout.proposals=1")
-    evolving = ("steps=3", "evolution.evolve_every=1")
-    home = runs.train(tmp_path / "run", *evolving, *UNMEASURED, *still)
+
+
+@pytest.fixture
+def still(finished, oldest_first):
+    """A run of three replacements in each role."""
+    return finished("still", *STILL)
+
+
+def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(still):
+    home = still
     lineages = {path.name: read_lineage(path) for path in (home / "members").iterdir()}
     generations = {name: lineage.generation for name, lineage in lineages.items()}
-    assert generations == {"t0": 0, "t1": 0, "t2": 1, "t3": 2, "s0": 0, "s1": 0, "s2": 1, "s3": 2}
+    of_number = enumerate((0, 0, 1, 2, 3))
+    assert generations == {f"{role}{n}": g for n, g in of_number for role in "ts"}
     kept = {path.name: read_lineage(path) for path in (home / "ancestors").iterdir()}
-    assert kept == {name: lineages[name[:2]] for name in ("t1@1", "t2@2", "s1@1", "s2@2")}
+    names = [f"{role}{n}@{n}" for n in (1, 2, 3) for role in "ts"]
+    assert kept == {name: lineages[name[:2]] for name in names}
     assert verify(home / "members" / "t3", [home / "ancestors"]).identical
     drawn = CliRunner().invoke(lora_evo_command, ["lineage", str(home)]).stdout.splitlines()
     assert [line.split()[0] for line in drawn if line[0] in "ts"] == ["s0", "s1", "t0", "t1"]
     branches = [line.split("── ")[1].split()[0] for line in drawn if "── " in line]
-    assert branches == [*("s1@1", "s2", "s2@2", "s3"), *("t1@1", "t2", "t2@2", "t3")]
+    tree = ("{}1@1", "{}2", "{}2@2", "{}3", "{}3@3", "{}4")
+    assert branches == [name.format(role) for role in "st" for name in tree]
     with pytest.raises(LoraEvoError, match="t0 is a founder of its population"):
         verify(home / "members" / "t0")
 
 
-def test_a_frozen_founder_is_never_replaced(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
+@pytest.mark.usefixtures("oldest_first")
+def test_a_frozen_founder_is_never_replaced(runs, tmp_path):
     settings = ("steps=3", "evolution.evolve_every=1", *UNMEASURED, "rollout.proposals=1")
     frozen = ("teachers=3", "learner.frozen=[t0, s0]")  # and s1 is the fitter of two
     home = runs.train(tmp_path / "run", *settings, *frozen)
@@ -154,12 +171,9 @@ def test_a_frozen_founder_is_never_replaced(runs, tmp_path, monkeypatch):
         assert row["tokens"]["trained"] == sum(m.get("tokens", 0) for m in learning.values())
 
 
-def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(League, "select", lambda league, role, n: sorted(league.members(role))[:n])
-    still = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "rollout.proposals=1")
-    settings = ("evolution.evolve_every=1", *UNMEASURED, *still)
-    whole = runs.outcome(runs.train(tmp_path / "whole", *settings))
-    home = runs.train(tmp_path / "run", *settings, "keep_dead=false", "keep_checkpoints=3")
+def test_without_the_dead_only_what_verifies_the_living_stays(runs, still, tmp_path):
+    whole = runs.outcome(still)
+    home = runs.train(tmp_path / "run", *STILL, "keep_dead=false", "keep_checkpoints=3")
 
     def adapters():
         return {p.name for name in ("members", "ancestors") for p in (home / name).iterdir()}
@@ -183,7 +197,8 @@ def test_without_the_dead_only_what_verifies_the_living_stays(runs, tmp_path, mo
 
 
 def test_the_last_of_a_role_is_never_replaced(runs, tmp_path):
-    seen = evolving(runs, tmp_path / "run", "teachers=1", "students=1", *GRACE)
+    few = ("rollout.proposals=1", "rollout.max_proposal_length=4")
+    seen = evolving(runs, tmp_path / "run", "teachers=1", "students=1", *few, *GRACE)
     assert seen.births == []
     assert seen.after == ("t0", "s0")
 
@@ -193,14 +208,14 @@ def test_operators_are_drawn_from_a_pool(runs, tmp_path):
     settings = (f"evolution.mutation=[{', '.join(pool)}]", "evolution.crossover_share=0")
     config = runs.config(*settings)
     assert config.evolution.pool("mutation") == pool
-    home = runs.train(tmp_path / "run", *settings, "evolution.evolve_every=1")
+    home = runs.train(tmp_path / "run", *STILL, *settings)
     births = [birth for row in runs.rows(home / "metrics.jsonl") for birth in row["evolution"]]
     assert {birth["operator"] for birth in births} == set(pool)
     with pytest.raises(ConfigError, match="mutation is 'slot_swap'"):
         runs.config("evolution.mutation=[full_gaussian, slot_swap]")
 
 
-AGENT = ("mode=azr", "steps=2", "rollout.kinds=[code_o]", "eval.tasks=2")
+AGENT = ("mode=azr", "steps=2")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ PROMPT = "<|solve_o|>def f(a):\n    return a + 2<|input|>3<|think|>"
 
 @pytest.fixture(scope="module")
 def run(runs, tmp_path_factory):
-    settings = ("learner.learning_rate=0.05", "eval.eval_every=1", "eval.tasks=4")
+    settings = ("steps=1", "learner.learning_rate=0.05", "eval.eval_every=1")
     return runs.train(tmp_path_factory.mktemp("export") / "run", *settings)
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+import programs
 import pytest
 import torch
-from programs import python
 from rich.console import Console
 
+import forked
 from lora_evo import OPERATORS
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.experiments.comparison import open_trials
@@ -41,8 +42,8 @@ from selfplay_command import refused as refused_command
 
 TINY = (
     *("steps=2", "rollout.kinds=[code_o]", "rollout.proposals=2", "rollout.num_generations=2"),
-    *("rollout.max_completion_length=48", "evolution.evolve_every=1", "eval.eval_every=0"),
-    *("eval.same_tasks=0", "rollout.seed_tasks=4"),
+    *("rollout.max_proposal_length=28", "rollout.max_completion_length=8", "rollout.seed_tasks=4"),
+    *("evolution.evolve_every=1", "eval.eval_every=0", "eval.same_tasks=0"),
 )
 
 
@@ -149,7 +150,7 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     resume(home, extensions=again)
     assert seen == [(1, 1), (2, 2)]
     rewards = {row["teacher_reward"] for row in runs.rows(home / "metrics.jsonl")}
-    assert rewards <= {-1.0, -0.375, 0.25}
+    assert rewards <= {-1.0 + 1.25 * valid / 4 for valid in range(5)}
     assert {row["student_reward"] for row in runs.rows(home / "metrics.jsonl")} <= {0.125, None}
     births = [birth for row in runs.rows(home / "metrics.jsonl") for birth in row["evolution"]]
     assert {birth["operator"] for birth in births} == {"own_noise"}
@@ -237,7 +238,10 @@ def test_regret_needs_two_students(runs, tmp_path):
         train(runs.config(*TINY, "students=1", "reward.teacher=regret"), tmp_path / "run")
 
 
-def test_a_scripts_own_function_is_handed_over_again_as_it_was(tmp_path):
+@pytest.mark.parametrize(
+    "python", [forked.python, pytest.param(programs.python, marks=pytest.mark.slow)]
+)
+def test_a_scripts_own_function_is_handed_over_again_as_it_was(tmp_path, python):
     """By the script, by `python -m`, or by another that imports it; not one of the same name."""
     home, text = str(tmp_path / "run"), MINE + SCRIPT
     (tmp_path / "begins.py").write_text(text)
@@ -335,10 +339,10 @@ def test_two_closures_of_one_name_are_two_arms(runs, tmp_path):
 
 
 def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
-    config = runs.config(*TINY, "steps=3")
+    config = runs.config(*TINY)
     rewards = {name: Extensions(Kept(0.5), Kept(0.25).__call__) for name in ("whole", "again")}
     train(config, tmp_path / "whole", extensions=rewards["whole"])
-    train_until(3, config, tmp_path / "half", extensions=rewards["again"], phase="save")
+    train_until(2, config, tmp_path / "half", extensions=rewards["again"], phase="save")
     fresh = Extensions(Kept(0.5), Kept(0.25).__call__)
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "half", copy)
@@ -398,8 +402,7 @@ def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tm
     written, rows = io.StringIO(), []
     shown = Progress(Console(file=written, force_terminal=True, width=200))
     own = Extensions(callbacks=[lambda run, row: rows.append(row)])
-    with new_run(runs.config(*TINY, "steps=3"), tmp_path / "run", extensions=own) as run:
-        train_step(run, Progress(quiet=True))
+    with new_run(runs.config(*TINY), tmp_path / "run", extensions=own) as run:
         train_step(run, shown)
     shown.step(msgspec.structs.replace(rows[-1], step=5))
     assert " replaces " in written.getvalue()
@@ -422,12 +425,12 @@ def own_loop(run):
 
 
 def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, tmp_path):
-    config = runs.config(*TINY, "steps=3", "eval.eval_every=2", "eval.tasks=12", "eval.samples=1")
+    config = runs.config(*TINY, "eval.eval_every=2")
     train(config, tmp_path / "train")
     with new_run(config, tmp_path / "own") as run:
         own_loop(run)
     assert runs.outcome(tmp_path / "own") == runs.outcome(tmp_path / "train")
-    assert (tmp_path / "own" / "checkpoints" / "step-3").is_dir()
+    assert (tmp_path / "own" / "checkpoints" / "step-2").is_dir()
 
 
 def test_callbacks_get_the_proposals_and_the_measurements_of_the_step(runs, tmp_path):
@@ -444,9 +447,9 @@ def test_a_reward_over_recent_shares_goes_on_where_a_checkpoint_was_made(runs, t
     def reward():
         return OverShare(TEACHER_REWARDS["populora"])
 
-    for home in (tmp_path / "whole", tmp_path / "cut"):
-        train(runs.config(*TINY, "steps=4"), home, extensions=Extensions(reward()))
-    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    train(runs.config(*TINY, "steps=3"), tmp_path / "whole", extensions=Extensions(reward()))
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-3")
     resume(tmp_path / "cut", extensions=Extensions(reward()))
     assert runs.outcome(tmp_path / "cut") == runs.outcome(tmp_path / "whole")
 

@@ -72,7 +72,11 @@ def essence(p):
 
 
 def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(runs, tmp_path):
-    config = runs.config("rollout.proposals=6", "eval.eval_every=0", "eval.same_tasks=2")
+    config = runs.config(
+        *("rollout.kinds=[code_o, code_i, code_f]", "rollout.proposals=6"),
+        *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
+        *("eval.eval_every=0", "eval.same_tasks=2"),
+    )
     stepped = []
     for share in (0.0, 0.3):
         with new_run(config, tmp_path / str(share)) as run:

@@ -133,7 +133,7 @@ def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, clock, settings,
 def test_python_s_train_and_resume_say_what_the_command_says(runs, clock, tmp_path):
     home = tmp_path / "a run"
     progress, said = shown(clock, terminal=False)
-    train(runs.config("steps=2", "mode=azr"), home, progress=progress)
+    train(runs.config("steps=2", "mode=azr", "eval.eval_every=0"), home, progress=progress)
     first, _, command, *_ = said.getvalue().splitlines()
     assert first == f"azr on nano: one agent, 2 steps, seed 1, in {home}"
     assert command.endswith(f"selfplay resume '{home}'")
@@ -220,7 +220,7 @@ class Recording(Progress):
 
 def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
     progress = Recording()
-    train(runs.config(), tmp_path / "run", progress=progress)
+    train(runs.config("steps=3", "eval.proposals=4"), tmp_path / "run", progress=progress)
     for phase in ("propose", "solve", "update", "eval", "evolve"):
         heard = progress.heard[2, phase]
         assert len(heard) > 1
@@ -233,7 +233,7 @@ def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
 
 def test_a_quiet_progress_works_by_itself(runs, tmp_path, capsys):
     progress = Progress(quiet=True)
-    with new_run(runs.config(), tmp_path / "run") as run:
+    with new_run(runs.config("eval.eval_every=0"), tmp_path / "run") as run:
         train_step(run, progress)
     assert progress.done == 1
     assert capsys.readouterr().err == ""

@@ -43,7 +43,7 @@ def test_every_prompt_with_accepted_tasks_is_within_the_bound(
     settings = (f"rollout.max_prompt_length={limit}", f"rollout.num_references={references}")
     config = runs.config(*settings)
     prompts = Prompts(config, template_named(template, "nano"), tokenizer, None)
-    tasks = [listing(n) for n in range(2, 400, 3)]
+    tasks = [listing(n) for n in range(2, 400, 3 if template == "nano" else 9)]
     accepted = [task for task in tasks if not prompts.why_too_long(task)]
     assert 2 < len(accepted) < len(tasks)
     drafts = [

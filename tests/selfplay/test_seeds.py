@@ -15,6 +15,7 @@ from selfplay.settings import preset_names
 from selfplay.tasks import seed_tasks
 from selfplay.training import new_run, open_run
 
+KINDS = "rollout.kinds=[code_o, code_i, code_f]"
 SELF = ("rollout.self_seed=true", "rollout.seed_tasks=8", "eval.eval_every=0", "steps=1")
 
 
@@ -38,7 +39,7 @@ def file(tmp_path):
 
 def test_a_run_starts_from_a_file_and_does_without_it_afterwards(runs, file, tmp_path):
     home = tmp_path / "run"
-    given = (f"rollout.seed_file={file}", "rollout.seed_tasks=7", "eval.eval_every=0")
+    given = (f"rollout.seed_file={file}", "rollout.seed_tasks=7", "eval.eval_every=0", KINDS)
     with new_run(runs.config(*given), home) as run:
         seeds = run.seed_tasks
         calls = [task for task in seeds if task.kind != "code_f"]
@@ -87,15 +88,16 @@ def test_what_is_asked_and_cannot_be_had_is_an_error(runs, file, tmp_path, setti
 
 
 def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_path):
-    config = runs.config(*SELF, "rollout.max_proposal_length=64")
+    settings = (KINDS, "rollout.max_proposal_length=64", "rollout.seed_tasks=4")
+    config = runs.config(*SELF, *settings)
     with new_run(config, tmp_path / "a") as run:
         seeds = run.seed_tasks
         kinds = [task.kind for task in seeds]
         assert seeds[0].program == "def f(a):\n    return a", "the identity"
-        assert (len(kinds), kinds.count("code_f")) == (16, 8)
+        assert (len(kinds), kinds.count("code_f")) == (8, 4)
         assert {"code_o", "code_i"} < set(kinds)
-        assert len({(t.program, t.input, t.inputs) for t in seeds}) == 16
-        assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in seeds[:8]}
+        assert len({(t.program, t.input, t.inputs) for t in seeds}) == 8
+        assert {t.id for t in run.buffer.draw(9, 0)} == {t.id for t in seeds[:4]}
     with open_run(tmp_path / "a") as run:
         assert run.seed_tasks == seeds
     with new_run(config, tmp_path / "b"):
