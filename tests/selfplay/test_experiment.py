@@ -25,6 +25,7 @@ from selfplay.experiments.experiment import (
     resolved,
 )
 from selfplay.records.directory import create
+from selfplay.training import train
 from selfplay_command import command, worked
 
 PLANS = Path(experiment.__file__).parents[1] / "plans"
@@ -239,27 +240,6 @@ def processes_in(home):
     return found
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    """A plan of a run and its control, and the experiment that nothing stopped."""
-    plan = yaml.safe_load((PLANS / "nano-smoke.yaml").read_text())
-    plan |= {"seeds": [1], "arms": {"azr": {"mode": "azr"}}}
-    plan["set"] |= {"steps": 2, "rollout.kinds": ["code_o"], "eval.tasks": 2}
-    del plan["findings"]
-    path = tmp_path_factory.mktemp("two") / "plan.yaml"
-    path.write_text(yaml.safe_dump(plan))
-    worked(*arguments(path.with_name("home"), path))
-    return path, path.with_name("home")
-
-
-def test_an_experiment_makes_all_its_runs(two):
-    plan, home = two
-    runs = planned_runs(open_plan(str(plan)))
-    assert [str(run.folder) for run in runs] == ["azr/seed-1", "azr/rate_0/seed-1"]
-    assert all(run.is_finished(home) for run in runs)
-    assert not list(home.rglob("*.log"))
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
 @pytest.mark.slow
 def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
@@ -294,16 +274,31 @@ def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
         assert runs.outcome(home / run.folder) == runs.outcome(whole / run.folder), run.title
 
 
-def test_a_damaged_run_is_named_and_the_others_continue(two, tmp_path):
-    plan, whole = two
-    home = tmp_path / "home"
-    shutil.copytree(whole, home)
-    broken, missing = home / "azr" / "seed-1", home / "azr" / "rate_0" / "seed-1"
-    shutil.rmtree(broken / "checkpoints" / "step-2")
-    (broken / "checkpoints" / "step-1" / "state.json").write_text("{")
-    shutil.rmtree(missing)
+def test_an_experiment_makes_its_runs_and_names_a_damaged_one(tmp_path):
+    """A run that is damaged keeps no other from being made; all is well once it is whole."""
+    data = yaml.safe_load((PLANS / "nano-smoke.yaml").read_text())
+    data |= {"seeds": [1], "arms": {"azr": {"mode": "azr"}}}
+    data["set"] |= {"steps": 2, "rollout.kinds": ["code_o"], "eval.tasks": 2}
+    del data["findings"]
+    plan, home = tmp_path / "plan.yaml", tmp_path / "home"
+    plan.write_text(yaml.safe_dump(data))
+    broken, missing = planned_runs(open_plan(str(plan)))
+    assert [str(run.folder) for run in (broken, missing)] == ["azr/seed-1", "azr/rate_0/seed-1"]
+    open_home(open_plan(str(plan)), home)
+    whole, damaged = tmp_path / "whole", home / broken.folder
+    train(broken.config, whole)
+    shutil.copytree(whole, damaged)
+    shutil.rmtree(damaged / "checkpoints" / "step-2")
+    (damaged / "checkpoints" / "step-1" / "state.json").write_text("{")
     result = command(*arguments(home, plan))
     assert result.exit_code == 1
     assert "azr, seed 1" in result.stderr
     assert "state.json is damaged" in result.stderr
-    assert (missing / "checkpoints" / "step-2").is_dir()
+    assert missing.is_finished(home)
+    assert not broken.is_finished(home)
+    shutil.rmtree(damaged)
+    whole.rename(damaged)
+    (home / "azr" / "seed-1.log").unlink(missing_ok=True)
+    worked(*arguments(home, plan))
+    assert broken.is_finished(home)
+    assert not list(home.rglob("*.log"))
