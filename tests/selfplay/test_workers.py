@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -21,15 +20,17 @@ from rich.console import Console
 from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
 from lora_evo.model import Rollout, resolve
-from processes import gone, listening, living, started
+from processes import gone, listening, living
 from selfplay import pieces, training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
 from selfplay.learning.batch import TrainingSample
+from selfplay.opening import open_population
 from selfplay.prompts.template import template_of
 from selfplay.records.directory import create
 from selfplay.records.progress import Progress
-from selfplay.rollout import Proposed
+from selfplay.rollout import Attempt, Proposed
+from selfplay.tasks import IDENTITY
 from selfplay.training import resume, train
 from selfplay.workers import pool, session
 from selfplay.workers.pool import WorkerPool, check_equal
@@ -125,6 +126,20 @@ def alone(runs, tmp_path_factory):
     return of
 
 
+class Watching(Progress):
+    """Sees at every phase where the processes of a run listen, by what they are."""
+
+    def __init__(self, token):
+        self.said, self.token, self.seen = StringIO(), token, {}
+        super().__init__(Console(file=self.said, width=200))
+
+    def phase(self, phase):
+        super().phase(phase)
+        for pid, kind in {os.getpid(): "driver", **living(self.token)}.items():
+            with suppress(OSError):  # it has ended
+                self.seen.setdefault(kind, set()).update(listening(pid))
+
+
 @pytest.mark.parametrize(
     ("mode", "workers"),
     [
@@ -134,18 +149,25 @@ def alone(runs, tmp_path_factory):
         pytest.param("populora", 4, marks=SLOW),
     ],
 )
-def test_any_number_of_workers_gives_the_same_bytes(alone, runs, pools, tmp_path, mode, workers):
+def test_any_number_of_workers_gives_the_same_bytes(
+    alone, runs, pools, tmp_path, monkeypatch, mode, workers
+):
     config, expected = alone(mode)
-    said = StringIO()
-    shown = Progress(Console(file=said, width=200))
+    monkeypatch.setenv("OF_THIS_RUN", str(tmp_path))
+    shown = Watching(str(tmp_path))
     train(config, tmp_path / "run", workers=workers, progress=shown)
     assert runs.outcome(tmp_path / "run") == expected
-    assert f"on {workers} workers, one a core: {workers} on " in said.getvalue()
+    assert f"on {workers} workers, one a core: {workers} on " in shown.said.getvalue()
     assert [len(pool.places) for pool in pools] == [workers]
     rows = runs.rows(tmp_path / "run" / "resources.jsonl")
     busy = [sum(row["workers"][name]["busy"] for row in rows) for name in rows[0]["workers"]]
     assert len(busy) == workers
     assert all(busy)
+    # No process listens beyond the loopback, and none outlives the run.
+    listen = {kind for kind, addresses in shown.seen.items() if addresses}
+    assert {"driver", "worker", "raylet", "gcs_server"} <= listen
+    assert set().union(*shown.seen.values()) == {"127.0.0.1"}, shown.seen
+    assert not gone(str(tmp_path), 60.0)
 
 
 @pytest.mark.parametrize(
@@ -248,78 +270,6 @@ def test_a_run_continues_with_any_number_of_workers(alone, runs, tmp_path):
         assert mine[name] == expected[name], name
 
 
-def test_a_worker_takes_a_gpu_where_ray_has_some(runs):
-    """Ray counts GPUs and hands their numbers out, whether or not there are such."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 4, "num_gpus": 2, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for device, count, gpus in (("auto", 0, [[0], [1]]), ("cpu", 1, [[]])):
-            config = runs.config(f"device={device}")
-            with open_workers(config, template_of(config), count, cluster.address) as population:
-                workers = population.pool.actors
-                seen = [w.__ray_call__.remote(lambda _: ray.get_gpu_ids()) for w in workers]
-                assert sorted(ray.get(seen)) == gpus
-                kind = "GPU" if gpus[0] else "core"
-                assert population.pool.text.startswith(f"{len(gpus)} worker")
-                assert f"one a {kind}: {len(gpus)} on " in population.pool.text
-                assert population.export("s1").slots
-    finally:
-        cluster.shutdown()
-
-
-def test_no_process_of_a_run_listens_beyond_the_loopback(runs, tmp_path):
-    home, seen = tmp_path / "run", {}
-    words = runs.arguments(home, "steps=1", "eval.eval_every=0")
-    process = started(home, str(home), *words, "--workers", "2")
-    while process.poll() is None:
-        for pid, kind in living(str(home)).items():
-            with suppress(OSError):  # it has ended
-                seen.setdefault(kind, set()).update(listening(pid))
-        time.sleep(0.2)
-    assert process.returncode == 0, (tmp_path / "said").read_text()
-    assert {"driver", "worker", "raylet", "gcs_server"} <= {k for k in seen if seen[k]}
-    assert set().union(*seen.values()) == {"127.0.0.1"}, seen
-    assert not gone(str(home), 60.0)
-
-
-def test_after_an_update_all_workers_have_the_same_members(runs, monkeypatch):
-    import ray
-
-    config, passed, get = for_workers(runs.config()), [], ray.get
-    samples = [
-        TrainingSample(
-            name,
-            Rollout(name, (1, 2), (3 + i, 4), (-1.0, -1.0), "stop"),
-            (-1.0) ** i,
-            task_id=str(i),
-        )
-        for name in config.founders
-        for i in range(2)
-    ]
-
-    def counted(references, **how):
-        found = get(references, **how)
-        passed.append(len(pickle.dumps(found)))
-        return found
-
-    with open_workers(config, template_of(config), 2, None) as population:
-        names = population.members
-        before = [adapter_hash(population.export(name)) for name in names]
-        monkeypatch.setattr(ray, "get", counted)
-        stats = population.update(samples)
-        monkeypatch.undo()
-        after = [
-            [adapter_hash(adapter) for adapter in population.pool.everywhere("export", name)]
-            for name in names
-        ]
-    assert list(stats) == config.founders
-    assert sum(passed) < 10_000, "weights do not pass through the driver"
-    assert all(one == other != old for (one, other), old in zip(after, before, strict=True))
-
-
 @SLOW
 def test_members_of_a_machine_without_the_run_directory_are_saved_as_those_of_others(
     runs, tmp_path, monkeypatch
@@ -361,26 +311,6 @@ def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch)
         pytest.raises(EngineStopped, match=r"0:00:03 from .*worker-1"),
     ):
         WorkerPool(ray, config, template_of(config), 0, 2)
-
-
-def test_a_chat_model_has_the_same_bytes_with_workers(runs, tmp_path):
-    base = shutil.copytree(resolve("nano"), tmp_path / "base")
-    (base / "chat_template.jinja").write_text(
-        "{% for m in messages %}[{{ m.content }}]{% endfor %}[answer]"
-    )
-    path = base / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
-    chat = (
-        "steps=1",
-        "rollout.seed_tasks=1",
-        f"base={base}",
-        "template=azr-chat",
-        "rollout.max_prompt_length=1024",
-    )
-    config = for_workers(runs.config(*chat, "eval.eval_every=0"))
-    train(config, tmp_path / "one")
-    train(config, tmp_path / "two", workers=2)
-    assert runs.outcome(tmp_path / "two") == runs.outcome(tmp_path / "one")
 
 
 def test_workers_are_refused_a_base_that_is_spread_over_gpus(tmp_path, monkeypatch):
@@ -426,35 +356,6 @@ def test_workers_that_cannot_be_had_change_no_run(runs, tmp_path):
     assert (home / "config.yaml").read_bytes() == before
 
 
-HOLDING = """
-import sys, ray
-ray.init(sys.argv[1], logging_level="ERROR", log_to_driver=False)
-holder = ray.remote(num_cpus=2)(type("Holder", (), {"held": lambda self: True})).remote()
-ray.get(holder.held.remote())
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_full_cluster_is_one_line(tmp_path, monkeypatch):
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.setattr(session, "_ROOM_S", 2.0)
-    head = {"num_cpus": 2, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    words = [sys.executable, "-c", HOLDING, cluster.address]
-    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout.readline() == "held\n"
-        for count, needed in (("2", "2 workers need 2 CPUs"), ("0", "1 workers need 1 CPUs")):
-            result = train_with(tmp_path, "--ray", cluster.address, "--workers", count)
-            refused(result, needed, "Ray has 2, of which 0 are free", "wait, or add machines")
-        assert not (tmp_path / "run").exists()
-    finally:
-        other.communicate("")
-        cluster.shutdown()
-
-
 def test_all_that_is_free_is_taken_without_a_number(tmp_path, monkeypatch):
     counts = []
 
@@ -481,13 +382,6 @@ def test_without_ray_the_line_says_what_to_type(tmp_path, monkeypatch):
         train_with(tmp_path, "--workers", "2"),
         f"type: {sys.executable} -m pip install ray, or leave out",
     )
-
-
-def test_a_base_that_a_worker_cannot_load_is_its_own_line(tmp_path):
-    result = train_with(tmp_path, "--workers", "2", "--set", "base=/nowhere", "--force")
-    assert result.exit_code == 2
-    assert "/nowhere" in result.output
-    assert "Traceback" not in result.output
 
 
 def test_what_ray_itself_cannot_do_is_one_line():
@@ -530,3 +424,123 @@ def test_proposals_go_between_processes_without_trees():
     again = pickle.loads(pickle.dumps(written))
     assert again == written
     assert "parsed" not in vars(again.proposal)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster that counts two GPUs and hands their numbers out, whether or not there are such."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 2, "num_gpus": 2, "include_dashboard": False}
+    opened = Cluster(initialize_head=True, head_node_args=head)
+    yield opened.address
+    opened.shutdown()
+
+
+def gpus_of(population):
+    """The numbers of the GPUs of each worker."""
+    import ray
+
+    seen = [w.__ray_call__.remote(lambda _: ray.get_gpu_ids()) for w in population.pool.actors]
+    return sorted(ray.get(seen))
+
+
+def test_workers_take_a_gpu_each_and_have_the_same_members_after_an_update(
+    runs, cluster, monkeypatch
+):
+    import ray
+
+    config, passed, get = for_workers(runs.config("device=auto")), [], ray.get
+    samples = [
+        TrainingSample(
+            name,
+            Rollout(name, (1, 2), (3 + i, 4), (-1.0, -1.0), "stop"),
+            (-1.0) ** i,
+            task_id=str(i),
+        )
+        for name in config.founders
+        for i in range(2)
+    ]
+
+    def counted(references, **how):
+        found = get(references, **how)
+        passed.append(len(pickle.dumps(found)))
+        return found
+
+    with open_workers(config, template_of(config), 2, cluster) as population:
+        assert gpus_of(population) == [[0], [1]]
+        assert population.pool.text.startswith("2 workers, one a GPU: 2 on ")
+        names = population.members
+        before = [adapter_hash(population.export(name)) for name in names]
+        monkeypatch.setattr(ray, "get", counted)
+        stats = population.update(samples)
+        monkeypatch.undo()
+        after = [
+            [adapter_hash(adapter) for adapter in population.pool.everywhere("export", name)]
+            for name in names
+        ]
+    assert list(stats) == config.founders
+    assert sum(passed) < 10_000, "weights do not pass through the driver"
+    assert all(one == other != old for (one, other), old in zip(after, before, strict=True))
+
+
+def test_a_worker_without_a_gpu_samples_what_one_process_does_of_a_chat_model(
+    runs, cluster, tmp_path
+):
+    base = shutil.copytree(resolve("nano"), tmp_path / "base")
+    (base / "chat_template.jinja").write_text(
+        "{% for m in messages %}[{{ m.content }}]{% endfor %}[answer]"
+    )
+    path = base / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
+    chat = (f"base={base}", "template=azr-chat", "rollout.max_prompt_length=1024", "device=cpu")
+    config = for_workers(runs.config(*chat))
+    template = template_of(config)
+    attempts = [Attempt(i, m, IDENTITY, i, 1.0) for i, m in enumerate(("s0", "s1", None))]
+    drafts = [Proposed(i, str(i), t, "s0", "code_o", (), i) for i, t in enumerate(("t0", "t1"))]
+
+    def written(population):
+        rollouts = [[*population.solve(attempts)], [*population.propose(drafts)]]
+        return [(w.rollout.prompt_ids, w.rollout.completion_ids) for of in rollouts for w in of]
+
+    with open_workers(config, template, 1, cluster) as population:
+        assert gpus_of(population) == [[]]
+        assert population.pool.text.startswith("1 worker, one a core: 1 on ")
+        sampled = written(population)
+    with open_population(config, template) as population:
+        assert written(population) == sampled
+        prompts = {population.engine.tokenizer.decode(ids) for ids, _ in sampled}
+    assert all(text.startswith("[") and text.endswith("][answer]<think>") for text in prompts)
+
+
+HOLDING = """
+import sys, ray
+ray.init(sys.argv[1], logging_level="ERROR", log_to_driver=False)
+holder = ray.remote(num_cpus=2)(type("Holder", (), {"held": lambda self: True})).remote()
+ray.get(holder.held.remote())
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_full_cluster_is_one_line(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "_ROOM_S", 2.0)
+    words = [sys.executable, "-c", HOLDING, cluster]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        of_cluster = ("--ray", cluster, "--set", "device=cpu")
+        for count, needed in (("2", "2 workers need 2 CPUs"), ("0", "1 workers need 1 CPUs")):
+            result = train_with(tmp_path, *of_cluster, "--workers", count)
+            refused(result, needed, "Ray has 2, of which 0 are free", "wait, or add machines")
+        assert not (tmp_path / "run").exists()
+    finally:
+        other.communicate("")
+
+
+def test_a_base_that_a_worker_cannot_load_is_its_own_line(cluster, tmp_path):
+    of_cluster = ("--ray", cluster, "--workers", "1")
+    result = train_with(tmp_path, *of_cluster, "--set", "base=/nowhere", "--force")
+    assert result.exit_code == 2
+    assert "/nowhere" in result.output
+    assert "Traceback" not in result.output
