@@ -75,7 +75,7 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
             found.append(batch.stats(mine.members, outcomes))
         return mine, found
 
-    for count in (2, 3):
+    for count in (2, 3) if iterations == 1 else (3,):
         seen = {}
         for mine, found in together(count, shared):
             for place in range(3):

@@ -35,23 +35,26 @@ def home(tmp_path):
     return run
 
 
-def test_a_printed_command_names_the_program_as_it_was_called(home, tmp_path):
+def test_a_printed_command_names_the_program_as_it_was_called(home, tmp_path, monkeypatch):
     (tmp_path / "venv").symlink_to(SCRIPT.parent.parent)
     script = "venv/bin/selfplay"
     assert printed([script], home, cwd=tmp_path) == script
-    assert printed([str(SCRIPT)], home, cwd=tmp_path) == str(SCRIPT)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert terminal.program() == str(SCRIPT)
     python = str(Path(script).with_name("python"))
     assert printed([python, "-m", "selfplay"], home, cwd=tmp_path) == f"{python} -m selfplay"
 
 
-def test_on_the_path_its_name_is_enough(home, tmp_path):
+def test_on_the_path_its_name_is_enough(home, tmp_path, monkeypatch):
     here = str(SCRIPT.parent)
     assert printed(["selfplay"], home, cwd=tmp_path, path=here) == "selfplay"
     other = tmp_path / "selfplay"
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
-    found = printed([str(SCRIPT)], home, cwd=tmp_path, path=f"{tmp_path}:{here}")
-    assert found == str(SCRIPT)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    monkeypatch.setenv("PATH", f"{tmp_path}:{here}")
+    assert terminal.program() == str(SCRIPT)
 
 
 def test_a_script_of_the_user_names_the_program_of_its_environment(monkeypatch, tmp_path):
