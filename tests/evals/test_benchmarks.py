@@ -1,7 +1,6 @@
 """The published benchmarks, on small data in their schemas: loading, asking, judging, regrading."""
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
