@@ -376,7 +376,7 @@ def test_text_json_and_page_hold_the_same(home, tmp_path):
     titles = ["Population mean", "Weakest member", "Controls, population mean"]
     assert list(charts_in(page)) == titles
     assert [page.count(f'data-chart="{title}"') for title in titles] == [1, 1, 1]
-    assert parsed.count("script") == 2
+    assert parsed.count("script") == 3
     assert "://" not in without_the_library(page)
 
 
