@@ -88,7 +88,7 @@ def test_what_is_asked_and_cannot_be_had_is_an_error(runs, file, tmp_path, setti
 
 
 def test_the_base_writes_seeds_of_every_kind_and_equal_runs_the_same(runs, tmp_path):
-    settings = (KINDS, "rollout.max_proposal_length=64", "rollout.seed_tasks=4")
+    settings = (KINDS, "rollout.max_proposal_length=40", "rollout.seed_tasks=4")
     config = runs.config(*SELF, *settings)
     with new_run(config, tmp_path / "a") as run:
         seeds = run.seed_tasks
