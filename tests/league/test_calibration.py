@@ -11,7 +11,7 @@ from league.analysis import TAUS, forecasts
 from league.cli import main
 from league.events import apply, results
 from league.state import State
-from league.store import EVENTS, read_events
+from league.store import EVENTS
 from simulated import play
 
 
@@ -38,7 +38,7 @@ def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_p
     play(tmp_path / "l", 12, 0.1, config=config, replace_at=7)
     with League(tmp_path / "l") as league:
         league.record_many((pair, Outcome(4, 4, 4, 2, 2)) for pair in league.pair(12))
-    events = list(read_events(tmp_path / "l" / EVENTS))
+        events = [event for _, event in league.events()]
     state, believed = State(config), []
     for event in events:
         for pair_id, _ in results(event):

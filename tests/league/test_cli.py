@@ -8,6 +8,7 @@ from programs import python
 
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
 from league.cli import main
+from league.store import sealed
 
 
 @pytest.fixture
@@ -50,13 +51,22 @@ def test_matrix(directory):
     assert all(len(data[what]) == 2 for what in ("observed", "share", "expected", "tasks"))
 
 
-def test_replay_and_a_snapshot_that_lies(directory, tmp_path):
+def test_replay_and_a_rating_that_does_not_follow(directory, tmp_path):
     assert json.loads(run("replay", directory, "--json").stdout)["equal"] is True
-    path = tmp_path / "l" / "snapshot.json"
-    path.write_bytes(path.read_bytes().replace(b'"mu":25.0', b'"mu":26.0', 1))
+    with League(directory) as league:
+        events = [event for _, event in league.events()]
+    events[2]["ratings"]["t0"][0] += 1.0
+    before = ""
+    with (tmp_path / "l" / "events.jsonl").open("wb") as log:  # hashes and all
+        for event in events:
+            del event["hash"]
+            log.write(line := sealed(event, before))
+            before = json.loads(line)["hash"]
+    assert run("board", directory).exit_code == 0
     result = run("replay", directory)
     assert result.exit_code == 1
-    assert "snapshot" in result.stderr
+    assert "line 3: t0 has the rating [" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,6 +146,6 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("league.cli.replayed", fail)
+    monkeypatch.setattr("league.cli.replay", fail)
     result = run("replay", directory)
     assert (result.exit_code, result.stderr) == (code, said)

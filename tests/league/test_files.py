@@ -1,18 +1,21 @@
-"""Three files are the whole truth, whatever happened to the process."""
+"""Two files are the whole truth, whatever happened to the process."""
 
-import errno
 import json
 import os
+import shutil
 
 import pytest
+from click.testing import CliRunner
 from full_disk import on_full_disk
+from mortal import changes_until_death
 
-from league import League, LeagueConfig, LeagueError, LeagueLocked, Outcome, UnreadableLeague
-from league.state import State
-from league.store import EVENTS, SETTINGS, SNAPSHOT, replayed
+from league import League, LeagueConfig, LeagueError, LeagueLocked, UnreadableLeague
+from league.analysis import replay
+from league.cli import main
+from league.store import EVENTS, SETTINGS, UNCHAINED, canonical
 from worlds import outcome_of
 
-FILES = (SETTINGS, EVENTS, SNAPSHOT)
+FILES = (SETTINGS, EVENTS)
 
 
 def step(league: League, number: int) -> None:
@@ -25,8 +28,8 @@ def step(league: League, number: int) -> None:
                 league.replace(weak, f"{role[0]}-{number}", [best], "copy", "weakest")
 
 
-def make(path, rounds=0, every=8) -> League:
-    config = LeagueConfig(seed=2, snapshot_every=every, grace_matches=2)
+def make(path, rounds=0) -> League:
+    config = LeagueConfig(seed=2, grace_matches=2)
     league = League(path, ["t0", "t1", "t2"], ["s0", "s1"], config)
     for number in range(rounds):
         step(league, number)
@@ -37,28 +40,16 @@ def contents(path) -> dict[str, bytes]:
     return {name: (path / name).read_bytes() for name in FILES}
 
 
-def test_replay_of_the_log_is_the_state(tmp_path):
+def test_a_league_opened_again_is_the_same_and_its_ratings_follow(tmp_path):
     with make(tmp_path / "l", 9) as league:
-        assert replayed(league.config, tmp_path / "l" / EVENTS).to_dict() == league.state.to_dict()
-        assert State.from_dict(league.config, json.loads(json.dumps(league.state.to_dict()))) == (
-            league.state
-        )
-
-
-def test_snapshots_stay_in_proportion_to_the_log(tmp_path):
-    """At many members a snapshot is large, and must not follow every few small events."""
-    names = [[f"{side}{i}" for i in range(300)] for side in "ts"]
-    config = LeagueConfig(matcher="uniform", snapshot_every=1)
-    written = 0
-    with League(tmp_path / "l", *names, config) as league:
-        identity = None
-        for pair in league.pair(0):
-            league.record(pair, Outcome(10, 8, 32, 4, 4))
-            stat = (tmp_path / "l" / SNAPSHOT).stat()
-            if (stat.st_ino, stat.st_mtime_ns) != identity:
-                identity = (stat.st_ino, stat.st_mtime_ns)
-                written += stat.st_size
-        assert written <= 4 * league.byte_length + 200_000
+        pass
+    with League(tmp_path / "l", read_only=True) as again:
+        assert again.state == league.state
+        assert replay(again) == []
+        assert [event["event"] for _, event in again.events()][:2] == [
+            "league_founded",
+            "round_paired",
+        ]
 
 
 def test_equal_runs_give_equal_bytes_however_often_they_are_interrupted(tmp_path):
@@ -69,57 +60,37 @@ def test_equal_runs_give_equal_bytes_however_often_they_are_interrupted(tmp_path
             assert league.warnings == ()
             step(league, number)
     assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
-    with make(tmp_path / "sparse", 9, every=1000) as league:
-        assert json.loads((tmp_path / "sparse" / SNAPSHOT).read_bytes())["state"]["events"] == 1
-        state = league.state.to_dict()
-    with League(tmp_path / "sparse") as league:
-        assert league.state.to_dict() == state
 
 
 def test_a_copy_is_a_league_and_a_cut_back_log_is_an_earlier_one(tmp_path):
     with make(tmp_path / "l", 4) as league:
         league.copy_to(tmp_path / "checkpoint")
-        length = league.byte_length
+        length = (tmp_path / "checkpoint" / EVENTS).stat().st_size
         for number in range(4, 9):
             step(league, number)
     with League(tmp_path / "checkpoint") as copy:
         assert copy.warnings == ()
-        assert copy.byte_length == length
         for number in range(4, 9):
             step(copy, number)
     assert contents(tmp_path / "checkpoint") == contents(tmp_path / "l")
     os.truncate(tmp_path / "l" / EVENTS, length)
     with League(tmp_path / "l") as league:
-        assert "rebuilt" in league.warnings[0]
+        assert league.warnings == ()
         for number in range(4, 9):
             step(league, number)
     assert contents(tmp_path / "checkpoint") == contents(tmp_path / "l")
-
-
-def test_a_lost_or_damaged_snapshot_is_rebuilt(tmp_path):
-    make(tmp_path / "l", 5).close()
-    whole, path = contents(tmp_path / "l"), tmp_path / "l" / SNAPSHOT
-    path.unlink()
-    for damage in (b"{", b'{"schema":2,"bytes":"x"}', whole[SNAPSHOT][:-40] + b"\n", b""):
-        with League(tmp_path / "l") as league:
-            assert "rebuilt" in league.warnings[0]
-        assert contents(tmp_path / "l") == whole
-        path.write_bytes(damage)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         (EVENTS, b"", "empty"),
-        (EVENTS, b'{"event":"party"}\n', "unknown event 'party'"),
         (EVENTS, b"rubbish\n", "line 1 is not JSON"),
         (EVENTS, b"[]\n", "line 1 is not a JSON object"),
-        (EVENTS, b'{"event":"league_founded"}\n', "line 1"),
-        (SETTINGS, b'{"schema":3,"config":{}}\n', "schema 3, this version reads 2"),
-        (EVENTS, b'{"event":"anchor_added","name":"a"}\n', "line 1: a is an anchor, which this"),
-        (SETTINGS, b'{"schema":2}\n', "bad settings"),
-        (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"anchor_share":0.2}}\n', "_share is 0.2"),
-        (SETTINGS, b'{"schema":2,"config":{"pfsp":[1,1],"sed":1}}\n', "unexpected.*'sed'"),
+        (EVENTS, b'{"event":"league_founded"}\n', "line 1 does not follow"),
+        (SETTINGS, b'{"schema":4,"config":{}}\n', "schema 4, this version reads 2 and 3"),
+        (SETTINGS, b'{"schema":3}\n', "bad settings"),
+        (SETTINGS, b'{"schema":3,"config":{"pfsp":[1,1],"sed":1}}\n', "unexpected.*'sed'"),
         (SETTINGS, b"\xff\n", "cannot read"),
         (SETTINGS, b"[]\n", "not a league file"),
     ],
@@ -134,18 +105,130 @@ def test_damaged_files_are_named_and_left_alone(tmp_path, name, content, message
     assert contents(tmp_path / "l") == damaged
 
 
-def test_a_league_of_an_older_version_without_anchors_opens(tmp_path):
-    make(tmp_path / "l", 3).close()
+def changed(old: bytes, new: bytes, at: int = 2):
+    """Return a function that changes one line of a log."""
+
+    def edit(lines: list[bytes]) -> list[bytes]:
+        assert old in lines[at]
+        return [*lines[:at], lines[at].replace(old, new, 1), *lines[at + 1 :]]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(changed(b"64", b"65"), id="a digit of a result"),
+        pytest.param(changed(b'"t0":[', b'"t0":[1'), id="a rating"),
+        pytest.param(changed(b'"s1"', b'"s9"', at=0), id="a member's name"),
+        pytest.param(changed(b"/s", b"/z"), id="a pair"),
+        pytest.param(changed(b'"hash":"', b'"hash":"0'), id="a hash"),
+        pytest.param(lambda lines: [*lines, lines[-1]], id="the last line doubled"),
+        pytest.param(lambda lines: [*lines[:3], *lines[4:]], id="a line lost"),
+        pytest.param(lambda lines: [*lines[1::-1], *lines[2:]], id="two lines swapped"),
+        pytest.param(lambda lines: [*lines[:3], bytes(512) + b"\n", *lines[3:]], id="NULs"),
+    ],
+)
+def test_what_was_changed_after_it_was_written_is_found(tmp_path, edit):
+    make(tmp_path / "l", 2).close()
+    path = tmp_path / "l" / EVENTS
+    lines = edit(path.read_bytes().splitlines(keepends=True))
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(UnreadableLeague, match=r"events.jsonl line \d+ ") as refused:
+        League(tmp_path / "l", read_only=True)
+    assert "\n" not in str(refused.value)
+    done = CliRunner().invoke(main, ["replay", str(tmp_path / "l")])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+
+
+def test_settings_changed_after_the_founding_are_found(tmp_path):
+    make(tmp_path / "l", 1).close()
+    path = tmp_path / "l" / SETTINGS
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data, indent=1))  # the same in other words
+    League(tmp_path / "l").close()
+    data["config"]["tau"] = 0.4
+    path.write_text(json.dumps(data))
+    with pytest.raises(
+        UnreadableLeague, match=r"league\.json was changed after the league was foun"
+    ):
+        League(tmp_path / "l")
+
+
+OLD = {"coverage_every": 0, "anchor_share": 0.0, "matcher": "sampled", "snapshot_every": 8}
+
+
+def as_schema_2(path, **settings):
+    """Make the files those of the schema without ratings and hashes; return the log of before."""
+    whole = (path / EVENTS).read_bytes()
+    lines = []
+    for line in whole.splitlines():
+        event = json.loads(line)
+        for key in ("ratings", "settings", "hash"):
+            event.pop(key, None)
+        lines.append(canonical(event))
+    (path / EVENTS).write_bytes(b"".join(lines))
+    data = json.loads((path / SETTINGS).read_text())["config"] | OLD | settings
+    (path / SETTINGS).write_bytes(canonical({"schema": 2, "config": data}))
+    (path / "snapshot.json").write_text("{}")
+    return whole
+
+
+def test_a_league_of_schema_2_opens_and_is_rewritten_beside_its_old_log(tmp_path):
+    home = tmp_path / "l"
+    make(home, 5).close()
+    settings = (home / SETTINGS).read_bytes()
+    whole = as_schema_2(home)
+    old = {path.name: path.read_bytes() for path in home.iterdir()}
+    with League(home, read_only=True) as reader:
+        assert replay(reader) == []
+        reader.copy_to(tmp_path / "copy")
+        assert {path.name: path.read_bytes() for path in home.iterdir()} == old
+    with League(home) as league:
+        assert league.state == reader.state
+        (warning,) = league.warnings
+        assert UNCHAINED in warning
+    assert contents(home) == contents(tmp_path / "copy") == {SETTINGS: settings, EVENTS: whole}
+    assert (home / UNCHAINED).read_bytes() == old[EVENTS]
+    assert not (home / "snapshot.json").exists()
+    with League(home) as league:
+        assert league.warnings == ()
+
+
+def test_a_process_that_dies_while_it_rewrites_a_league_of_schema_2_loses_nothing(tmp_path):
+    make(tmp_path / "l", 2).close()
     whole = contents(tmp_path / "l")
-    old = whole[SETTINGS].replace(
-        b'"config":{', b'"config":{"coverage_every":0,"anchor_share":0.0,'
-    )
-    (tmp_path / "l" / SETTINGS).write_bytes(old)
-    snapshot = whole[SNAPSHOT].replace(b'"turn":', b'"anchor":false,"turn":')
-    (tmp_path / "l" / SNAPSHOT).write_bytes(snapshot)
-    with League(tmp_path / "l") as league:
-        assert "rebuilt" in league.warnings[0]
-    assert contents(tmp_path / "l") == whole | {SETTINGS: old}
+    as_schema_2(tmp_path / "l")
+    old = (tmp_path / "l" / EVENTS).read_bytes()
+    shutil.copytree(tmp_path / "l", tmp_path / "whole")
+    made = changes_until_death(lambda: League(tmp_path / "whole").close(), tmp_path / "whole", None)
+    for k in range(1, made + 1):
+        home = shutil.copytree(tmp_path / "l", tmp_path / str(k))
+        assert changes_until_death(lambda home=home: League(home).close(), home, k) is None
+        League(home).close()
+        assert contents(home) == whole
+        assert (home / UNCHAINED).read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("settings", "damage", "message"),
+    [
+        ({"matcher": "thompson"}, (b"", b""), "matcher is thompson, which this version does not"),
+        ({"anchor_share": 0.2}, (b"", b""), "anchor_share is 0.2, which this version does not"),
+        ({}, (b'"pair":"0/t0', b'"pair":"0/t7'), "line 3 lacks '0/t7/s.', or no line before it"),
+        ({}, (b'"attempts":64', b'"attempts":-4'), "line 3: attempts is -4"),
+        ({}, (b"league_founded", b"anchor_added"), "line 1: unknown event 'anchor_added', perhaps"),
+    ],
+)
+def test_a_league_of_schema_2_that_cannot_be_is_left_alone(tmp_path, settings, damage, message):
+    make(tmp_path / "l", 1).close()
+    as_schema_2(tmp_path / "l", **settings)
+    path = tmp_path / "l" / EVENTS
+    path.write_bytes(path.read_bytes().replace(*damage, 1))
+    before = contents(tmp_path / "l")
+    with pytest.raises(UnreadableLeague, match=message):
+        League(tmp_path / "l")
+    assert contents(tmp_path / "l") == before
 
 
 def test_a_missing_league_and_a_second_founding_are_refused(tmp_path):
@@ -156,7 +239,7 @@ def test_a_missing_league_and_a_second_founding_are_refused(tmp_path):
     with pytest.raises(LeagueError, match="already holds a league"):
         make(tmp_path / "l")
     with pytest.raises(LeagueError, match="seed 2 not 9"):
-        League(tmp_path / "l", config=LeagueConfig(seed=9, snapshot_every=8, grace_matches=2))
+        League(tmp_path / "l", config=LeagueConfig(seed=9, grace_matches=2))
     with pytest.raises(LeagueError, match="read-only"):
         League(tmp_path / "m", ["t"], ["s"], read_only=True)
     (tmp_path / "file").write_text("x")
@@ -170,44 +253,27 @@ def test_one_writer_and_any_number_of_readers(tmp_path):
         with pytest.raises(LeagueLocked, match=f"process {os.getpid()};"):
             League(tmp_path / "l")
         with League(tmp_path / "l", read_only=True) as reader:
-            assert reader.state.to_dict() == league.state.to_dict()
+            assert reader.state == league.state
             with pytest.raises(LeagueError, match="reading only"):
                 reader.pair(1)
     League(tmp_path / "l").close()
 
 
-def test_a_snapshot_that_cannot_be_written_is_made_up_for(tmp_path, monkeypatch):
-    def full(*paths: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with make(tmp_path / "l", every=2) as league:
-        with monkeypatch.context() as patch:
-            patch.setattr("os.replace", full)
-            for number in range(3):
-                step(league, number)
-        assert "No space left" in league.warnings[0]
-        assert not list((tmp_path / "l").glob(".*"))
-        missed = (tmp_path / "l" / SNAPSHOT).read_bytes()
-    with League(tmp_path / "l", read_only=True) as league:
-        assert len(league.state.rounds) == 3
-    League(tmp_path / "l").close()
-    make(tmp_path / "sound", 3, every=2).close()
-    assert contents(tmp_path / "l") == contents(tmp_path / "sound")
-    assert (tmp_path / "l" / SNAPSHOT).read_bytes() != missed
-
-
-def test_an_unfinished_event_is_dropped_and_named(tmp_path):
+@pytest.mark.parametrize(
+    "tail", [b'{"event":"mat', b"\0" * 700, b"\0" * 700 + b"\n", b'{"event":"mat\0\0\n\0\0\n\0']
+)
+def test_what_a_crash_or_a_power_cut_left_at_the_end_is_dropped_and_named(tmp_path, tail):
     make(tmp_path / "l", 3).close()
     path = tmp_path / "l" / EVENTS
-    torn = path.read_bytes()[:-5]
-    path.write_bytes(torn)
-    count = torn.count(b"\n")
-    size = len(torn) - torn.rindex(b"\n") - 1
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail)
     for read_only in (True, False):
         with League(tmp_path / "l", read_only=read_only) as league:
-            assert league.state.events == count
-            assert f"unfinished event of {size} bytes" in " ".join(league.warnings)
-        assert path.read_bytes() == (torn if read_only else torn[:-size])
+            assert league.state.events == whole.count(b"\n")
+            assert league.warnings == (
+                f"{path} ended in an unfinished event of {len(tail)} bytes; it was dropped",
+            )
+        assert path.read_bytes() == (whole + tail if read_only else whole)
 
 
 def test_a_full_disk_takes_no_part_of_an_event_and_lets_the_league_be_opened(tmp_path):
@@ -224,16 +290,16 @@ with League(place, ["t0"], ["s0"]) as league:
             assert "cannot append" in str(error)
             break
         n += 1
-    state = league.state.to_dict()
+    state = league.state
 assert (place / "events.jsonl").read_bytes().endswith(b"\n")
 try:
     (home / "more").write_bytes(bytes(2**20))
 except OSError:
     pass
 with League(place) as league:
-    assert league.state.to_dict() == state
+    assert league.state == state
     make_room()
     league.pair(n + 1)
-assert len(League(place, read_only=True).state.rounds) == len(state["rounds"]) + 1
+assert len(League(place, read_only=True).state.rounds) == len(state.rounds) + 1
 """
     on_full_disk(tmp_path / "disk", 64, program)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from league import League, LeagueConfig, LeagueError, Outcome
+from league import League, LeagueConfig, LeagueError, Outcome, rate
 from worlds import EASY, HARD, new_league, outcome_of, play_rounds
 
 BROKEN = Outcome(16, 1, 4, 0, 1)
@@ -86,6 +86,26 @@ def test_a_teacher_of_impossible_tasks_is_rated_first_and_rewarded_least(tmp_pat
         assert [row.fitness for row in board] == [getattr(row, shown) for row in board]
 
 
+@pytest.mark.parametrize(
+    ("mu", "sigma"), [(25.0, 25 / 3), (0.0, 8.0), (-10.0, 2.0), (1500.0, 200.0)]
+)
+def test_the_lower_bound_is_three_sigmas_below_whatever_the_scale(tmp_path, mu, sigma):
+    scale = {"mu": mu, "sigma": sigma, "beta": sigma / 2, "tau": 0.0, "grace_matches": 0}
+    with new_league(tmp_path / "l", 1, 3, **scale) as league:
+        # s0 is known to be average; s2 is a newcomer of whom nothing is known.
+        league.replace("s2", "s3", ["s2"], "copy")
+        play_rounds(league, range(6), lambda pair: HARD if pair.student == "s1" else EASY)
+        league.replace("s2" if "s2" in league.members("student") else "s3", "s4", ["s0"], "copy")
+        for role in ("teacher", "student"):
+            for row in league.leaderboard(role):
+                assert row.fitness == row.lower_bound == pytest.approx(row.mu - 3.0 * row.sigma)
+        board = league.leaderboard("student")
+        assert league.select("student", 1) == [min(board, key=lambda r: r.mu - 3 * r.sigma).member]
+    rows = [{"member": "a", "opponent": "b", "outcome": 1.0, "tasks": 9}]
+    for row in rate(rows, LeagueConfig(mu=mu, sigma=sigma, beta=sigma / 2)):
+        assert row.lower_bound == pytest.approx(row.mu - 3.0 * row.sigma)
+
+
 def test_newborns_are_spared(tmp_path):
     with new_league(tmp_path / "l", grace_matches=2) as league:
         play_rounds(league, range(3), lambda _pair: HARD)
@@ -125,7 +145,6 @@ def test_bad_populations_are_refused(tmp_path, populations):
         {"mu": math.inf},
         {"seed": -1},
         {"seed": 1.5},
-        {"matcher": "swiss"},
         {"fitness": "beauty"},
         {"pfsp": (1.0,)},
         {"pfsp": (-1.0, 1.0)},
@@ -133,7 +152,6 @@ def test_bad_populations_are_refused(tmp_path, populations):
         {"evidence": math.nan},
         {"sigma": "big"},
         {"beta": 0.0},
-        {"snapshot_every": 0},
         {"history_decay": 2.0},
     ],
 )

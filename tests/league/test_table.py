@@ -2,63 +2,153 @@
 
 import csv
 import json
+import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
-import trueskill
 from click.testing import CliRunner
 from json_lines import write_rows
 
-from league import League, LeagueConfig, LeagueError, Outcome, rate
+from league import LeagueConfig, LeagueError, Outcome, Rating, RatingModel, rate
 from league.cli import main
+from league.ratings import rate_series
 
 
 def beliefs(rated):
     return {row.member: (row.mu, row.sigma) for row in rated}
 
 
-def test_games_are_trueskills():
-    """Wins and losses in a row give what the `trueskill` package gives, whoever plays."""
-    env = trueskill.TrueSkill(draw_probability=0.0)
-    rng = np.random.default_rng(4)
-    names = ["a", "b", "c", "d"]
-    expected = {name: env.create_rating() for name in names}
-    rows = []
-    for _ in range(25):
-        winner, loser = rng.choice(names, 2, replace=False).tolist()
-        expected[winner], expected[loser] = trueskill.rate_1vs1(
-            expected[winner], expected[loser], env=env
-        )
-        row = {"member": winner, "opponent": loser, "outcome": 1}
-        rows.append(
-            row if rng.random() < 0.5 else {"teacher": winner, "student": loser, "outcome": 0}
-        )
-    found = rate(rows)
-    for row in found:
-        belief = expected[row.member]
-        assert (row.mu, row.sigma) == pytest.approx((belief.mu, belief.sigma), abs=1e-4)
-        assert row.lower_bound == pytest.approx(env.expose(belief), abs=1e-3)
-    assert [row.lower_bound for row in found] == sorted(
-        (r.lower_bound for r in found), reverse=True
+def log_posterior(teacher, student, won, lost, config):
+    """Of two skills, in plain arithmetic."""
+    z = (student - teacher) / (2.0 * config.beta)  # of erfc, whose unit is sqrt(2) deviations
+    prior = sum(((x - config.mu) / config.sigma) ** 2 for x in (teacher, student)) / 2.0
+    return won * math.log(math.erfc(-z) / 2.0) + lost * math.log(math.erfc(z) / 2.0) - prior
+
+
+@pytest.mark.parametrize(("won", "lost"), [(1, 0), (31, 9), (0, 40), (7.25, 12.5)])
+@pytest.mark.parametrize(
+    "config", [LeagueConfig(), LeagueConfig(mu=0.0, sigma=2.0, beta=0.5, tau=0.0)]
+)
+def test_two_members_are_where_a_search_finds_the_maximum(won, lost, config):
+    def density(one, two):
+        return log_posterior(one, two, won, lost, config)
+
+    at, step = (config.mu, config.mu), config.sigma
+    while step > 1e-8:
+        around = [(at[0] + i * step, at[1] + j * step) for i in range(-2, 3) for j in range(-2, 3)]
+        best = max(around, key=lambda point: density(*point))
+        at, step = best, step / 2.0 if best == at else step
+    h = 1e-3 * config.sigma
+    curve = np.array(
+        [
+            [
+                sum(
+                    a
+                    * b
+                    * density(
+                        at[0] + h * (a * (i == 0) + b * (j == 0)),
+                        at[1] + h * (a * (i == 1) + b * (j == 1)),
+                    )
+                    for a in (-1, 1)
+                    for b in (-1, 1)
+                )
+                / (4.0 * h * h)
+                for j in (0, 1)
+            ]
+            for i in (0, 1)
+        ]
     )
-    assert sum(row.matches for row in found) == 50
+    covariance = np.linalg.inv(-curve)
+    row = {"teacher": "t", "student": "s", "outcome": won / (won + lost), "tasks": won + lost}
+    found = {r.member: r for r in rate([row], config)}
+    for i, name in enumerate("ts"):
+        assert found[name].mu == pytest.approx(at[i], abs=1e-5 * config.sigma)
+        assert found[name].sigma == pytest.approx(covariance[i, i] ** 0.5, rel=1e-4)
+    gap = (covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]) ** 0.5
+    second = max(found.values(), key=lambda r: r.behind_sigma)
+    assert second.behind_sigma == pytest.approx(gap, rel=1e-4)
+    assert second.behind == pytest.approx(abs(at[0] - at[1]), abs=1e-5 * config.sigma)
 
 
-def test_outcomes_are_rated_as_a_league_rates_them(tmp_path):
-    config = LeagueConfig(tau=0.4, evidence=0.5, max_weight=12.0)
+def results(seed, members=10, rows=60, tasks=400):
+    """True skills, and a table of matches between members drawn at random."""
+    rng = np.random.default_rng(seed)
+    skills = rng.normal(25, 25 / 3, members)
+    table = []
+    for _ in range(rows):
+        one, two = rng.choice(members, 2, replace=False).tolist()
+        chance = math.erfc((skills[two] - skills[one]) / (2 * LeagueConfig().beta)) / 2
+        won = int(rng.binomial(tasks, chance))
+        table.append({"member": one, "opponent": two, "solved": won, "attempts": tasks})
+    return skills, table
+
+
+def test_every_order_of_the_rows_gives_the_same_bits():
+    _, table = results(0, tasks=7)
+    table += [row | {"tasks": 3.3, "attempts": 8} for row in table[:9]]
+    whole = rate(table)
     rng = np.random.default_rng(1)
-    rows = []
-    with League(tmp_path / "l", ["t0", "t1", "t2"], ["s0", "s1", "s2"], config) as league:
-        for number in range(8):
-            for pair in league.pair(number):
-                solved = int(rng.integers(1, 33))
-                outcome = Outcome(40, 32, 64, solved, max(0, 32 - solved))
-                league.record(pair, outcome)
-                rows.append({"teacher": pair.teacher, "student": pair.student, "outcome": outcome})
-        found = beliefs(rate(rows, config))
-        for name, belief in found.items():
-            assert belief == (league.rating(name).mu, league.rating(name).sigma)
-    assert beliefs(rate(rows)) != found
+    for _ in range(10):
+        assert rate([table[i] for i in rng.permutation(len(table))]) == whole
+    assert rate(reversed(table)) == whole
+    turned = [
+        {"teacher": r["opponent"], "student": r["member"], "solved": r["solved"]}
+        | {name: r[name] for name in ("attempts", "tasks") if name in r}
+        for r in table
+    ]
+    assert rate(turned) == whole
+
+
+def test_the_one_who_solved_more_of_the_same_tasks_is_first_in_either_order():
+    rows = [
+        {"teacher": "gpt", "student": "small", "solved": 12, "attempts": 40},
+        {"teacher": "gpt", "student": "large", "solved": 31, "attempts": 40},
+    ]
+    for table in (rows, rows[::-1]):
+        assert [row.member for row in rate(table)] == ["large", "gpt", "small"]
+
+
+def test_a_fit_is_nearer_to_the_truth_than_updates_in_some_order():
+    fitted, updated, disagreement = [], [], []
+    for seed in range(6):
+        skills, table = results(seed)
+        found = beliefs(rate(table))
+        names = sorted(found, key=int)
+        truth = np.array([skills[int(name)] for name in names])
+        truth -= truth.mean()
+
+        def error(values, truth=truth):
+            values = np.array(values)
+            return float(np.sqrt(np.mean((values - values.mean() - truth) ** 2)))
+
+        fitted.append(error([found[name][0] for name in names]))
+        orders = []
+        for order in range(4):
+            rows = [table[i] for i in np.random.default_rng(order).permutation(len(table))]
+            ratings = {name: Rating(25.0, 25 / 3) for name in names}
+            pairs = [(str(r["opponent"]), str(r["member"])) for r in rows]
+            share = np.array([r["solved"] / r["attempts"] for r in rows])
+            rate_series(ratings, pairs, share, np.full(len(rows), 64.0), RatingModel())
+            orders.append([ratings[name].mu for name in names])
+            updated.append(error(orders[-1]))
+        disagreement.append(np.std(orders, axis=0).mean())
+    assert np.mean(disagreement) > 0.1
+    assert np.mean(fitted) < 0.8 * np.mean(updated)
+
+
+def test_a_row_of_forty_tasks_is_forty_rows_of_one():
+    both = {"member": "a", "opponent": "b"}
+    whole = rate([both | {"solved": 31, "attempts": 40}])
+    single = rate([both | {"outcome": 1}] * 31 + [both | {"outcome": 0}] * 9)
+    assert beliefs(single) == beliefs(whole)
+    share = beliefs(rate([both | {"outcome": 31 / 40, "tasks": 40}]))
+    for name, belief in beliefs(whole).items():
+        assert share[name] == pytest.approx(belief, rel=1e-12)
+    more = beliefs(rate([both | {"solved": 3100, "attempts": 4000}]))
+    assert more["a"][0] - more["b"][0] == pytest.approx(  # no row counts for less than its tasks
+        math.sqrt(2) * LeagueConfig().beta * NormalDist().inv_cdf(0.775), abs=0.05
+    )
 
 
 def test_a_share_of_several_tasks_is_solved_of_attempts():
@@ -66,23 +156,55 @@ def test_a_share_of_several_tasks_is_solved_of_attempts():
     whole = beliefs(rate([both | {"solved": 3, "attempts": 4}]))
     assert beliefs(rate([both | {"outcome": 0.75, "tasks": 4}])) == whole
     assert beliefs(rate([{"teacher": "b", "student": "a", "outcome": 0.75, "tasks": 4}])) == whole
+    outcome = Outcome(tasks=4, valid=4, attempts=8, solved=6, unsolved=1)
+    assert beliefs(rate([both | {"outcome": outcome}])) == whole
     # Attempts that share a task are worth less.
-    fewer = beliefs(rate([both | {"solved": 3, "attempts": 4, "tasks": 1}]))
-    assert fewer["a"][1] > whole["a"][1]
-    assert 25.0 < fewer["a"][0] < whole["a"][0]
-    assert beliefs(rate([both | {"solved": 0, "attempts": 0}]))["a"][0] == 25.0
+    fewer = rate([both | {"solved": 3, "attempts": 4, "tasks": 1}])
+    assert fewer[1].behind_sigma > rate([both | {"solved": 3, "attempts": 4}])[1].behind_sigma
+    assert 25.0 < fewer[0].mu < whole["a"][0]
+    half = rate([both | {"solved": 3, "attempts": 4}], LeagueConfig(evidence=0.25))
+    assert beliefs(half) == beliefs(fewer)
+    assert beliefs(rate([both | {"solved": 0, "attempts": 0}]))["a"] == (25.0, 25 / 3)
     assert rate([]) == []
+
+
+def test_numbers_are_names_and_spaces_around_a_name_do_not_count():
+    rows = [
+        {"member": 0, "opponent": False, "outcome": 1},
+        {"member": "0 ", "opponent": 1.0, "outcome": 1},
+        {"member": " 0", "opponent": np.int64(1), "outcome": 0.5},
+    ]
+    assert {row.member: row.matches for row in rate(rows)} == {"0": 3, "1": 2, "False": 1}
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, np.float64("nan"), "", " "])
+def test_an_empty_cell_is_not_given(nothing):
+    both = {"member": "a", "opponent": "b"}
+    assert rate([both | {"outcome": 1, "tasks": nothing}]) == rate([both | {"outcome": 1}])
+    counts = {"solved": 3, "attempts": 4}
+    assert rate([both | counts | {"outcome": nothing}]) == rate([both | counts])
+    teacher = {"teacher": nothing, "student": nothing}
+    assert rate([teacher | both | counts]) == rate([both | counts])
+    for name in ("member", "opponent"):
+        with pytest.raises(LeagueError, match=rf"row 2: expected names .*; found .*{name} "):
+            rate([both | counts, both | counts | {name: nothing}])
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ({"member": "a", "opponent": "a", "outcome": 1}, "row 2: a plays itself"),
-        ({"member": "a", "outcome": 1}, "row 2: .*member and opponent; found member, outcome$"),
-        ({"teacher": "a", "student": "b"}, "row 2 has no 'solved'"),
+        ({"member": 1, "opponent": "1 ", "outcome": 1}, "row 2: 1 plays itself"),
+        ({"member": "a", "outcome": 1}, "row 2: .*member and opponent; found member 'a'$"),
+        ({"teacher": "a", "student": "b"}, "row 2: it has no result; expected outcome, or"),
+        ({"white": "a", "black": "b"}, "row 2: expected names .*; found white, black$"),
         ({"teacher": "a", "student": "b", "outcome": "won"}, "row 2: could not convert"),
         ({"teacher": "a", "student": "b", "outcome": 1.5}, "row 2: the outcome is 1.5"),
-        ({"teacher": "a", "student": "b", "outcome": float("nan")}, "row 2: the outcome is nan"),
+        ({"teacher": "a", "student": "b", "outcome": float("nan")}, "row 2: it has no result"),
+        (
+            {"teacher": "a", "student": "b", "solved": 3, "attempts": math.inf},
+            "row 2: tasks is inf",
+        ),
         ({"teacher": "a", "student": "b", "solved": 3, "attempts": 2}, "row 2: solved 3 of 2"),
         ({"teacher": "a", "student": "b", "outcome": 1, "tasks": -1}, "row 2: tasks is -1"),
     ],
@@ -107,7 +229,7 @@ def test_the_board_of_a_file(tmp_path, suffix):
     else:
         write_rows(path, rows)
     plain = CliRunner().invoke(main, ["board", "--rows", str(path)])
-    assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "t0", "s0", "s1"]
+    assert [line.split()[0] for line in plain.stdout.splitlines()] == ["member", "s0", "t0", "s1"]
     found = json.loads(CliRunner().invoke(main, ["board", "--rows", str(path), "--json"]).stdout)
     assert {r["member"]: (r["mu"], r["sigma"]) for r in found} == beliefs(rate(rows))
     path.write_text("[1]\n")  # of CSV it is a heading alone

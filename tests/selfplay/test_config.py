@@ -9,6 +9,7 @@ from selfplay.aliases import ALIASES
 from selfplay.config import config_text, load_preset, read_config
 from selfplay.errors import ConfigError
 from selfplay.opening import open_learner
+from selfplay.records.directory import CONFIG, create, open_config
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
@@ -273,3 +274,13 @@ def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
     learner, _ = open_learner(runs.config("rollout.temperature=0.7"))
     assert learner.forward_pass.output.temperature == 0.7
     assert learner.max_completion_length == 8
+
+
+def test_a_run_whose_league_was_made_with_settings_that_are_gone_opens(tmp_path):
+    config = load_preset("nano")
+    create(tmp_path / "run", config)
+    path = tmp_path / "run" / CONFIG
+    written = yaml.safe_load(path.read_text())
+    written["league"] |= {"matcher": "sampled", "snapshot_every": 64}
+    path.write_text(yaml.safe_dump(written))
+    assert open_config(tmp_path / "run") == config

@@ -15,13 +15,12 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.events import apply, results
+from league.events import apply, rated, results
 from league.league import League
 from league.pairing import stream
 from league.ratings import Z95, Floats, Rating, RatingModel, expected_shares, log_cdf_pair, skills
 from league.selection import Standing
 from league.state import Outcome, State
-from league.store import EVENTS, read_events
 
 Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
@@ -76,7 +75,7 @@ def tables(league: League) -> LeagueTables:
     matches: list[tuple[Any, ...]] = []
     uncertainty: dict[str, float] = {}
     ratings: list[tuple[Any, ...]] = []
-    for event in read_events(league.directory / EVENTS, league.byte_length):
+    for _, event in league.events():
         paired = event["event"] == "round_paired"
         if paired and len(state.rounds) % every == 0:
             ratings += _ratings(state)
@@ -136,7 +135,8 @@ def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, Ran
 
     Skills are drawn 2,000 times from their normal beliefs, which are taken as independent, and
     ranked each time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is
-    about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by.
+    about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by; how
+    often it holds the true rank is in docs/league.md.
     """
     rows = sorted(board, key=lambda row: row.member)  # so that the order has no effect
     mu, sigma = (np.array([getattr(row, name) for row in rows]) for name in ("mu", "sigma"))
@@ -148,6 +148,22 @@ def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, Ran
     return {
         row.member: RankInterval(*values) for row, values in zip(rows, rows_of_ranks, strict=True)
     }
+
+
+def replay(league: League) -> list[str]:
+    """Return a sentence for each rating in the log that does not follow from the events before it.
+
+    Ratings are computed again and compared to nine digits: the last ones are the processor's.
+    """
+    state, differences = State(league.config), []
+    for where, event in league.events():
+        logged, expected = (e.get("ratings", {}) for e in (event, rated(state, event)))
+        for name in sorted({*logged, *expected}):
+            old, new = logged.get(name), expected.get(name)
+            if not (old and new and np.allclose(old, new, rtol=1e-9, atol=1e-9)):
+                differences.append(f"{where}: {name} has the rating {old}; {new} follows")
+        apply(state, event)
+    return differences
 
 
 TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
@@ -205,7 +221,7 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
     """
     with League(directory, read_only=True) as league:
         config = league.config
-        events = list(read_events(league.directory / EVENTS, league.byte_length))
+        events = [event for _, event in league.events()]
     grid = sorted({*taus, config.tau})
     forecast_sets = [forecasts(events, replace(config, tau=tau)) for tau in grid]
     scored = [
@@ -247,7 +263,7 @@ def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list
             if outcome.counted:
                 teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
                 made.append((pair.round, teacher, student, outcome))
-        apply(state, event)
+        apply(state, rated(state, event))
     if not made:
         raise LeagueError("the log has no rated match; expected at least one")
     return made

@@ -97,7 +97,7 @@ def panels(league: League) -> list[Panel]:
 
 
 def skills_panel(league: League, role: str) -> Panel:
-    """Return the skill of each living member with its 95 % interval, best first."""
+    """Return mu of each living member with ± 1.96 sigma, best first."""
     board = league.leaderboard(role)
     base = _chart({"member": row.member} | _interval(row.mu, row.sigma) for row in board[:_ROWS])
     base = base.encode(
@@ -112,13 +112,16 @@ def skills_panel(league: League, role: str) -> Panel:
         tooltip=_tips("member:N", "mu:Q", "low:Q", "high:Q"),
     )
     chart = alt.LayerChart(layer=[bar, dot]).properties(height=alt.Step(18))
-    hint = "Best first. Dot: the rating μ; bar: where the skill lies with 95 % probability."
+    hint = (
+        "Best first. Dot: the rating μ; bar: μ ± 1.96 σ. Only differences count: σ is of a member "
+        "alone, and the level of all together is in no match."
+    )
     return Panel(f"Skills of the {role}s{_best(_ROWS, board)}", hint, chart)
 
 
 def ratings_panel(league: League, role: str) -> Panel:
-    """Return mu of the members of a role over rounds: the best living ones in colour, each in its
-    95 % band, those that were replaced last in grey, and lines from parents to children."""
+    """Return mu of the members of a role over rounds: the best living ones in colour, each with
+    ± 1.96 sigma, those that were replaced last in grey, and lines from parents to children."""
     board = league.leaderboard(role)
     kept = [row.member for row in board[:_DRAWN]]
     history = tables(league)
@@ -181,7 +184,7 @@ def ratings_panel(league: League, role: str) -> Panel:
         y=alt.Y("low:Q", scale=scale, title=_SKILL), y2="high:Q"
     )
     layers = [band, line]
-    hint = "With 95 % bands. Only differences count: if both sides improve alike, no line moves."
+    hint = "With μ ± 1.96 σ. Only differences count: if both sides improve alike, no line moves."
     if retired:
         layers = [past.mark_line(strokeWidth=1, color="#888"), joints, *layers]
         layers.append(ends.encode(tooltip=told))

@@ -16,17 +16,25 @@ from typing import Any
 import click
 
 from league import __version__
-from league.analysis import FEW_MATCHES, TAUS, Tuning, calibrate, calibration, rank_intervals
+from league.analysis import (
+    FEW_MATCHES,
+    TAUS,
+    Tuning,
+    calibrate,
+    calibration,
+    rank_intervals,
+    replay,
+)
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
-from league.store import EVENTS, LOCK, SETTINGS, SNAPSHOT, replayed
+from league.store import EVENTS, LOCK, SETTINGS, UNCHAINED
 from league.table import RatedMember, rate, read_rows
 
 Cell = str | int | float | None
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
-_FILES = (SETTINGS, EVENTS, SNAPSHOT, LOCK)
+_FILES = (SETTINGS, EVENTS, UNCHAINED, LOCK)
 
 
 class Group(click.Group):
@@ -87,7 +95,9 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     """Print who is best in a league, or in a table of results.
 
     mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
-    mu - 3 sigma; ranks are the places where its skill lies with 95 % probability.
+    mu - 3 sigma. sigma is of a member alone, and the level of all together is in no match: compare
+    two members of a league by ranks, the places where a skill lies with 95 % probability, and of a
+    table by behind, the gap to the first, and behind_sigma, its standard deviation.
     """
     if directory is None and table is not None:
         rated = [asdict(row) for row in rate(read_rows(table))]
@@ -105,8 +115,9 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
         return
     click.echo(_board(league))
     click.echo(
-        f"\nRanked by {league.config.fitness}; ranks: the 95 % interval of the place by skill. "
-        "Ratings are\nrelative: both sides may improve while no rating moves."
+        f"\nRanked by {league.config.fitness}. Compare members by ranks, the 95 % interval of the "
+        "place by skill:\nsigma is of one alone. Ratings are relative: both sides may improve "
+        "while no rating moves."
     )
 
 
@@ -180,20 +191,22 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
 @directory_argument
 @json_option
 def replay_command(directory: Path, as_json: bool) -> None:
-    """Rebuild a league from its log and compare.
+    """Compute all ratings of a league again and compare.
 
-    The exit code is 1 if the snapshot differs from what follows from the log.
+    The exit code is 1 if one differs from what follows from the results. Any change of the log or
+    the settings after they were written is an error of every command.
     """
     league = _opened(directory)
-    rebuilt = replayed(league.config, directory / EVENTS, league.byte_length)
-    equal = rebuilt.to_dict() == league.state.to_dict()
-    counts = {"events": rebuilt.events} | rebuilt.counts | {"equal": equal}
+    differences = replay(league)
+    counts = {"events": league.state.events} | league.state.counts | {"equal": not differences}
     if as_json:
         _print_json(counts)
     else:
         click.echo(_table(tuple(counts), [tuple(map(str, counts.values()))]))
-    if not equal:
-        _fail(f"{directory}: the snapshot does not follow from the log", 1)
+    if differences:
+        _fail(
+            f"{len(differences)} ratings do not follow from the log, the first: {differences[0]}", 1
+        )
 
 
 @main.command("calibrate")

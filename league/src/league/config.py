@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from league.errors import LeagueError, check_number, check_whole, suggestion
 from league.ratings import RatingModel
 
-MATCHERS = ("sampled", "thompson", "uniform")
 FITNESSES = ("rating", "lower_bound", "reward")
 
-_LEAST = {"seed": 0, "grace_matches": 0, "snapshot_every": 1}
+_LEAST = {"seed": 0, "grace_matches": 0}
 _MOST = dict.fromkeys(("evidence", "max_weight", "history_tasks", "child_sigma"), math.inf)
 _MOST |= {"explore": 1.0, "history_decay": 1.0}
 
@@ -38,12 +37,10 @@ class LeagueConfig:
     """What share of a task counts as an independent game (tasks of one teacher are alike)."""
     max_weight: float = 64.0
     """The most games that one match can count as."""
-    matcher: str = "sampled"
-    """`sampled`, `thompson` or `uniform`; the last two use neither pfsp nor explore."""
     pfsp: tuple[float, float] = F_VAR
     """The powers (a, b) of the weight p^a (1-p)^b on the predicted solve rate p."""
     explore: float = 0.1
-    """The share of uniform choice mixed in."""
+    """The share of uniform choice mixed in; 1 for pairs by chance alone."""
     history_tasks: float = 100.0
     """How many tasks the rating's prediction is worth against the pair's own past."""
     history_decay: float = 0.5
@@ -55,16 +52,15 @@ class LeagueConfig:
     """Matches that a child must play before it can be replaced."""
     child_sigma: float = 0.3 * RatingModel.sigma
     """Extra uncertainty of a newborn child's skill, in rating units."""
-    snapshot_every: int = 64
-    """The least number of events between two snapshots."""
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             check_whole(name, getattr(self, name), least)
-        for name, known in (("matcher", MATCHERS), ("fitness", FITNESSES)):
-            if (value := getattr(self, name)) not in known:
-                hint = suggestion(str(value), known)
-                raise LeagueError(f"{name} is {value!r}; expected one of {', '.join(known)}{hint}")
+        if self.fitness not in FITNESSES:
+            hint = suggestion(str(self.fitness), FITNESSES)
+            raise LeagueError(
+                f"fitness is {self.fitness!r}; expected one of {', '.join(FITNESSES)}{hint}"
+            )
         if not isinstance(self.pfsp, tuple) or len(self.pfsp) != 2:
             raise LeagueError(f"pfsp is {self.pfsp!r}; expected two powers such as (1.0, 1.0)")
         for power in self.pfsp:

@@ -1,13 +1,13 @@
-"""Events of a league, and how they change the state.
+"""Events of a league: what follows from one, and how it changes the state.
 
-An event is a plain dict with the name of its kind under `event`; `apply` takes it to be consistent.
-The state after results depends on what was recorded and not on the order or the portions in which
-it came, as long as rounds come one after the other.
+An event is a plain dict with the name of its kind under `event`. One that moves ratings carries the
+new ones under `ratings`, so that the state is a fold of assignments; `rated` computes them, in the
+order in which results came.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,35 +20,65 @@ from league.state import MEMBER, ROLES, STUDENT, TEACHER, Member, Outcome, Pair,
 Event = Mapping[str, Any]
 
 
-def round_event(state: State, round_number: int, matches: int | None) -> dict[str, Any]:
-    """Return the event that pairs a round; matches: see `propose`."""
-    event: dict[str, Any] = {
+def round_event(state: State, round_number: int) -> dict[str, Any]:
+    """Return the event that pairs a round."""
+    return {
         "event": "round_paired",
         "round": round_number,
         "pairs": [
             {"id": p.id, "teacher": p.teacher, "student": p.student, "predicted": p.predicted}
-            for p in propose(state, round_number, matches)
+            for p in propose(state, round_number)
         ],
     }
-    if matches is not None:
-        event["matches"] = matches
-    return event
+
+
+def rated(state: State, event: Event) -> dict[str, Any]:
+    """Return the event with the ratings that follow from it and the state before it."""
+    if event.get("event") == "member_replaced":
+        parents = [state.members[name].rating for name in event["parents"]]
+        jump, model = state.config.child_sigma, state.config.model
+        new = {event["child"]: child_rating(parents, event["weights"], jump, model)}
+    elif outcomes := results(event):
+        new = _after(state, outcomes)
+    else:
+        return dict(event)
+    ratings = {name: [rating.mu, rating.sigma] for name, rating in new.items()}
+    return {**event, "ratings": ratings}
+
+
+def _after(state: State, outcomes: Sequence[tuple[str, Outcome]]) -> dict[str, Rating]:
+    """Return the ratings of all who played, as if one match came after the other."""
+    config = state.config
+    counted = [(state.pairs[pair_id], outcome) for pair_id, outcome in outcomes if outcome.counted]
+    names = [(pair.teacher, pair.student) for pair, _ in counted]
+    ratings = {name: state.members[name].rating for name in chain.from_iterable(names)}
+    score = np.array([outcome.student_score for _, outcome in counted])
+    weight = np.minimum([o.counted * config.evidence for _, o in counted], config.max_weight)
+    rate_series(ratings, names, score, weight, config.model)
+    return ratings
+
+
+def results(event: Event) -> list[tuple[str, Outcome]]:
+    """Return the (pair id, outcome) of each result in an event, if it holds any."""
+    kind = event.get("event")
+    if kind == "match_recorded":
+        return [(event["pair"], Outcome(**event["outcome"]))]
+    if kind == "matches_recorded":
+        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
+    return []
 
 
 def apply(state: State, event: Event) -> None:
     """Change the state by one event; LeagueError for a kind that this version does not know."""
     kind = event.get("event")
-    if kind == "anchor_added":
-        raise LeagueError(
-            f"{event.get('name')} is an anchor, which this version does not have: take the version "
-            "of populab-league that wrote it"
-        )
     if kind not in _APPLY:
         raise LeagueError(
-            f"unknown event {kind!r}, perhaps of a newer version; expected one of "
+            f"unknown event {kind!r}, perhaps of another version; expected one of "
             f"{', '.join(_APPLY)}"
         )
     _APPLY[kind](state, event)
+    for name, (mu, sigma) in event.get("ratings", {}).items():
+        state.members[name] = replace(state.members[name], rating=Rating(mu, sigma))
     state.events += 1
 
 
@@ -61,68 +91,42 @@ def _founded(state: State, event: Event) -> None:
 
 
 def _round_paired(state: State, event: Event) -> None:
-    number, turn = event["round"], len(state.rounds)
-    pairs = [
-        state.add_pair(p["id"], number, p["teacher"], p["student"], p["predicted"])
-        for p in event["pairs"]
-    ]
-    state.rounds[number] = [pair.id for pair in pairs]
-    for pair in pairs:
-        for name in (pair.teacher, pair.student):
+    number = event["round"]
+    state.rounds[number] = [p["id"] for p in event["pairs"]]
+    for p in event["pairs"]:
+        # the members' own strings, which saves memory
+        teacher, student = (state.members[p[role]].name for role in ROLES)
+        state.pairs[p["id"]] = Pair(p["id"], number, teacher, student, p["predicted"])
+        for name in (teacher, student):
             member = state.members[name]
-            state.members[name] = replace(member, paired=member.paired + 1, turn=turn)
+            state.members[name] = replace(member, paired=member.paired + 1)
 
 
 def _member_replaced(state: State, event: Event) -> None:
     old, child = state.members[event["member"]], event["child"]
     parents, weights = tuple(event["parents"]), tuple(event["weights"])
     operator, reason = event["operator"], event["reason"]
-    ratings = [state.members[name].rating for name in parents]
-    rating = child_rating(ratings, weights, state.config.child_sigma, state.config.model)
-    rounds, slots = len(state.rounds), state.slots[old.role]
+    rating, rounds, slots = Rating(*event["ratings"][child]), len(state.rounds), state.slots
     state.members[old.name] = replace(old, alive=False)
     state.members[child] = Member(
         *(child, old.role, old.slot, rounds, rating),
         parents=parents,
         operator=operator,
         paired=old.paired,
-        turn=old.turn,
     )
-    slots[old.slot] = child
-    offset = (rating.mu - old.rating.mu) / len(slots)
+    slots[old.role][old.slot] = child
+    offset = (rating.mu - old.rating.mu) / len(slots[old.role])
     replacement = Replacement(old.name, child, parents, weights, operator, reason, rounds, offset)
     state.replacements.append(replacement)
-    close_round(state)
-
-
-def results(event: Mapping[str, Any]) -> list[tuple[str, Outcome]]:
-    """Return the (pair id, outcome) of each result in an event, if it holds any."""
-    kind = event.get("event")
-    if kind == "match_recorded":
-        return [(event["pair"], Outcome(**event["outcome"]))]
-    if kind == "matches_recorded":
-        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
-    return []
 
 
 def _recorded(state: State, event: Event) -> None:
-    outcomes = dict(results(event))
-    ordered = sorted((state.pairs[pair_id] for pair_id in outcomes), key=lambda pair: pair.round)
-    for number, group in groupby(ordered, key=lambda pair: pair.round):
-        pairs = list(group)
-        if number > state.open_round:
-            close_round(state)
-            state.open_round = number
-        for pair in pairs:
-            outcome = outcomes[pair.id]
-            state.outcomes[pair.id] = outcome
-            _remember(state, pair, outcome)
-            for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
-                member = state.members[name]
-                state.members[name] = _with_counts(member, outcome, side)
-                state.open_pairs.setdefault(name, set()).add(pair.id)
-                state.before.setdefault(name, member.rating)
-        _rate(state, _affected(state, pairs))
+    for pair_id, outcome in results(event):
+        pair = state.pairs[pair_id]
+        state.outcomes[pair_id] = outcome
+        _remember(state, pair, outcome)
+        for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
+            state.members[name] = _with_counts(state.members[name], outcome, side)
 
 
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
@@ -132,48 +136,6 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "matches_recorded": _recorded,
     "member_replaced": _member_replaced,
 }
-
-
-def close_round(state: State) -> None:
-    """End the round being recorded: later results start from the ratings of now."""
-    state.open_pairs.clear()
-    state.before.clear()
-
-
-def _affected(state: State, pairs: Sequence[Pair]) -> list[Pair]:
-    """Return all recorded pairs of the open round that share members with these, by id.
-
-    Their members are put back to what they were before the round, to be rated again in the order of
-    ids: so the order of arrival leaves no trace.
-    """
-    affected = {pair.id: pair for pair in pairs}
-    waiting = [name for pair in pairs for name in (pair.teacher, pair.student)]
-    seen = set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name not in state.open_pairs:
-            continue
-        seen.add(name)
-        state.members[name] = replace(state.members[name], rating=state.before[name])
-        for pair_id in state.open_pairs[name]:
-            pair = affected[pair_id] = state.pairs[pair_id]
-            waiting += (pair.teacher, pair.student)
-    return [affected[pair_id] for pair_id in sorted(affected)]
-
-
-def _rate(state: State, pairs: Sequence[Pair]) -> None:
-    """Rate pairs as if one after the other."""
-    config, members = state.config, state.members
-    counted = [pair for pair in pairs if state.outcomes[pair.id].counted]
-    names = [(pair.teacher, pair.student) for pair in counted]
-    outcomes = [state.outcomes[pair.id] for pair in counted]
-    playing = [members[name] for name in dict.fromkeys(chain.from_iterable(names))]
-    ratings = {member.name: member.rating for member in playing}
-    score = np.array([outcome.student_score for outcome in outcomes])
-    weight = np.minimum([o.counted * config.evidence for o in outcomes], config.max_weight)
-    rate_series(ratings, names, score, weight, config.model)
-    for name, rating in ratings.items():
-        members[name] = replace(members[name], rating=rating)
 
 
 def _remember(state: State, pair: Pair, outcome: Outcome) -> None:

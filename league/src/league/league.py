@@ -8,8 +8,8 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from league.errors import ConflictingResult, LeagueError, check_whole
 from league.events import round_event
 from league.ratings import Rating
 from league.selection import Payoff, Standing, leaderboard, payoff, select
-from league.state import MEMBER, STUDENT, TEACHER, Outcome, Pair, Replacement, State, row
+from league.state import MEMBER, STUDENT, TEACHER, Outcome, Pair, Replacement, State
 from league.store import SETTINGS, Store, write_new_league, writer_lock
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
@@ -122,7 +122,7 @@ class League:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be repaired or could not be written, one sentence each."""
+        """What had to be repaired, one sentence each."""
         return tuple(self._store.warnings)
 
     def members(self, role: str) -> list[str]:
@@ -159,30 +159,23 @@ class League:
         with self._mutex:
             return tuple(self.state.replacements)
 
-    def pair(self, round: int, matches: int | None = None) -> list[Pair]:
+    def pair(self, round: int) -> list[Pair]:
         """Return the matches of a round, by teacher's slot.
 
         The first call draws them from (seed, round) and the state, and logs them; later calls
-        return the same pairs. matches: how many in all, for a round in which only those play who
-        waited longest (guarantees: `league.pairing`).
+        return the same pairs. Each member of the larger side plays once (`league.pairing`).
         """
         check_whole("round", round)
         with self._mutex:
             if round not in self.state.rounds:
-                self._store.commit(round_event(self.state, round, matches))
-            pairs = [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
-            if matches is not None and matches != len(pairs):
-                raise LeagueError(
-                    f"round {round} has been paired with {len(pairs)} matches, not {matches!r}; "
-                    "take another round's number, or leave matches out"
-                )
-            return pairs
+                self._store.commit(round_event(self.state, round))
+            return [self.state.pairs[pair_id] for pair_id in self.state.rounds[round]]
 
     def record(self, pair: Pair, outcome: Outcome) -> None:
         """Log the outcome of a pair and update both ratings.
 
-        Again with the same numbers it does nothing; with others it raises ConflictingResult. The
-        results of one round may come in any order: the ratings after them are equal to the bit.
+        Again with the same numbers it does nothing; with others it raises ConflictingResult.
+        Ratings follow the order in which results are recorded.
         """
         with self._mutex:
             for pair_id, new in self._new_results([(pair, outcome)]).items():
@@ -192,12 +185,12 @@ class League:
     def record_many(self, results: Iterable[tuple[Pair, Outcome]]) -> None:
         """Log the outcomes of many pairs as one event: all of them, or none on any error.
 
-        Much faster than one after the other, and the ratings after it are the same.
+        Much faster than one after the other, and the ratings after it are the same to the bit.
         """
         with self._mutex:
             new = self._new_results(results)
             if new:
-                rows = [[pair_id, *row(outcome)] for pair_id, outcome in new.items()]
+                rows = [[pair_id, *astuple(outcome)] for pair_id, outcome in new.items()]
                 self._store.commit({"event": "matches_recorded", "matches": rows})
 
     def _new_results(self, results: Iterable[tuple[Pair, Outcome]]) -> dict[str, Outcome]:
@@ -258,13 +251,12 @@ class League:
             }
             self._store.commit(event)
 
-    @property
-    def byte_length(self) -> int:
-        """Length in bytes of the log that makes up the state."""
-        return self._store.byte_length
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield where in its log each event of this league is, and the event."""
+        return self._store.events()
 
     def copy_to(self, directory: str | os.PathLike[str]) -> None:
-        """Write the three files of this moment into another directory, which becomes a league."""
+        """Write the two files of this moment into another directory, which becomes a league."""
         target = Path(directory)
         try:
             with self._mutex:

@@ -1,78 +1,51 @@
 """Pairs of a round: who plays whom; and random numbers that depend on a key alone.
 
-Whole round: every member of the larger side plays exactly once, and every member of the smaller
-side equally often, give or take one; the extra matches go to those who have been paired least, at
-random among equals. Partial round of m matches: those who have waited longest play, of these the
-least paired, at random among equals; with at least m matches in every round, no member of a side
-of N waits longer than ceil(N/m) rounds from one match to the next. No pair meets twice in a round,
-and no place in a list is favoured. In one population both sides are the same members: each plays
-once as teacher and once as student in a whole round, and never itself.
+Every member of the larger side plays exactly once, and every member of the smaller side equally
+often, give or take one; the extra matches go to those who have been paired least, at random among
+equals. No pair meets twice in a round, and no place in a list is favoured. In one population both
+sides are the same members: each plays once as teacher and once as student, and never itself.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from league.errors import LeagueError
-from league.ratings import Floats, Ints, expected_shares, skills
+from league.ratings import Floats, Ints, expected_shares
 from league.state import STUDENT, Member, Pair, State
 
+MOST_MATCHES = 512
+"""Of one round: every pair is weighed."""
 
-def propose(state: State, round_number: int, matches: int | None = None) -> list[Pair]:
-    """Return the pairs of a round, by teacher's slot.
 
-    A function of seed, round and state. matches: how many in all, at least 1 and at most the
-    larger side's size; None for a whole round.
-    """
+def propose(state: State, round_number: int) -> list[Pair]:
+    """Return the pairs of a round, by teacher's slot: a function of seed, round and state."""
     teachers, students = state.sides()
-    whole = max(len(teachers), len(students))
-    if matches is not None and (type(matches) is not int or not 1 <= matches <= whole):
+    by_teacher = len(teachers) >= len(students)
+    large, small = (teachers, students) if by_teacher else (students, teachers)
+    if len(large) > MOST_MATCHES:
         raise LeagueError(
-            f"matches is {matches!r}; expected a whole number from 1 to {whole}, one for each "
-            "member of the larger side"
+            f"a side has {len(large)} members; expected at most {MOST_MATCHES}, the matches of a "
+            "round: every pair is weighed"
         )
-    if matches is not None:
-        rng = stream(state.config.seed, "turns", round_number)
-        if state.one_population:
-            players = _next_in_line(teachers, max(matches, 2), rng)
-            order = rng.permutation(2).tolist()
-            pair = [[players[i]] for i in order]
-            teachers, students = pair if matches == 1 else (players, players)
-        else:
-            teachers = _next_in_line(teachers, matches, rng)
-            students = _next_in_line(students, matches, rng)
-    matchups = _matchups(state, teachers, students, round_number)
+    rng = stream(state.config.seed, "pair", round_number)
+    seats = [small[i] for i in _seats(small, len(large), rng)]
+    chosen = _draw(_weights(state, large, seats), state.config.explore, rng)
+    partners = [seats[seat] for seat in chosen]
+    for i, member in enumerate(large if state.one_population else ()):
+        if partners[i].name == member.name:  # exchange partners with a random other
+            other = (i + int(rng.integers(1, len(large)))) % len(large)
+            partners[i], partners[other] = partners[other], partners[i]
+    matchups = list(zip(large, partners, strict=True))
+    if not by_teacher:
+        matchups = [(teacher, student) for student, teacher in matchups]
     matchups.sort(key=lambda matchup: (matchup[0].slot, matchup[1].slot))
     expected = expected_of_pairs(state, matchups)
     return [
         Pair(f"{round_number}/{t.name}/{s.name}", round_number, t.name, s.name, chance)
         for (t, s), chance in zip(matchups, expected.tolist(), strict=True)
     ]
-
-
-def _matchups(
-    state: State, teachers: Sequence[Member], students: Sequence[Member], round_number: int
-) -> list[tuple[Member, Member]]:
-    by_teacher = len(teachers) >= len(students)
-    large, small = (teachers, students) if by_teacher else (students, teachers)
-    rng = stream(state.config.seed, "pair", round_number)
-    seats = _seats(small, len(large), rng)
-    seated = [small[i] for i in seats]
-    partner = seats[MATCHERS[state.config.matcher](state, large, seated, rng)]
-    for i, member in enumerate(large if state.one_population else ()):
-        if small[partner[i]].name == member.name:  # exchange partners with a random other
-            other = (i + int(rng.integers(1, len(large)))) % len(large)
-            partner[[i, other]] = partner[[other, i]]
-    matchups = zip(large, (small[j] for j in partner.tolist()), strict=True)
-    return [(a, b) if by_teacher else (b, a) for a, b in matchups]
-
-
-def _next_in_line(members: list[Member], count: int, rng: np.random.Generator) -> list[Member]:
-    """Return who plays next, by slot; all members if there are enough matches."""
-    ties = rng.random(len(members))
-    order = sorted(range(len(members)), key=lambda i: (members[i].turn, members[i].paired, ties[i]))
-    return [members[i] for i in sorted(order[:count])]
 
 
 def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
@@ -83,62 +56,21 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Int
     return np.array(list(range(len(small))) * share + order[:extra], dtype=np.int64)
 
 
-SAMPLED_LIMIT = 512
-
-Matcher = Callable[[State, Sequence[Member], Sequence[Member], np.random.Generator], Ints]
-"""From n members of the larger side, and who of the smaller side sits on each of n seats, to the
-index of the seat of each of the first: a permutation of n."""
-
-
-def _sampled(
-    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
-) -> Ints:
-    """Let rows in random order draw a free seat by its PFSP weight."""
-    weights = _weights(state, large, seats)
-    free = np.ones(len(large), dtype=bool)
-    chosen = np.zeros(len(large), dtype=np.int64)
-    for row in rng.permutation(len(large)):
-        open_seats = np.flatnonzero(free)
-        chance = choice_probabilities(weights[row, open_seats], state.config.explore)
+def _draw(weights: Floats, explore: float, rng: np.random.Generator) -> list[int]:
+    """Let rows in random order draw a free column by its PFSP weight; return each row's."""
+    free = np.ones(len(weights), dtype=bool)
+    chosen = [0] * len(weights)
+    for row in rng.permutation(len(weights)):
+        columns = np.flatnonzero(free)
+        chance = choice_probabilities(weights[row, columns], explore)
         at = int(np.searchsorted(np.cumsum(chance), rng.random() * float(chance.sum()), "right"))
-        seat = open_seats[min(at, len(open_seats) - 1)]
-        chosen[row] = seat
-        free[seat] = False
+        chosen[row] = int(columns[min(at, len(columns) - 1)])
+        free[chosen[row]] = False
     return chosen
-
-
-def _thompson(
-    state: State, large: Sequence[Member], seats: Sequence[Member], rng: np.random.Generator
-) -> Ints:
-    """Draw a skill for every seat from its belief, sort both sides, and pair equal ranks.
-
-    With equal doubts, equal ranks are the best assignment for f_var, for -log p(1-p) is convex in
-    the gap; the draws keep pairs changing as long as members are in doubt. Takes n log n time.
-    """
-    order = []
-    for members in (large, seats):
-        mu, sigma = skills([member.rating for member in members])
-        order.append(np.argsort(mu + sigma * rng.standard_normal(len(members))))
-    chosen = np.empty(len(large), dtype=np.int64)
-    chosen[order[0]] = order[1]
-    return chosen
-
-
-MATCHERS: dict[str, Matcher] = {
-    "sampled": _sampled,
-    "thompson": _thompson,
-    "uniform": lambda _state, large, _seats, rng: rng.permutation(len(large)),
-}
-"""Every matcher by the name that `LeagueConfig.matcher` gives it."""
 
 
 def _weights(state: State, large: Sequence[Member], seats: Sequence[Member]) -> Floats:
-    """Return PFSP weights of members against seats, shape [n, n]; refused above the limit."""
-    if len(large) > SAMPLED_LIMIT:
-        raise LeagueError(
-            f"the sampled matcher weighs every pair and takes at most {SAMPLED_LIMIT} matches a "
-            f"round, found {len(large)}; use matcher='thompson', or fewer matches"
-        )
+    """Return PFSP weights of n members against n seats, shape [n, n]."""
     small = list({member.name: member for member in seats}.values())
     if large[0].role == STUDENT:
         weights = match_weights(expected_scores(state, small, large), state.config.pfsp).T

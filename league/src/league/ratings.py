@@ -4,7 +4,8 @@ The gap d between student and teacher has the prior N(m, V). A match in which th
 `won` tasks and lost `lost` (both may be fractions) has the likelihood
 Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws, whose
 closed form is then used; many tasks enter at once, so their order has no effect. Constants and
-conversions are the `trueskill` package's.
+conversions are the `trueskill` package's. A sigma is of a member alone: what two skills have in
+common is not kept.
 """
 
 import math
@@ -107,9 +108,9 @@ def _log_far_tail(magnitude: Floats) -> Floats:
     return np.asarray(log_pdf(a) - np.log(a) + np.log1p(series), dtype=np.float64)
 
 
-def lower_bound(rating: Rating, model: RatingModel) -> float:
-    """Return TrueSkill's `expose`: mu - (mu0/sigma0) sigma, which is mu - 3 sigma by default."""
-    return rating.mu - model.mu / model.sigma * rating.sigma
+def lower_bound(rating: Rating) -> float:
+    """Return mu - 3 sigma, which is TrueSkill's `expose` where a newcomer's mu is 3 sigma."""
+    return rating.mu - 3.0 * rating.sigma
 
 
 def expected_shares(
@@ -139,7 +140,7 @@ def child_rating(
     return Rating(mu, min(math.sqrt(variance + jump * jump), model.sigma))
 
 
-_NODES = np.linspace(0.0, 1.0, 64)
+_NODES = 32.0  # of the integral, for each beta in a newcomer's sigma
 _MODE_STEPS = 40
 _SETTLED = 1e-9  # a last step of that many prior deviations leaves the mode exact enough
 _EDGE_STEPS = 5
@@ -169,22 +170,22 @@ class GapProblem:
         return value, slope, -1.0 / self.variance - pull / self.scale**2
 
 
-def gap_moments(problem: GapProblem) -> tuple[Floats, Floats]:
+def gap_moments(problem: GapProblem, nodes: int) -> tuple[Floats, Floats]:
     """Return the posterior mean and variance of n gaps, each of shape [n].
 
     The density is log-concave and analytic, so the trapezoidal rule between the two points where
-    it has died out converges geometrically: the error is below 1e-10 rating units for up to 16
-    tasks, and below 1e-7 for 64.
+    it has died out converges geometrically in the number of nodes. With 32 for each beta in the
+    larger sigma of the two, the error is below 1e-9 rating units for up to 256 tasks.
     """
     mode, peak = _mode(problem)
     reach = np.sqrt(2.0 * _DROP * problem.variance)
     left, right = _edges(problem, peak, mode + _SIDES * reach)
-    nodes = left[:, None] + (right - left)[:, None] * _NODES[None, :]
+    at = left[:, None] + (right - left)[:, None] * np.linspace(0.0, 1.0, nodes)
     one = problem.mean[:, None], problem.variance[:, None], problem.won[:, None]
-    log_weight, _, _ = GapProblem(*one, problem.lost[:, None], problem.scale).derivatives(nodes)
+    log_weight, _, _ = GapProblem(*one, problem.lost[:, None], problem.scale).derivatives(at)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
-    offset = nodes - mode[:, None]
+    offset = at - mode[:, None]
     shift = (weight * offset).sum(axis=1)
     variance = (weight * (offset - shift[:, None]) ** 2).sum(axis=1)
     return mode + shift, np.minimum(variance, problem.variance)
@@ -255,7 +256,9 @@ def _at_once(
     variances = sigma**2
     gap, total = mu[1] - mu[0], variances[0] + variances[1]
     won, lost = weight * score, weight * (1.0 - score)
-    mean, variance = gap_moments(GapProblem(gap, total, won, lost, model.performance_scale))
+    problem = GapProblem(gap, total, won, lost, model.performance_scale)
+    nodes = min(max(64, round(_NODES * model.sigma / model.beta)), 4096)
+    mean, variance = gap_moments(problem, nodes)
     pull, shrink = (mean - gap) / total, (variance - total) / (total * total)
     change = variances * variances * shrink
     return mu + variances * (_SIDES * pull), np.sqrt(variances + change)

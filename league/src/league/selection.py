@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.pairing import expected_scores, tie_break
-from league.ratings import RatingModel, lower_bound
+from league.ratings import lower_bound
 from league.state import Member, State
 
-FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
-    "rating": lambda member, _model: member.rating.mu,
-    "lower_bound": lambda member, model: lower_bound(member.rating, model),
-    "reward": lambda member, _model: member.mean_reward,
+FITNESS: dict[str, Callable[[Member], float | None]] = {
+    "rating": lambda member: member.rating.mu,
+    "lower_bound": lambda member: lower_bound(member.rating),
+    "reward": lambda member: member.mean_reward,
 }
 """Every fitness by the name that `LeagueConfig.fitness` gives it."""
 
@@ -21,7 +21,7 @@ FITNESS: dict[str, Callable[[Member, RatingModel], float | None]] = {
 class Standing:
     """One row of a leaderboard; rates are None where there was no match.
 
-    - lower_bound: mu - 3 sigma (TrueSkill's `expose`).
+    - lower_bound: mu - 3 sigma.
     - mean_solve_rate: right rollouts on valid tasks.
     - valid_rate: valid of all tasks.
     - unsolved_rate: unsolved of the attempted valid tasks.
@@ -62,7 +62,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             member=m.name,
             mu=m.rating.mu,
             sigma=m.rating.sigma,
-            lower_bound=lower_bound(m.rating, state.config.model),
+            lower_bound=lower_bound(m.rating),
             mean_solve_rate=m.solved / m.attempts if m.attempts else None,
             valid_rate=m.valid / m.tasks if m.tasks else None,
             unsolved_rate=m.unsolved / m.tried if m.tried else None,
@@ -99,8 +99,8 @@ def select(
 
 
 def _fitness(state: State, role: str) -> dict[str, float | None]:
-    measure, model = FITNESS[state.config.fitness], state.config.model
-    return {member.name: measure(member, model) for member in state.living(role)}
+    measure = FITNESS[state.config.fitness]
+    return {member.name: measure(member) for member in state.living(role)}
 
 
 def _best_first(state: State, role: str, fitness: Mapping[str, float | None]) -> list[Member]:
@@ -176,5 +176,5 @@ def _best(members: list[Member], top: int | None) -> list[Member]:
     if top is None:
         return members
     check_whole("top", top, 1)
-    ranked = sorted(members, key=lambda m: 3.0 * m.rating.sigma - m.rating.mu)[:top]
+    ranked = sorted(members, key=lambda m: -lower_bound(m.rating))[:top]
     return sorted(ranked, key=lambda m: m.slot)

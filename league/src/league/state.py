@@ -1,8 +1,6 @@
 """State of a league: its members, pairs, outcomes, meetings and replacements."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, UnknownMember, check_whole, suggestion
@@ -77,11 +75,6 @@ class Outcome:
             return 0.5
         won = self.valid * self.solved / self.attempts if self.attempts else 0.0
         return (self.invalid + won) / self.counted
-
-
-def row(record: "Outcome | Pair | Meeting | Replacement") -> list[Any]:
-    """Return the values of a record, in the order of its fields."""
-    return [getattr(record, name) for name in record.__slots__]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +158,9 @@ class Member:
     tried: int = 0
     """Valid tasks with an attempt."""
     reward_millionths: int = 0
-    """The sum over a teacher's tasks; a whole number, so that adding commutes."""
+    """The sum over a teacher's tasks."""
     infra_errors: int = 0
     """Tasks of its matches lost to infrastructure."""
-    turn: int = -1
-    """How many rounds had been paired when its slot last was in one."""
 
     @property
     def mean_reward(self) -> float | None:
@@ -204,12 +195,6 @@ class State:
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
     """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
-    open_round: int = -1
-    """The round being recorded, -1 before the first result."""
-    open_pairs: dict[str, set[str]] = field(default_factory=dict)
-    """The recorded pairs of the open round, by member."""
-    before: dict[str, Rating] = field(default_factory=dict)
-    """Ratings before the open round, so that its results may arrive in any order."""
     events: int = 0
     """How many events have been applied."""
 
@@ -252,66 +237,3 @@ class State:
     def meeting(self, teacher: str, student: str) -> Meeting:
         """Return what two members have played against each other; an empty one if nothing."""
         return self.meetings.get((teacher, student), Meeting())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a plain, canonical dict: equal states give equal dicts.
-
-        Rows are in the order of the fields of `Pair` (without its round, with those of its
-        `Outcome` if it has one), `Meeting` and `Replacement`.
-        """
-        return {
-            "members": [asdict(member) for member in self.members.values()],
-            "rounds": [[r, [self._played(i) for i in ids]] for r, ids in self.rounds.items()],
-            "meetings": [[*key, *row(self.meetings[key])] for key in sorted(self.meetings)],
-            "replacements": [row(r) for r in self.replacements],
-            "open_round": self.open_round,
-            "open_pairs": sorted(set().union(*self.open_pairs.values())),
-            "before": [[name, r.mu, r.sigma] for name, r in sorted(self.before.items())],
-            "events": self.events,
-        }
-
-    def _played(self, pair_id: str) -> list[Any]:
-        pair, outcome = self.pairs[pair_id], self.outcomes.get(pair_id)
-        values = [pair.id, pair.teacher, pair.student, pair.predicted]
-        return values if outcome is None else values + row(outcome)
-
-    @classmethod
-    def from_dict(cls, config: LeagueConfig, data: Mapping[str, Any]) -> "State":
-        """Return the state of such a dict."""
-        state = cls(config)
-        for plain in data["members"]:
-            rating, parents = Rating(**plain["rating"]), tuple(plain["parents"])
-            member = Member(**plain | {"rating": rating, "parents": parents})
-            state.members[member.name] = member
-        state.open_round = data["open_round"]
-        for member, child, parents, weights, *rest in data["replacements"]:
-            state.replacements.append(
-                Replacement(member, child, tuple(parents), tuple(weights), *rest)
-            )
-        state.before = {name: Rating(mu, sigma) for name, mu, sigma in data["before"]}
-        state.events = data["events"]
-        for number, rows in data["rounds"]:
-            state.rounds[number] = [row[0] for row in rows]
-            for pair_id, teacher, student, predicted, *numbers in rows:
-                state.add_pair(pair_id, number, teacher, student, predicted)
-                if numbers:
-                    state.outcomes[pair_id] = Outcome(*numbers)
-        for teacher, student, *counts in data["meetings"]:
-            key = (state.members[teacher].name, state.members[student].name)
-            state.meetings[key] = Meeting(*counts)
-        for role in dict.fromkeys(m.role for m in state.members.values()):
-            living = [m for m in state.members.values() if m.alive and m.role == role]
-            state.slots[role] = [m.name for m in sorted(living, key=lambda m: m.slot)]
-        for pair_id in data["open_pairs"]:
-            pair = state.pairs[pair_id]
-            for name in (pair.teacher, pair.student):
-                state.open_pairs.setdefault(name, set()).add(pair_id)
-        return state
-
-    def add_pair(
-        self, pair_id: str, number: int, teacher: str, student: str, predicted: float
-    ) -> Pair:
-        """Add a pair and return it; its names are the members' own strings, which saves memory."""
-        names = (self.members[teacher].name, self.members[student].name)
-        pair = self.pairs[pair_id] = Pair(pair_id, number, *names, predicted)
-        return pair

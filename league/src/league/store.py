@@ -1,9 +1,9 @@
-"""Storage of a league: settings, event log, snapshot and lock, and the state rebuilt from them.
+"""Storage of a league: its settings, its log of events, and the lock of the one writer.
 
-The files are a function of the events alone, whoever wrote them and however often the league was
-closed and opened in between. A snapshot is due when at least `config.snapshot_every` events and as
-many bytes as half the last snapshot have been logged since, so the work on snapshots stays in
-proportion to the log at any number of members.
+Each line of the log ends with a hash of itself and of the line before it, and the first one holds a
+hash of the settings: what was changed afterwards is found when the league is opened. The bytes are
+a function of the events alone, whoever wrote them and however often the league was closed and
+opened in between.
 """
 
 import contextlib
@@ -12,48 +12,35 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
-from league.events import apply
+from league.events import Event, apply, rated
 from league.state import State
 
 SETTINGS = "league.json"
 EVENTS = "events.jsonl"
-SNAPSHOT = "snapshot.json"
+UNCHAINED = "events.schema2.jsonl"
+"""The log of schema 2, without ratings and hashes, beside the one that was made from it."""
 LOCK = "league.lock"
 
-SCHEMA = 2
+SCHEMA = 3
 
-_RETIRED = ("coverage_every", "anchor_share")
-"""Settings that a league of an older version may hold, as long as they are 0."""
+RETIRED_SETTINGS = ("coverage_every", "anchor_share", "matcher", "snapshot_every")
+"""Settings that a league of schema 2 may hold."""
+_WITHOUT_EFFECT = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled"}
+"""Their values that this version does as well."""
 
 
-def write_new_league(directory: Path, config: LeagueConfig, event: dict[str, Any]) -> None:
+def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
     """Write the files of a new league; the settings come last and make it one."""
-    state, line = State(config), canonical(event)
-    apply(state, event)
-    write_atomically(directory / EVENTS, line)
-    write_atomically(directory / SNAPSHOT, _snapshot(state, len(line), _hash(line)))
-    settings = {"schema": SCHEMA, "config": asdict(config)}
-    write_atomically(directory / SETTINGS, canonical(settings))
-
-
-def read_events(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events in the first `length` bytes of a log. Raises UnreadableLeague."""
-    for _, _, event in _parsed(_read_log(path)[:length], path):
-        yield event
-
-
-def replayed(config: LeagueConfig, path: Path, length: int | None = None) -> State:
-    """Return the state after the first `length` bytes of a log."""
-    state = State(config)
-    for _ in _applied(_read_log(path)[:length], path, state):
-        pass
-    return state
+    settings = settings_of(config)
+    first = {**event, "settings": settings.hash}
+    write_atomically(directory / EVENTS, sealed(first, ""))
+    write_atomically(directory / SETTINGS, settings.text)
 
 
 class Store:
@@ -62,55 +49,68 @@ class Store:
     def __init__(self, directory: Path, writable: bool) -> None:
         self.directory = directory
         self.warnings: list[str] = []
-        """What had to be repaired or could not be written, one sentence each."""
+        """What had to be repaired, one sentence each."""
         self._handle: int | None = None
-        self._last = (0, 0, 0)  # events, bytes of the log and size of the last snapshot
-        path, config = directory / EVENTS, read_settings(directory)
-        content = _read_log(path)
-        log = content[: content.rfind(b"\n") + 1]
-        self.state = self._from_snapshot(config, log) or State(config)
-        self.byte_length = self._last[1]
-        self._hash = _hash(log[: self.byte_length])
-        snapshot = None
-        for line in _applied(log[self.byte_length :], path, self.state):
-            self._count(line)
-            snapshot = self._due_snapshot() or snapshot
-        if not self.state.events:
-            raise UnreadableLeague(f"{path} is empty; expected a founding event")
+        path = directory / EVENTS
+        self._settings = settings = read_settings(directory / SETTINGS)
+        content = _content(path)
+        log = _whole(content)
         if torn := len(content) - len(log):
             # A crash left it behind, or another process is writing it just now.
             self.warnings.append(
                 f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
             )
+        chained = _chained(log, path, settings) if settings.old else log
+        self._converted = chained if settings.old and not writable else None
+        self._length, self._hash, self.state = len(chained), "", State(settings.config)
+        for where, event in _checked(chained, path, settings):
+            with _reading(where):
+                apply(self.state, event)
+            self._hash = event["hash"]
+        if not self.state.events:
+            raise UnreadableLeague(f"{path} is empty; expected a founding event")
         if writable:
-            self._write_snapshot(snapshot)
+            if chained != log:
+                write_atomically(directory / UNCHAINED, log)
+                write_atomically(path, chained)
+                self.warnings.append(
+                    f"{path} had no ratings and hashes; it has them now, and {UNCHAINED} is the old"
+                )
+            if settings.old:
+                write_atomically(directory / SETTINGS, settings.text)
+                (directory / "snapshot.json").unlink(missing_ok=True)
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             if torn:
-                os.ftruncate(self._handle, self.byte_length)
+                os.ftruncate(self._handle, self._length)
 
-    def commit(self, event: dict[str, Any]) -> None:
+    def commit(self, event: Event) -> None:
         """Append one checked event to the log, all of it or nothing; the state follows.
 
         A pairing waits until it and the results of the rounds before it are on the disk.
         """
         if self._handle is None:
             raise LeagueError(f"{self.directory} is open for reading only; nothing was changed")
-        line, written = canonical(event), 0
+        event = rated(self.state, event)
+        line, written = sealed(event, self._hash), 0
         try:
             while written < len(line):
                 written += os.write(self._handle, line[written:])
             if event["event"] == "round_paired":
                 self.sync()
         except BaseException as error:
-            os.ftruncate(self._handle, self.byte_length)
+            os.ftruncate(self._handle, self._length)
             if not isinstance(error, OSError):
                 raise
             raise LeagueError(
                 f"cannot append to {self.directory / EVENTS}: {error}; nothing changed"
             ) from error
-        self._count(line)
+        self._length += len(line)
+        self._hash = _hash_at_end(line)
         apply(self.state, event)
-        self._write_snapshot(self._due_snapshot())
+
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield where each event is, and the event: those that make up the state of now."""
+        return _checked(self._log(), self.directory / EVENTS, self._settings)
 
     def sync(self) -> None:
         """Force the log to the disk."""
@@ -118,12 +118,11 @@ class Store:
             os.fsync(self._handle)
 
     def copy_to(self, target: Path) -> None:
-        """Write the three files of this moment into another directory."""
+        """Write the two files of this moment into another directory."""
         self.sync()
         target.mkdir(parents=True, exist_ok=True)
-        for name in (EVENTS, SNAPSHOT, SETTINGS):
-            content = (self.directory / name).read_bytes()
-            write_atomically(target / name, content[: self.byte_length if name == EVENTS else None])
+        write_atomically(target / EVENTS, self._log())
+        write_atomically(target / SETTINGS, self._settings.text)
 
     def close(self) -> None:
         """Sync and close; harmless when called again."""
@@ -132,84 +131,102 @@ class Store:
             os.close(self._handle)
             self._handle = None
 
-    def _count(self, line: bytes) -> None:
-        self.byte_length += len(line)
-        self._hash.update(line)
-
-    def _write_snapshot(self, content: bytes | None) -> None:
-        if content is None:
-            return
-        try:
-            self.sync()
-            write_atomically(self.directory / SNAPSHOT, content)
-        except OSError as error:
-            # The log holds everything; the next opening writes the snapshot again.
-            self.warnings.append(f"cannot write {self.directory / SNAPSHOT}: {error}")
-
-    def _from_snapshot(self, config: LeagueConfig, log: bytes) -> State | None:
-        """Return the state of the snapshot if it belongs to the log."""
-        path = self.directory / SNAPSHOT
-        try:
-            data = read_object(path)
-            length = int(data["bytes"])
-            if length > len(log) or data["digest"] != _hash(log[:length]).hexdigest():
-                raise LeagueError(f"{path} does not belong to the log")
-            state = State.from_dict(config, data["state"])
-            self._last = (state.events, length, path.stat().st_size)
-        except (LookupError, TypeError, ValueError, OSError) as error:
-            self.warnings.append(f"rebuilt the state from the log alone: {error}")
-            return None
-        return state
-
-    def _due_snapshot(self) -> bytes | None:
-        """Return the snapshot of the state as it is now, if one is due."""
-        state, (events, start, size) = self.state, self._last
-        few = state.events - events < state.config.snapshot_every
-        if state.events > 1 and (few or 2 * (self.byte_length - start) < size):
-            return None
-        content = _snapshot(state, self.byte_length, self._hash)
-        self._last = (state.events, self.byte_length, len(content))
-        return content
+    def _log(self) -> bytes:
+        if self._converted is not None:
+            return self._converted
+        return _content(self.directory / EVENTS)[: self._length]
 
 
-def _snapshot(state: State, byte_length: int, log: hashlib.blake2b) -> bytes:
-    header = {"schema": SCHEMA, "bytes": byte_length, "digest": log.hexdigest()}
-    return canonical(header | {"state": state.to_dict()})
-
-
-def _hash(log: bytes) -> hashlib.blake2b:
-    return hashlib.blake2b(log, digest_size=16)
-
-
-def _read_log(path: Path) -> bytes:
+def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
 
 
-def _parsed(log: bytes, path: Path, before: int = 0) -> Iterator[tuple[bytes, str, dict[str, Any]]]:
-    """Yield each whole line, where it is, and its event. before: lines of the file before these."""
-    for number, text in enumerate(log.split(b"\n")[:-1], before + 1):
-        line, where = text + b"\n", f"{path} line {number}"
+def _whole(content: bytes) -> bytes:
+    """Return a log without what a killed process, or a power cut (NULs), left at its end."""
+    log = content[: content.rfind(b"\n") + 1]
+    if (nul := log.find(b"\0")) >= 0:
+        start = log.rfind(b"\n", 0, nul) + 1
+        if b"}\n" not in log[start:]:
+            return log[:start]
+    return log
+
+
+def _parsed(log: bytes, path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
+    """Yield where each line of a log is, the line, and its event. Raises UnreadableLeague."""
+    for number, line in enumerate(log.split(b"\n")[:-1], 1):
+        where = f"{path} line {number}"
         try:
-            event = json.loads(line)
+            event = json.loads(line.decode())
         except ValueError as error:
             raise UnreadableLeague(f"{where} is not JSON: {error}") from error
         if not isinstance(event, dict):
             raise UnreadableLeague(f"{where} is not a JSON object")
-        yield line, where, event
+        yield where, line + b"\n", event
 
 
-def _applied(log: bytes, path: Path, state: State) -> Iterator[bytes]:
-    """Yield each whole line when its event has changed the state."""
-    for line, where, event in _parsed(log, path, state.events):
-        try:
+def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the events of a log whose lines are as they were written. Raises UnreadableLeague."""
+    before = ""
+    for where, line, event in _parsed(log, path):
+        if _hash(before.encode() + line.rpartition(_HASH)[0]) != _hash_at_end(line):
+            raise UnreadableLeague(
+                f"{where} does not follow from the line before it: one of them was changed, or "
+                "lines were lost or doubled; restore the league from a copy"
+            )
+        if not before and event.get("settings") != settings.hash:
+            raise UnreadableLeague(
+                f"{path.with_name(SETTINGS)} was changed after the league was founded; write the "
+                "old settings back, or found another league with these"
+            )
+        before = event["hash"]
+        yield where, event
+
+
+_HASH = b',"hash":"'
+
+
+def sealed(event: Event, before: str) -> bytes:
+    """Return an event as a line; at its end is a hash of itself and of the hash before it."""
+    body = canonical(event).removesuffix(b"}\n")
+    return body + _HASH + _hash(before.encode() + body).encode() + b'"}\n'
+
+
+def _hash_at_end(line: bytes) -> str:
+    return line.rpartition(_HASH)[2].removesuffix(b'"}\n').decode(errors="replace")
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _chained(log: bytes, path: Path, settings: "Settings") -> bytes:
+    """Return a log of schema 2 with the ratings and hashes of this one."""
+    lines: list[bytes] = []
+    before, state = "", State(settings.config)
+    for where, _, event in _parsed(log, path):
+        if not lines and "hash" in event:
+            return log  # it was converted, and its settings were not yet
+        with _reading(where):
+            event = rated(state, event | ({} if lines else {"settings": settings.hash}))
             apply(state, event)
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            reason = error if isinstance(error, LeagueError) else repr(error)
-            raise UnreadableLeague(f"{where}: {reason}") from error
-        yield line
+        lines.append(sealed(event, before))
+        before = _hash_at_end(lines[-1])
+    return b"".join(lines)
+
+
+@contextlib.contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """Say where in a log an event is that cannot be."""
+    try:
+        yield
+    except KeyError as error:
+        raise UnreadableLeague(f"{where} lacks {error}, or no line before it has it") from error
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = error if isinstance(error, LeagueError) else repr(error)
+        raise UnreadableLeague(f"{where}: {reason}") from error
 
 
 @contextlib.contextmanager
@@ -259,34 +276,50 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of this schema; raise UnreadableLeague otherwise."""
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a league as they are on the disk."""
+
+    config: LeagueConfig
+    text: bytes
+    """The file, in this version's schema."""
+    hash: str
+    """What the first event of the log holds."""
+    old: bool
+    """Whether the file is of schema 2."""
+
+
+def settings_of(config: LeagueConfig, old: bool = False) -> Settings:
+    values = asdict(config)
+    text = canonical({"schema": SCHEMA, "config": values})
+    return Settings(config, text, _hash(canonical(values)), old)
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings in a league's file; raise UnreadableLeague if damaged."""
+    text = _content(path)
     try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        data = json.loads(text)
+    except ValueError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
         raise UnreadableLeague(f"{path} is not a league file: it has no whole-number 'schema'")
-    if data["schema"] != SCHEMA:
+    if data["schema"] not in (2, SCHEMA):
         raise UnreadableLeague(
-            f"{path} has schema {data['schema']}, this version reads {SCHEMA}: take the version of "
-            "populab-league that wrote it"
+            f"{path} has schema {data['schema']}, this version reads 2 and {SCHEMA}: take the "
+            "version of populab-league that wrote it"
         )
-    return data
-
-
-def read_settings(directory: Path) -> LeagueConfig:
-    """Return the config of the league in a directory; raise UnreadableLeague if damaged."""
-    path = directory / SETTINGS
-    settings = read_object(path)
     try:
-        values = {**settings["config"], "pfsp": tuple(settings["config"]["pfsp"])}
-        for name in _RETIRED:
-            if value := values.pop(name, 0):
+        values = {**data["config"], "pfsp": tuple(data["config"]["pfsp"])}
+        if data["schema"] == SCHEMA:
+            return Settings(LeagueConfig(**values), text, _hash(canonical(data["config"])), False)
+        for name in RETIRED_SETTINGS:
+            value = values.pop(name, None)
+            if value and value != _WITHOUT_EFFECT.get(name, value):
                 raise LeagueError(
                     f"{name} is {value}, which this version does not have: take the version of "
                     "populab-league that wrote it"
                 )
-        return LeagueConfig(**values)
+        return settings_of(LeagueConfig(**values), old=True)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error

@@ -1,14 +1,15 @@
 """Ratings of a table of results, without a league.
 
 A row names two members and the result of their match. Columns: `teacher` and `student`, or `member`
-and `opponent`; a name is one member in whichever column it is. The result is one of
+and `opponent`; a name is one member in whichever column it is, numbers are names as they are
+written, and spaces around a name do not count. The result is one of
 
-* `outcome`: the share that the student (or the member) won, from 0 to 1; 1 is a win. In Python it
-  may also be an `Outcome`;
+* `outcome`: the share that the student (or the member) won, from 0 to 1; 1 is a win, one half a
+  draw. In Python it may also be an `Outcome`;
 * `solved` and `attempts`: solved of attempts is that share.
 
 `tasks` is how many independent tasks the row rests on: without it 1, or with `attempts` as many as
-these. Give it where several attempts share a task.
+these. Give it where several attempts share a task. An empty cell, None and NaN are not given.
 """
 
 import csv
@@ -21,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.ratings import Rating, lower_bound, rate_series
+from league.fit import fit
+from league.ratings import Rating, lower_bound
 from league.state import Outcome
 
 
@@ -33,7 +33,11 @@ from league.state import Outcome
 class RatedMember:
     """One member of a table of results.
 
-    - lower_bound: mu - 3 sigma (TrueSkill's `expose`).
+    - sigma: the standard deviation of its skill alone; most of it is doubt about the level of all
+      together, so compare two members by their gap.
+    - lower_bound: mu - 3 sigma.
+    - behind: how far its mu is below that of the first row.
+    - behind_sigma: the standard deviation of that gap.
     """
 
     member: str
@@ -41,6 +45,8 @@ class RatedMember:
     sigma: float
     lower_bound: float
     matches: int
+    behind: float
+    behind_sigma: float
 
 
 def rate(
@@ -49,29 +55,39 @@ def rate(
     """Return the ratings of all members in a table of results, best `lower_bound` first.
 
     rows: dicts, as of `csv.DictReader` or `DataFrame.to_dict("records")`, with the columns of this
-    module. They are rated one after the other as a league would rate them: skills may change by tau
-    between matches, and a row counts as at most `max_weight` tasks. config: other values of mu,
-    sigma, beta, tau, evidence or max_weight.
+    module. A table has no time: one fit takes all of them together, in any order with the same
+    result to the bit, and skills do not change. mu is the maximum of the posterior, sigma follows
+    from its curvature (`league.fit`). config: other values of mu, sigma, beta or evidence.
 
     Raises LeagueError with the number of a row that makes no sense.
 
         >>> rows = [{"member": "a", "opponent": "b", "outcome": 1}] * 3
         >>> [(row.member, round(row.mu, 1)) for row in rate(rows)]
-        [('a', 32.0), ('b', 18.0)]
+        [('a', 29.6), ('b', 20.4)]
     """
     config = config or LeagueConfig()
     matches = [_match(row, number) for number, row in enumerate(rows, 1)]
-    names = [(teacher, student) for teacher, student, _, _ in matches]
-    share = np.array([match[2] for match in matches])
-    weight = np.minimum([match[3] * config.evidence for match in matches], config.max_weight)
-    ratings = {name: Rating(config.mu, config.sigma) for pair in names for name in pair}
-    rate_series(ratings, names, share, weight, config.model)
-    played = Counter(name for pair in names for name in pair)
-    standings = [
-        RatedMember(name, r.mu, r.sigma, lower_bound(r, config.model), played[name])
-        for name, r in ratings.items()
+    if not matches:
+        return []
+    played = Counter(name for match in matches for name in match[:2])
+    weight = config.evidence
+    results = ((one, two, weight * won, weight * lost) for one, two, won, lost in matches)
+    names, mu, covariance = fit(results, config.model)
+    sigma = covariance.diagonal() ** 0.5
+    order = sorted(range(len(names)), key=lambda i: (3.0 * sigma[i] - mu[i], names[i]))
+    gap_variance = sigma**2 + sigma[order[0]] ** 2 - 2.0 * covariance[order[0]]
+    return [
+        RatedMember(
+            names[i],
+            float(mu[i]),
+            float(sigma[i]),
+            lower_bound(Rating(float(mu[i]), float(sigma[i]))),
+            played[names[i]],
+            behind=float(mu[order[0]] - mu[i]),
+            behind_sigma=math.sqrt(gap_variance[i]) if i != order[0] else 0.0,
+        )
+        for i in order
     ]
-    return sorted(standings, key=lambda row: -row.lower_bound)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -93,41 +109,57 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _match(row: Mapping[str, Any], number: int) -> tuple[str, str, float, float]:
-    """Return (teacher, student, the student's share, how many tasks) of a row."""
+    """Return the student and the teacher of a row, and how many tasks each of them won."""
     try:
         teacher, student = _names(row)
-        outcome = row.get("outcome")
+        outcome, solved, attempts, tasks = (
+            _given(row, name) for name in ("outcome", "solved", "attempts", "tasks")
+        )
         if isinstance(outcome, Outcome):
-            return teacher, student, outcome.student_score, float(outcome.counted)
-        default = 1.0
-        if outcome in (None, ""):
-            solved, default = float(row["solved"]), float(row["attempts"])
-            if not 0.0 <= solved <= default:
-                raise ValueError(f"solved {solved:g} of {default:g} attempts")
-            outcome = solved / default if default else 0.5
-        share = float(outcome)
-        tasks = float(row["tasks"]) if row.get("tasks") not in (None, "") else default
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"the outcome is {share:g}; expected a number from 0 to 1")
-        if not 0.0 <= tasks < math.inf:
-            raise ValueError(f"tasks is {tasks:g}; expected a number >= 0")
-    except KeyError as error:
-        raise LeagueError(
-            f"row {number} has no {error}; expected outcome, or solved and attempts"
-        ) from None
+            won = outcome.counted * outcome.student_score
+            return student, teacher, won, outcome.counted - won
+        if outcome is not None:
+            count = 1.0 if tasks is None else float(tasks)
+            won = count * float(outcome)
+            if not 0.0 <= float(outcome) <= 1.0:
+                raise ValueError(f"the outcome is {outcome}; expected a number from 0 to 1")
+        elif solved is None or attempts is None:
+            raise ValueError("it has no result; expected outcome, or solved and attempts")
+        else:
+            count = float(attempts if tasks is None else tasks)
+            if not 0.0 <= float(solved) <= float(attempts):
+                raise ValueError(f"solved {solved} of {attempts} attempts")
+            won = float(solved) * (count / float(attempts)) if float(attempts) else count / 2.0
+        if not 0.0 <= count < math.inf:
+            raise ValueError(f"tasks is {count:g}; expected a number >= 0")
     except (TypeError, ValueError) as error:
         raise LeagueError(f"row {number}: {error}") from error
-    return teacher, student, share, tasks
+    return student, teacher, won, count - won
 
 
 def _names(row: Mapping[str, Any]) -> tuple[str, str]:
-    for first, second in (("teacher", "student"), ("opponent", "member")):
-        if row.get(first) and row.get(second):
-            names = str(row[first]), str(row[second])
-            if names[0] == names[1]:
-                raise ValueError(f"{names[0]} plays itself")
-            return names
-    columns = ", ".join(str(name) for name in list(row)[:8]) or "nothing"
+    columns = ("teacher", "student", "opponent", "member")
+    for first, second in (columns[:2], columns[2:]):
+        one, two = _given(row, first), _given(row, second)
+        if one is not None and two is not None:
+            if _name(one) == _name(two):
+                raise ValueError(f"{_name(one)} plays itself")
+            return _name(one), _name(two)
+    named = [f"{name} {row[name]!r}" for name in columns if name in row]
+    found = ", ".join(named or [str(name) for name in list(row)[:8]]) or "nothing"
     raise ValueError(
-        f"expected the columns teacher and student, or member and opponent; found {columns}"
+        f"expected names in teacher and student, or member and opponent; found {found}"
     )
+
+
+def _name(value: object) -> str:
+    """Return the name in a cell; a whole number is the same as an int and as a float."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _given(row: Mapping[str, Any], column: str) -> Any:
+    """Return a cell, without spaces around a text; None if it is empty or not a number."""
+    value = row.get(column)
+    if isinstance(value, str):
+        return value.strip() or None
+    return None if str(value) in ("None", "nan", "NaN", "NaT", "<NA>") else value

@@ -28,9 +28,9 @@ def founded(teachers: int, students: int | None = None, **settings: object) -> S
     return state
 
 
-def play(state: State, number: int, matches: int | None = None) -> list[tuple[str, str]]:
+def play(state: State, number: int) -> list[tuple[str, str]]:
     """Pair a round and return who meets whom."""
-    apply(state, round_event(state, number, matches))
+    apply(state, round_event(state, number))
     pairs = [state.pairs[pair_id] for pair_id in state.rounds[number]]
     return [(pair.teacher, pair.student) for pair in pairs]
 
