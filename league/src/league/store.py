@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled"}
 
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
     """Write the files of a new league; the settings come last and make it one."""
-    settings = settings_of(config)
+    settings = Settings(config, asdict(config))
     first = {**event, "settings": settings.hash}
     write_atomically(directory / EVENTS, sealed(first, ""))
     write_atomically(directory / SETTINGS, settings.text)
@@ -278,28 +278,28 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a league as they are on the disk."""
+    """The settings of a league, and the plain values that its file holds."""
 
     config: LeagueConfig
-    text: bytes
-    """The file, in this version's schema."""
-    hash: str
-    """What the first event of the log holds."""
-    old: bool
+    values: Mapping[str, Any]
+    old: bool = False
     """Whether the file is of schema 2."""
 
+    @property
+    def text(self) -> bytes:
+        """The file."""
+        return canonical({"schema": SCHEMA, "config": self.values})
 
-def settings_of(config: LeagueConfig, old: bool = False) -> Settings:
-    values = asdict(config)
-    text = canonical({"schema": SCHEMA, "config": values})
-    return Settings(config, text, _hash(canonical(values)), old)
+    @property
+    def hash(self) -> str:
+        """What the first event of the log holds."""
+        return _hash(canonical(self.values))
 
 
 def read_settings(path: Path) -> Settings:
     """Return the settings in a league's file; raise UnreadableLeague if damaged."""
-    text = _content(path)
     try:
-        data = json.loads(text)
+        data = json.loads(_content(path))
     except ValueError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
@@ -312,7 +312,7 @@ def read_settings(path: Path) -> Settings:
     try:
         values = {**data["config"], "pfsp": tuple(data["config"]["pfsp"])}
         if data["schema"] == SCHEMA:
-            return Settings(LeagueConfig(**values), text, _hash(canonical(data["config"])), False)
+            return Settings(LeagueConfig(**values), data["config"])
         for name in RETIRED_SETTINGS:
             value = values.pop(name, None)
             if value and value != _WITHOUT_EFFECT.get(name, value):
@@ -320,6 +320,7 @@ def read_settings(path: Path) -> Settings:
                     f"{name} is {value}, which this version does not have: take the version of "
                     "populab-league that wrote it"
                 )
-        return settings_of(LeagueConfig(**values), old=True)
+        config = LeagueConfig(**values)
+        return Settings(config, asdict(config), old=True)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error
