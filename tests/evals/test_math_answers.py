@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from evals import EvalsError
+from evals import EvalsError, math_score
+from evals.math import answers
 from evals.math.answers import Gold, canonical_gold, extract
 from evals.math.benchmark import questions
 from evals.math.grader import compare
@@ -181,3 +182,47 @@ def test_long_responses_take_linear_time(response: str) -> None:
     begin = time.process_time()
     extract(response)
     assert time.process_time() - begin < 5  # most take 0.1
+
+
+UNITS = (
+    ".\n",
+    "* \n",
+    "---\n",
+    "```\n",
+    "| | |\n",
+    "\n",
+    " ",
+    "\t\u3000",
+    "\\ ",
+    "\\,",
+    "\n## ",
+    "~",
+)
+UNITS += (
+    "\\quad",
+    "$ ",
+    "\\\u3000",
+    "1",
+    "_",
+    "*",
+    "\n%",
+    "$5",
+    "5 ",
+    "\nQ: ",
+    "<<",
+    "-",
+    "answer\n",
+)
+BEFORE = ("", "The answer", "Answer: ", r"\boxed{5}", r"\boxed{", "#### 5", "\nQ", "$5", "A")
+AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_repetitions_take_linear_time(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "TAIL", 10**6)
+    monkeypatch.setattr(answers, "MAX_BOX", 10**6)
+    for number, unit in enumerate(UNITS):
+        text = before + unit * (40_000 // len(unit)) + AFTER[number % len(AFTER)]
+        begin = time.process_time()
+        math_score("", text, "5")
+        assert time.process_time() - begin < 2, (unit, text[-9:])  # takes 0.02, a square of it 10

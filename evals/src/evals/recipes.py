@@ -385,7 +385,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 _FENCED = re.compile(r"```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)")
 _TURN = re.compile(
     r"(?=[\n<\[])(?:(?:\n|</answer>)(?P<turn>(?P<space>[ \t]*)(?:\#{2,6}[ ]?)?"
-    r"(?P<who>Q|Question|Problem|Task|Human|User|Assistant)[ \t]*\d*[ \t]*:)"
+    r"(?P<who>Q|Question|Problem|Task|Human|User|Assistant)[ \t]*+(?:\d++[ \t]*+)?:)"
     r"|(?P<token><(?:\|(?:im_start|im_end|endoftext|endofmask|eot_id|start_header_id|end|user"
     r"|assistant|system)\|>|(?:start|end)_of_turn>|/s>)|\[INST\]))"
 )

@@ -145,17 +145,17 @@ _BETWEEN = re.compile(
     re.VERBOSE,
 )
 """What joins two boxes to one answer."""
-_BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*(?:text\{)?\s*\(?(?:in )?base[- ](\d+|[a-z]+)")
+_BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*+(?:text\{\s*+)?\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
 _PHRASE = re.compile(
     r"""
-    (?:final\s+answer|answer|\bans)\s*(?:\*\*|__)?\s*
+    (?:final\s+answer|answer|\bans)\s*+(?:(?:\*\*|__)\s*+)?
       (?:to\ (?:the|this)[^.:\n]{0,60}?\s)?                               # to the question
       (?:is\b|are\b|=|:|：|(?:would|must|should|will|has\ to)\ be\b|equals\b)+
       \s*(?:therefore|thus|simply|just|then|indeed|exactly|given\ by)?\s*:?\s*(?:\*\*)?
     |答案\s*[是为:：]\s*                              # 答案是 3
-    |^[\W_]*(?:final\s+)?answer[\W_]*\n+(?=[^\n])   # a heading: **Final Answer**
-    |^\s*A\s*:\s*                                    # A: 3
+    |^(?:[^\w\n]|_)*+(?:final\s+)?answer[\W_]*\n(?=[^\n])  # a heading: **Final Answer**
+    |^[^\S\n]*+A\s*:\s*                              # A: 3
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
@@ -211,7 +211,10 @@ def extract(response: str, template: Template | None = None) -> Extraction:
     return extraction or Extraction(None, "no answer")
 
 
-_LAST_SPACE = re.compile(r"(?:\s|~|\\(?:[\s,;:!]|q?quad(?![a-z])|$))+$")
+_LAST_SPACE = re.compile(
+    r"(?<![\s~\\])(?<!\\[,;:!])(?<!quad)(?:\s|~|\\(?:[\s,;:!]|q?quad(?![a-z])|$))++$"
+)
+"""Space at the end; looked for from the beginning of each run only, which takes linear time."""
 
 
 def trim(text: str) -> str:

@@ -56,7 +56,7 @@ _ROUGHLY = (
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
 _SOME_WORD = re.compile(r"_\s*\{?(?:\\[a-z]+\s*\{)?\w+|(?<![\\A-Za-z])[A-Za-z]{3,}")
 """A subscript, which stays as it is, or a word that is no command."""
-_MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*)(?![^$]*\$)")
+_MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*+)(?![^$]*\$)")
 _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 
