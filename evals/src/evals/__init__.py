@@ -5,7 +5,7 @@ from evals.catalog import benchmark_names, load_benchmark
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
 from evals.installation import __version__
-from evals.math.benchmark import math_reward, math_score
+from evals.math.benchmark import check_golds, math_reward, math_score
 from evals.members import Group, Members, find_members
 from evals.metrics import Comparison, Estimate, compare, estimate
 from evals.recipes import RECIPES, Recipe, Template, plain
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "benchmark_names",
     "build_table",
+    "check_golds",
     "compare",
     "estimate",
     "evaluate",

@@ -13,7 +13,7 @@ from numbers import Number
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.notation import closing, tokens
+from evals.math.notation import MAX_LENGTH, closing, tokens
 from evals.math.units import canonical_unit
 from evals.math.words import in_digits, other_words
 from evals.recipes import Template, own_turn
@@ -38,7 +38,7 @@ class Gold:
 
 _RULES: tuple[tuple[str, str], ...] = (
     (r"\\\$\s*|(?<!\\)\$", " "),
-    (r"[ .]+$", ""),
+    (r"(?<![ .])[ .]+$", ""),
     (r"^(-?\d+)\.0$", r"\1"),
     (r"^\+?0*(?=\d+$)", ""),
     (r"np\.(?=arc|sin|cos|tan|sqrt|exp|log)", r"\\"),
@@ -120,7 +120,11 @@ def _unit_of(question: str) -> str:
 def _is_plain_text(text: str) -> bool:
     """Whether a right answer is words: New York, yes; not abc, alpha, or two thirds."""
     spelled = not re.fullmatch(r"[A-Za-z]{2,}(?:[ '-][A-Za-z]+)*", text) or in_digits(text) != text
-    if spelled or any(token.kind != "text" for token in tokens(text, True)):
+    if (
+        spelled
+        or len(text) > MAX_LENGTH
+        or any(token.kind != "text" for token in tokens(text, True))
+    ):
         return False
     return any(len(word) > 3 or word.lower() in ("yes", "no", "odd") for word in text.split())
 

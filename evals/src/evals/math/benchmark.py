@@ -1,6 +1,7 @@
 """The final answer of a response against a gold: in the seven math benchmarks, and as a reward of
 other trainers, in TRL's `reward_funcs` and as verl calls one."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -121,14 +122,18 @@ _COLUMNS = ("answer", "final_answer", "ground_truth", "solution")
 _MARKED = ("box", "boxes", "####")
 
 
+_UNREAD = "an answer is right there only if its text is equal; evals.check_golds lists such rows"
+
+
 def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
     """Return 1.0 for each completion whose marked final answer is the row's, else 0.0.
 
     The first of the columns `answer`, `final_answer`, `ground_truth` and `solution` that the
     dataset has holds the right answer: a number, LaTeX, or a solution that marks it by a box or by
     `####`, or a list of what is asked for. A row without one gives None, TRL's word for a reward
-    that does not apply. Raises EvalsError when the dataset has none of the columns, and for a right
-    answer that cannot be read, with its place in the batch.
+    that does not apply. A right answer that cannot be read equals its own text alone; the first of
+    a batch is warned of, with their number. Raises EvalsError when the dataset has none of the
+    columns.
 
         >>> math_reward([r"It is \\boxed{1/2}.", r"\\boxed{2}"], answer=["0.5", "3"])
         [1.0, 0.0]
@@ -137,12 +142,15 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     if golds is None:
         raise EvalsError(f"the dataset has none of the columns {', '.join(_COLUMNS)}")
     rewards: list[float | None] = []
+    faults: list[str] = []
     for row, (completion, gold) in enumerate(zip(completions, golds, strict=True)):
-        try:
-            empty = gold is None or gold == ""
-            rewards.append(None if empty else math_score("", completion_text(completion), gold))
-        except EvalsError as error:
-            raise EvalsError(f"row {row} of the batch: {error}") from None
+        fault, score = _score(gold, completion_text(completion))
+        rewards.append(None if _is_missing(gold) else score)
+        if fault and not _is_missing(gold):
+            faults.append(f"row {row} of the batch: {fault}")
+    if faults:
+        count = f"{len(faults)} of {len(rewards)} rows"
+        warnings.warn(f"{faults[0]}; so in {count}: {_UNREAD}", stacklevel=2)
     return rewards
 
 
@@ -151,13 +159,47 @@ def math_score(
 ) -> float:
     """Return the reward of one completion with the arguments of verl's `compute_score`.
 
-    It is 1.0 for the right final answer, else 0.0. Raises EvalsError for a ground truth that is
-    neither a text, a number nor a list of them, or cannot be read.
+    It is 1.0 for the right final answer, else 0.0. A ground truth that cannot be read equals its
+    own text alone, and is warned of.
 
         >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
         1.0
     """
-    marked = extract(ground_truth) if isinstance(ground_truth, str) else None
-    gold = canonical_gold(marked.text if marked and marked.rule in _MARKED else ground_truth)
-    grader.check_gold(gold)
-    return float(grader.grade(gold, solution_str).correct)
+    fault, score = _score(ground_truth, solution_str)
+    if fault:
+        warnings.warn(f"{fault}; {_UNREAD}", stacklevel=2)
+    return score
+
+
+def check_golds(rows: Iterable[Any]) -> list[tuple[int, str]]:
+    """Return the place, from 0, of each right answer that rewards cannot read, and why.
+
+    rows: those of a dataset, with a right answer in a column of `math_reward`, or right answers.
+
+        >>> check_golds([{"answer": "3"}, {"answer": "3 blargs"}])
+        [(1, "the right answer '3 blargs' cannot be read: blargs")]
+    """
+    faults = []
+    for place, row in enumerate(rows):
+        named = isinstance(row, Mapping)
+        gold = next((row[name] for name in _COLUMNS if name in row), None) if named else row
+        if fault := "no right answer" if _is_missing(gold) else _score(gold, "")[0]:
+            faults.append((place, fault))
+    return faults
+
+
+def _is_missing(gold: object) -> bool:
+    return gold is None or gold == "" or gold != gold
+
+
+def _score(truth: Any, response: str) -> tuple[str, float]:
+    """Why a right answer cannot be read, or "", and the reward of a response."""
+    marked = extract(truth) if isinstance(truth, str) else None
+    text = marked.text if marked and marked.rule in _MARKED else truth
+    gold = None
+    try:
+        gold = canonical_gold(text)
+        grader.check_gold(gold)
+    except EvalsError as error:
+        return str(error), float(gold is not None and grader.has_text(gold.text, response))
+    return "", float(grader.grade(gold, response).correct)

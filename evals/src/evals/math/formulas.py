@@ -48,11 +48,11 @@ def has(tree: Tree, name: str) -> bool:
     return name in tree or any(has(part, name) for part in tree if isinstance(part, tuple))
 
 
-def renamed(tree: Tree, names: dict[str, str]) -> Tree:
-    """The tree with variables called by other names."""
+def replaced(tree: Tree, trees: dict[str, Tree]) -> Tree:
+    """The tree with other trees in the place of variables."""
     if tree[0] == "variable":
-        return ("variable", names.get(str(tree[1]), tree[1]))
-    return tuple(renamed(part, names) if isinstance(part, tuple) else part for part in tree)
+        return trees.get(str(tree[1]), tree)
+    return tuple(replaced(part, trees) if isinstance(part, tuple) else part for part in tree)
 
 
 def signed(tree: Tree, sign: int) -> Tree:

@@ -14,10 +14,10 @@ from itertools import islice, permutations, product
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.answers import Gold, extract
-from evals.math.formulas import Tree, has, renamed, signed, variables
+from evals.math.answers import Gold, extract, trim
+from evals.math.formulas import Tree, has, number, replaced, signed, variables
 from evals.math.notation import MAX_LENGTH, TooLarge, Unreadable, tokens
-from evals.math.numbers import Evaluator, Undefined, Value, close, points
+from evals.math.numbers import Evaluator, Undefined, Value
 from evals.math.shapes import (
     Form,
     Ordered,
@@ -120,6 +120,21 @@ def check_gold(gold: Gold) -> None:
             raise EvalsError(f"the right answer {gold.text[:80]!r} cannot be read: {reason[:80]}")
 
 
+def has_text(gold: str, response: str) -> bool:
+    """Whether the marked answer of a response is the text of a gold that cannot be read."""
+    answer = extract(response).text
+    return answer is not None and _spelling(answer) == _spelling(gold)
+
+
+def _spelling(text: str) -> str:
+    """A text with one spelling for each sign, where it can be cut into signs."""
+    try:
+        spelled = " ".join(token.text for token in tokens(trim(text)))
+        return re.sub(r"\{ (\S+) \}", r"\1", spelled)
+    except (Unreadable, TooLarge):
+        return "".join(text.split())
+
+
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
     parts = tokens(in_digits(text))
@@ -132,7 +147,7 @@ class _Comparison:
     def __init__(self, gold: Gold) -> None:
         self.gold = gold
         self.signs = False
-        self.evaluator = Evaluator()
+        self.evaluator = Evaluator(positive=gold.measured)
 
     def compare(self, answer: str, after_letter: str) -> Match:
         wanted, text = _gold_form(self.gold.text)
@@ -320,14 +335,17 @@ class _Comparison:
         one, other = _difference(gold), _difference(answer)
         if one is None or other is None:
             return False
-        ratios: list[Value] = []
-        for point in points(variables(one) | variables(other), whole=False):
+        names = sorted(variables(one) | variables(other))
+        for start in (Fraction(7, 5), Fraction(23, 9), Fraction(4)):
+            values = {name: number(start + place) for place, name in enumerate(names)}
+            at_one, at_other = replaced(one, values), replaced(other, values)
             try:
-                value = self.evaluator.value
-                ratios.append(value(one, point) / value(other, point))
-            except (Undefined, ZeroDivisionError, OverflowError):
+                if all(self.evaluator.value(tree, {}) for tree in (at_one, at_other)):
+                    products = ("multiply", one, at_other), ("multiply", other, at_one)
+                    return bool(self.evaluator.equal(*products))
+            except Undefined:
                 continue
-        return len(ratios) > 1 and all(ratio and close(ratio, ratios[0]) for ratio in ratios)
+        return False
 
     def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
@@ -433,5 +451,5 @@ def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:
     others = names - set(wanted)
     constants = sorted(name for name in used - others if _CONSTANT.fullmatch(name))
     if others and 0 < len(wanted) == len(constants) <= 4 and used - others == set(constants):
-        for order in permutations(wanted):
-            yield renamed(answer, dict(zip(constants, order, strict=True)))
+        for order in permutations(("variable", name) for name in wanted):
+            yield replaced(answer, dict(zip(constants, order, strict=True)))

@@ -1,8 +1,9 @@
 """Values of formulas at points: exact fractions where possible, else complex numbers.
 
-Two formulas are taken as equal when they agree at several points: positive rational points, or
-small whole numbers where floors, factorials or binomials occur. Values that are not exact may
-differ by a relative 1e-9; there is no absolute tolerance, so 1.6e-19 is not 2.5e-19.
+Two formulas are taken as equal when they agree at several points: positive rational ones, those of
+both signs and several sizes where absolute values, roots, logarithms or floors occur, and whole
+numbers for factorials and binomials. What is not exact is compared as floats, then at 100 digits;
+a decimal of ten digits or more may be rounded.
 """
 
 import cmath
@@ -11,7 +12,8 @@ import operator
 import random
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 from evals.math.formulas import Tree, variables
 from evals.math.notation import TooLarge
@@ -20,9 +22,13 @@ Value: TypeAlias = Fraction | complex
 Point: TypeAlias = Mapping[str, Value]
 
 RELATIVE = 1e-9
+"""One in the last digit of a decimal that may be rounded is less of it than this."""
 MAX_BITS = 40_000
 """Of the numerator and the denominator of an exact value."""
 MAX_EXPONENT = 10_000
+"""Of an exact power; also the highest degree of an exact root."""
+MAX_DEGREE = 10**30
+"""Of a root; those of higher degrees are closer to 1 than can be told."""
 MAX_FACTORIAL = 2_000
 MAX_WORK = 100_000
 """Operations of one comparison; one on long fractions counts as many."""
@@ -32,31 +38,39 @@ class Undefined(ValueError):
     """A formula has no finite value at a point."""
 
 
-_CONSTANTS: dict[str, Value] = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j}
-_FUNCTIONS: dict[str, Callable[[complex], complex]] = {
-    **{name: getattr(cmath, name) for name in str.split("sin cos tan sinh cosh tanh exp log")},
-    **{f"arc{name}": getattr(cmath, f"a{name}") for name in ("sin", "cos", "tan")},
-    "ln": cmath.log,
-    "cot": lambda x: 1 / cmath.tan(x),
-    "sec": lambda x: 1 / cmath.cos(x),
-    "csc": lambda x: 1 / cmath.sin(x),
-}
-_WHOLE = {"floor", "ceiling", "factorial", "binomial"}
+_FUNCTIONS = {name: name for name in str.split("sin cos tan sinh cosh tanh exp log")}
+_FUNCTIONS |= {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
+_INVERSE = {"cot": "tan", "sec": "cos", "csc": "sin"}
+_WHOLE = {"factorial", "binomial", "alternating"}
+_FLOORS = {"floor", "ceiling"}
+_SIGNED = {"abs", "root", "broken power", "ln", "log", "arcsin", "arccos", "arctan", *_FLOORS}
+"""Operations that may tell positive from negative numbers."""
 
 
 class Evaluator:
-    """Values and equality of trees within MAX_WORK operations; then TooLarge."""
+    """Values and equality of trees within MAX_WORK operations; then TooLarge.
 
-    def __init__(self) -> None:
-        self._work = MAX_WORK
+    positive: variables stand for positive numbers. library: of functions of complex numbers,
+    `cmath` or a context of mpmath.
+    """
+
+    def __init__(self, positive: bool = False, library: Any = cmath, work: int = MAX_WORK) -> None:
+        self._positive = positive
+        self._work = work
+        self._price = 1 if library is cmath else 20
+        self._library = library
+        self._cut = False
+        """Whether the last value took a root, a logarithm or an arc that is not real."""
 
     def value(self, tree: Tree, point: Point) -> Value:
         """The value at a point. Raises Undefined or TooLarge."""
+        self._cut = False
         try:
             result = self._value(tree, point)
         except TooLarge:
             raise
         except (ZeroDivisionError, OverflowError, ValueError, KeyError) as error:
+            self._cut = True
             raise Undefined(str(error)) from None
         if isinstance(result, complex) and not cmath.isfinite(result):
             raise Undefined("not finite")
@@ -70,20 +84,30 @@ class Evaluator:
         if kind == "variable":
             return point[str(tree[1])]
         if kind == "constant":
-            return _CONSTANTS[str(tree[1])]
+            constants = {"pi": self._library.pi, "e": self._library.e, "i": 1j}
+            constant: Value = self._inexact(constants[tree[1]])
+            return constant
         parts = [self._value(part, point) for part in tree[1:]]
-        if kind in _FUNCTIONS:
-            return _FUNCTIONS[kind](complex(parts[0]))
-        if kind in ("add", "multiply"):
+        if self._library is not cmath and any(not isinstance(part, Fraction) for part in parts):
+            parts = [self._inexact(part) for part in parts] if kind in _OPERATIONS else parts
+        if kind in _FUNCTIONS or kind in _INVERSE:
+            result = self._function(kind, self._inexact(parts[0]))
+        elif kind in ("add", "multiply"):
             result = parts[0]
             for part in parts[1:]:
                 result = self._counted(_OPERATIONS[kind](result, part))
+        elif kind == "power":
+            result = self._power(*parts)
+        elif kind == "root":
+            result = self._root(*parts)
+        elif kind == "degrees":
+            result = self._inexact(parts[0]) * self._library.pi / 180
         else:
             result = _OPERATIONS[kind](*parts)
         return self._counted(result)
 
     def _counted(self, result: Value) -> Value:
-        self._work -= 1
+        self._work -= self._price
         if isinstance(result, Fraction):
             bits = result.numerator.bit_length() + result.denominator.bit_length()
             self._work -= bits // 128
@@ -93,86 +117,194 @@ class Evaluator:
             raise TooLarge("guard: work")
         return result
 
+    def _inexact(self, value: Value) -> Any:
+        return complex(value) if self._library is cmath else +self._library.convert(value)
+
+    def _function(self, name: str, argument: Any) -> Value:
+        if name in ("ln", "log", "arcsin", "arccos"):
+            low, high = (0, math.inf) if name[0] == "l" else (-1, 1)
+            self._cut |= argument.imag != 0 or not low <= argument.real <= high
+        if name in _INVERSE:
+            return 1 / self._function(_INVERSE[name], argument)
+        result: Value = getattr(self._library, _FUNCTIONS[name])(argument)
+        return result
+
+    def _power(self, base: Value, exponent: Value) -> Value:
+        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
+        if isinstance(base, Fraction) and isinstance(exponent, Fraction):
+            top, bottom = exponent.as_integer_ratio()
+            bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+            small = abs(base) in (0, 1) or abs(top) * max(4, bits) <= 4 * MAX_EXPONENT
+            if whole and small:
+                return Fraction(base**top)
+            if small and bottom <= MAX_EXPONENT:
+                return self._root(Fraction(base**top), Fraction(bottom))
+            if whole or bottom > MAX_DEGREE:
+                raise TooLarge("guard: exponent")
+        self._cut |= not whole and (base.imag != 0 or base.real < 0)
+        result: Value = self._inexact(base) ** self._inexact(exponent)
+        return result
+
+    def _root(self, base: Value, degree: Value) -> Value:
+        """The root; of a negative number with an odd degree the real one. Exact where it can be."""
+        if not isinstance(degree, Fraction):
+            return self._power(base, 1 / degree)
+        if degree.denominator != 1 or not 1 <= degree <= MAX_EXPONENT:
+            return self._power(base, 1 / degree)
+        if base.imag == 0 and base.real < 0 and degree % 2:
+            return -self._root(-base, degree)
+        if isinstance(base, Fraction) and base >= 0:
+            top, bottom = (_whole_root(part, int(degree)) for part in base.as_integer_ratio())
+            if top is not None and bottom is not None:
+                return Fraction(top, bottom)
+        return self._power(self._inexact(base), 1 / self._inexact(degree))
+
     def equal(self, one: Tree, other: Tree) -> bool | None:
-        """Whether two formulas agree; None where too few points gave a value to both."""
-        agreed = 0
-        names = variables(one) | variables(other)
-        for point in points(names, _has_whole(one) or _has_whole(other)):
+        """Whether two formulas agree; None where too few points gave a value to both.
+
+        Where both have points at which they are not real, they may differ there.
+        """
+        if one[0] == other[0] == "number":
+            return bool(one[1] == other[1])
+        agreed, differ, cuts = 0, False, set[int]()
+        nodes = _nodes(one, other)
+        names = {str(node[1]) for node in nodes if node[0] == "variable"}
+        for point in self._points(one, other, sorted(names), nodes) if names else [{}]:
             try:
-                first, second = self.value(one, point), self.value(other, point)
+                first, first_cut = self.value(one, point), self._cut
+                second, second_cut = self.value(other, point), self._cut
             except Undefined:
                 continue
-            if not close(first, second):
+            cuts |= {place for place, cut in enumerate((first_cut, second_cut)) if cut}
+            same = close(first, second, 1e-4)
+            if same and not (isinstance(first, Fraction) and isinstance(second, Fraction)):
+                exactly = agreed == bool(names) or not close(first, second)
+                same = not exactly or self._agree(one, other, point)
+            if not same and not (names and (first_cut or second_cut)):
                 return False
-            agreed += 1
+            agreed, differ = agreed + same, differ or not same
+        if differ and len(cuts) < 2:
+            return False
         return True if agreed >= min(2, len(names) + 1) else None
 
+    def _agree(self, one: Tree, other: Tree, point: Point) -> bool:
+        """Whether two formulas agree at a point to 90 digits, or to those of a long decimal.
 
-def close(one: Value, other: Value) -> bool:
-    """Equal fractions, or numbers whose relative difference is at most RELATIVE."""
+        What rounding leaves of a difference of nothing is less the more digits there are.
+        """
+        gaps = []
+        for digits in (100, 50):
+            precise = Evaluator(True, _context(digits), self._work)
+            try:
+                values = [precise._inexact(precise.value(tree, point)) for tree in (one, other)]
+            except Undefined:
+                return False
+            self._work = precise._work
+            gaps.append(abs(values[0] - values[1]))
+            sizes = list(map(abs, values))
+            rounded = (
+                precise._inexact(_slack(tree)) * size / (1 if size < max(sizes) else 2)
+                for tree, size in zip((one, other), sizes, strict=True)
+            )
+            if gaps[0] <= max(max(sizes) * 1e-90, *rounded):
+                return True
+        return bool(gaps[0] <= gaps[1] * 1e-40)
+
+    def _points(
+        self, one: Tree, other: Tree, names: list[str], nodes: list[Tree]
+    ) -> Iterator[Point]:
+        """Where two formulas are compared; the same points every time."""
+        kinds = set(map(_kind, nodes))
+        draw = random.Random("+".join(names))
+        whole = bool(kinds & (_WHOLE | _FLOORS))
+        low, high, below, times = (1, 12, 1, 16) if whole else (40, 400, 127, 4)
+        for _ in range(times):
+            positive: Point = {name: Fraction(draw.randint(low, high), below) for name in names}
+            yield positive
+        if self._positive or not kinds & _SIGNED:
+            return
+        broken = {str(node[1][1]) for node in nodes if node[0] in _FLOORS}
+        broken |= {name for name in names if name[0] not in "jklmnKMN"}
+        counts = set(names) - (broken if not kinds & _WHOLE else set())
+        reach = max((abs(node[1]) for node in nodes if node[0] == "number"), default=Fraction(1))
+        sizes = [Fraction(1), Fraction(9), Fraction(1, 40), 3 * max(reach, Fraction(1))]
+        signed = [
+            name
+            for name in names
+            if any(self._real(t, {**positive, name: -positive[name]}) for t in (one, other))
+        ]
+        for place in range(16):
+            values = {}
+            for number, name in enumerate(names):
+                size = sizes[place // 2 % 4] * Fraction(draw.randint(40, 400), 127)
+                sign = (place & 1, place >> 3, draw.randint(0, 1))[min(number, 2)]
+                size = Fraction(math.ceil(size)) if name in counts and whole else size
+                values[name] = -size if sign and name in signed else size
+            yield values
+
+    def _real(self, tree: Tree, point: Point) -> bool:
+        try:
+            self.value(tree, point)
+        except Undefined:
+            return False
+        return not self._cut
+
+
+def close(one: Value, other: Value, relative: float = RELATIVE) -> bool:
+    """Equal fractions, or numbers whose relative difference is small."""
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other
     try:
         first, second = complex(one), complex(other)
     except OverflowError:
         return False
-    nearby = RELATIVE * max(abs(first), abs(second)) if one and other else 1e-12
+    nearby = relative * (max(abs(first), abs(second)) if one and other else 1e-3)
     return abs(first - second) <= nearby
 
 
-def points(names: frozenset[str], whole: bool) -> Iterator[Point]:
-    """Where formulas in these variables are compared; the same points every time."""
-    if not names:
-        yield {}
-        return
-    draw = random.Random("+".join(sorted(names)))
-    low, high, below, times = (1, 12, 1, 16) if whole else (40, 400, 127, 4)
-    for _ in range(times):
-        yield {name: Fraction(draw.randint(low, high), below) for name in sorted(names)}
+@cache
+def _context(digits: int) -> Any:
+    from mpmath import MPContext
+
+    context = MPContext()
+    context.dps = digits
+    return context
 
 
-def _has_whole(tree: Tree) -> bool:
-    """Whether a formula is meant for whole numbers: n!, or (-1)^n."""
-    if tree[0] in _WHOLE:
-        return True
-    if tree[0] == "power" and tree[1][0] == "negate":
-        return bool(variables(tree[2]))
-    return any(_has_whole(part) for part in tree if isinstance(part, tuple))
+def _nodes(*trees: Tree) -> list[Tree]:
+    """The trees and all that they are made of."""
+    nodes = list(trees)
+    for tree in nodes:  # grows as it goes
+        nodes += [part for part in tree[1:] if isinstance(part, tuple)]
+    return nodes
 
 
-def _power(base: Value, exponent: Value) -> Value:
-    if isinstance(base, Fraction) and isinstance(exponent, Fraction):
-        if exponent.denominator > 1:
-            power = _power(base, Fraction(exponent.numerator))
-            return _root(power, Fraction(exponent.denominator))
-        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-        if abs(base) not in (0, 1) and max(abs(exponent), bits * abs(exponent) / 4) > MAX_EXPONENT:
-            raise TooLarge("guard: exponent")
-        return Fraction(base ** int(exponent))
-    return complex(base) ** complex(exponent)
+def _kind(tree: Tree) -> str:
+    """The operation of a tree with variables: (-1)^n is alternating, x^{1/2} a broken power."""
+    kind = str(tree[0])
+    if kind == "power":
+        exponent = tree[2][1] if tree[2][0] == "negate" else tree[2]
+        plain = exponent[0] == "number" and exponent[1].denominator == 1
+        alternating = tree[1][0] == "negate" and variables(tree[2])
+        kind = "alternating" if alternating else "power" if plain else "broken power"
+    return kind if kind not in _SIGNED or variables(tree[1]) else ""
 
 
-def _root(base: Value, degree: Value) -> Value:
-    """The root; of a negative number with an odd degree the real one. Exact where it can be."""
-    if not isinstance(degree, Fraction) or degree.denominator != 1 or degree < 1:
-        return complex(base) ** (1 / complex(degree))
-    n = int(degree)
-    if isinstance(base, Fraction):
-        if base < 0:
-            return -_root(-base, degree) if n % 2 else 1j * complex(_root(-base, degree))
-        top, bottom = _whole_root(base.numerator, n), _whole_root(base.denominator, n)
-        if top is not None and bottom is not None:
-            return Fraction(top, bottom)
-        return complex(float(base) ** (1 / n))
-    if base.imag == 0 and base.real < 0 and n % 2:
-        return complex(-((-base.real) ** (1 / n)))
-    return base ** (1 / n)
+def _slack(tree: Tree) -> Fraction:
+    """One in the last digit, relative to it, of the shortest decimal that may be rounded; or 0."""
+    steps = [Fraction(0)]
+    for node in _nodes(tree):
+        if node[0] == "number" and node[1].denominator > 1:
+            bottom = node[1].denominator
+            places = next((n for n in range(bottom.bit_length()) if 10**n % bottom == 0), 0)
+            steps.append(1 / abs(node[1] * 10**places) if places else steps[0])
+    return max(step for step in steps if step < RELATIVE)
 
 
 def _whole_root(number: int, degree: int) -> int | None:
     if number < 2 or degree == 1:
         return number
-    if number.bit_length() > 900:
+    if number.bit_length() > 900 or degree > number.bit_length():
         return None
     guess = math.isqrt(number) if degree == 2 else round(float(number) ** (1 / degree))
     return next((k for k in (guess - 1, guess, guess + 1) if k**degree == number), None)
@@ -191,7 +323,8 @@ def _floor(argument: Value) -> Value:
         return Fraction(math.floor(argument))
     if abs(argument.imag) > 1e-9:
         raise Undefined("floor of a complex number")
-    return Fraction(math.floor(argument.real + 1e-9))
+    real = argument.real + (1e-9 if isinstance(argument, complex) else 1e-40)
+    return Fraction(int(real - real % 1))
 
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {
@@ -199,13 +332,10 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "multiply": operator.mul,
     "divide": operator.truediv,
     "negate": operator.neg,
-    "power": _power,
-    "root": _root,
     "factorial": lambda argument: Fraction(math.factorial(_whole(argument))),
     "binomial": lambda top, bottom: Fraction(math.comb(_whole(top), _whole(bottom))),
     "floor": _floor,
     "ceiling": lambda argument: -_floor(-argument),
     "abs": abs,
     "percent": lambda argument: argument / 100,
-    "degrees": lambda argument: complex(argument) * math.pi / 180,
 }
