@@ -12,6 +12,7 @@ from evals.math.answers import Gold, canonical_gold, extract
 from evals.math.benchmark import questions
 from evals.math.grader import check_gold, compare, grade
 
+PHRASES = ("is equal to 3.", "is therefore equal to $3$", "is given as 3", "comes out to 3.")
 RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")
 
 
@@ -84,6 +85,47 @@ def test_what_follows_a_formula_is_read_with_it(after: str) -> None:
         (r"5.4 \text{ cents}", r"5.4 \text{ cents}^2"),
         ("1,2,\\ldots,n", "1,2,n"),
         (r"12.5\%", "1.25"),
+        (r"\emptyset", r"\{\emptyset\}"),
+        (r"\{\emptyset\}", r"\emptyset"),
+        (r"\{1,2\}", r"\{\{1,2\}\}"),
+        (r"\{1,2\}", r"\{\{1\},\{2\}\}"),
+        ("2, 3", "2, 2, 3"),
+        ("2, 3", "2, 3, 6/2"),
+        ("2, 2, 3", "2, 3"),
+        ("2", "2, 2"),
+        ("(1,2)", "P(2,1)"),
+        ("(1,2)", "f(1,2)"),
+        ("70", r"{4 \choose 8}"),
+        (r"{29 \over 4}", r"{4 \over 29}"),
+        ("16:19", r"19\colon 16"),
+        ("red", r"\text{blue}"),
+        (r"\mathbb{R}", r"\mathbb{C}"),
+        (r"\mathbb{R}", r"[0,\infty)"),
+        (r"\infty", r"\text{negative infinity}"),
+        (r"\text{no solution}", "one solution"),
+        (r"\text{no solution}", "0"),
+        ("3", "none"),
+        (r"x \neq 2", "x = 2"),
+        (r"x \neq 2", "2"),
+        (r"x \neq 2", r"x \neq 3"),
+        (r"x \neq a", r"x \neq b"),
+        (r"(-\infty,2)\cup(2,3)\cup(3,\infty)", r"x \neq 2 \text{ or } x \neq 3"),
+        ("500000", "half a thousand"),
+        ("200", "two of a hundred"),
+        ("(a,b)=(2,7)", "b=2, a=7"),
+        ("(a,b)=(2,7)", "(b,c)=(2,7)"),
+        ("x=2, y=3", "(3,2)"),
+        ("x=2, y=3", "3, 2"),
+        ("x=2, y=3", "[2,3]"),
+        (r"5\text{ m}", r"5\text{ cm}"),
+        (r"5\text{ m}", r"5\text{ m}^2"),
+        (r"5\text{ m}^2", r"5\text{ m}"),
+        (r"5\text{ m}", "5n"),
+        (r"5\text{ s}", r"5\text{ min}"),
+        ("5m", "5"),
+        ("2s+1", "3"),
+        (r"5^\circ\text{C}", r"5^\circ\text{F}"),
+        (r"98^\circ F", r"98^\circ C"),
     ],
 )
 def test_what_is_another_answer(gold: str, answer: str) -> None:
@@ -112,6 +154,41 @@ RIGHT = {
     "2:3": "2 : 3",
     "New York": r"\text{New York}",
     r"(-\\infty,-5)": r"(-\infty,-5)",
+    "7.25": r"{29 \over 4}|29 \over 4",
+    r"{29 \over 4}": "29/4",
+    "70": r"{8 \choose 4}|8 \choose 4",
+    "(1,2)": r"P(1,2)|P_1(1,2)|A'(1,2)|\text{P}(1,2)|P = (1,2)",
+    "P(1,2)": "(1,2)",
+    "16:19": r"16\colon 19",
+    "red": r"\text{red}|red|\textbf{red}",
+    "up": r"\text{up}|up",
+    r"\mathbb{R}": r"(-\infty,\infty)|(-\infty,+\infty)|\text{all real numbers}|x \in \mathbb{R}|ℝ",
+    r"(-\infty,\infty)": r"\mathbb{R}|\text{all reals}|all real numbers",
+    r"\infty": r"\text{infinity}|infinity|+\infty|\text{positive infinity}",
+    r"\text{infinity}": r"\infty|infinity",
+    r"-\infty": r"\text{negative infinity}|-\text{infinity}|negative infinity",
+    r"\text{no solution}": r"no solutions|none|\emptyset|\text{no real roots}|\{\}|No solution.",
+    r"\varnothing": r"\text{no solution}|none|\text{There is no solution}",
+    r"x \neq 2": r"(-\infty,2)\cup(2,\infty)|\mathbb{R}\setminus\{2\}|x \ne 2",
+    r"(-\infty,2)\cup(2,\infty)": r"x \neq 2|\{x : x \neq 2\}",
+    r"(-\infty,2)\cup(2,3)\cup(3,\infty)": r"x \neq 2, 3|x \neq 2 \text{ and } x \neq 3",
+    "500000": "half a million|one half of a million|0.5 million",
+    "1500000": "one and a half million|1.5 million",
+    "6": "half a dozen",
+    "750000": "three quarters of a million",
+    "(a,b)=(2,7)": "b=7, a=2|a=2, b=7|(2,7)|(b,a)=(7,2)",
+    "x=2, y=3": "(2,3)|(x,y)=(2,3)|y=3, x=2|2, 3",
+    r"5\text{ m}": r"5|5\text{ meters}|500\text{ cm}|5m|5\,\mathrm{m}|5~\text{m}",
+    r"5\text{ g}": r"5|5\text{ grams}|0.005\text{ kg}",
+    r"90\text{ s}": r"90|90\text{ seconds}|1.5\text{ min}",
+    r"2\text{ h}": r"2|2\text{ hours}|120\text{ minutes}|2 h",
+    r"5\text{ L}": r"5|5\text{ liters}|5 L",
+    r"5\mathrm{J}": r"5|5\text{ joules}|0.005\text{ kJ}",
+    r"\frac{1}{2}\text{ N}": r"0.5|\frac12\text{ newtons}",
+    r"2\sqrt{3}\text{ m}^2": r"2\sqrt{3}|\sqrt{12}\text{ square meters}|20000\sqrt{3}\text{ cm}^2",
+    r"340\text{ hours}": r"340\text{ h}|340 h|340",
+    r"5^\circ\text{C}": r"5|5^\circ|5^\circ C|5\text{ degrees Celsius}|5°C",
+    r"98^\circ F": r"98|98^\circ|98^\circ\text{F}|98\text{ degrees Fahrenheit}",
     "106": r"106 \pmod{1000}|106 (mod 1000)",
 }
 
@@ -125,6 +202,12 @@ def test_what_is_right(gold: str, answer: str) -> None:
     check_gold(read)
     assert compare(read, answer)[0]
     assert grade(read, rf"So \boxed{{{answer}}}.").correct
+
+
+@pytest.mark.parametrize("end", PHRASES)
+def test_an_answer_is_found_after_phrases(end: str) -> None:
+    assert math_score("", f"So the answer {end}", "3") == 1.0
+    assert math_score("", f"So the answer {end}", "4") == 0.0
 
 
 def test_an_unreadable_answer_says_what_was_not_read() -> None:

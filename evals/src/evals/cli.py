@@ -304,9 +304,10 @@ def grade(
         if overall.rate is not None and overall.interval is not None:
             rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall.rate, *overall.interval)
         tests = "" if base is None else f"base tests alone {base:.3f}, "
+        missing = f"{unanswered} of {len(loaded.questions)} tasks have no sample; of the others, "
         click.echo(
-            f"{loaded.name}: {overall.solved} of {overall.samples} samples right, {rate}, "
-            f"{tests}ill-formed {overall.ill_formed:.3f}, {unanswered} tasks without a sample"
+            f"{loaded.name}: {missing if unanswered else ''}{overall.solved} of {overall.samples} "
+            f"samples right, {rate}, {tests}ill-formed {overall.ill_formed:.3f}"
         )
     return _ungraded(overall.ungraded)
 

@@ -58,13 +58,13 @@ def as_verdict(row: Mapping[str, Any]) -> Verdict:
 def read_samples(path: Path) -> list[Sample]:
     """Read rows {"id", "response", "sample"?, "truncated"?, "tokens"?, "solution"?}.
 
-    Without `sample`, the rows of one id are numbered as they come. Raises EvalsError with the line
-    number for a row that cannot be used, and for two rows of one sample.
+    An id may be a number. Without `sample`, the rows of one id are numbered as they come. Raises
+    EvalsError with the line number for a row that cannot be used, and for two rows of one sample.
     """
     samples: dict[tuple[str, int], Sample] = {}
     counts: Counter[str] = Counter()
     for place, row in _rows(path, ("id", "response")):
-        for name, wanted in {"id": str, "response": str, **_SAMPLE}.items():
+        for name, wanted in {"id": str | int, "response": str, **_SAMPLE}.items():
             value = row.get(name)
             if name in row and (
                 not isinstance(value, wanted)
@@ -72,9 +72,10 @@ def read_samples(path: Path) -> list[Sample]:
                 or (name == "sample" and int(value) < 0)
             ):
                 raise EvalsError(f"{place}: {name} cannot be {kind(value)} {value!r}"[:300])
+        name_of_row = str(row["id"])
         sample = Sample(
-            row["id"],
-            row.get("sample", counts[row["id"]]),
+            name_of_row,
+            row.get("sample", counts[name_of_row]),
             row["response"],
             **{name: row[name] for name in _SAMPLE if name in row and name != "sample"},
         )

@@ -13,7 +13,7 @@ from numbers import Number
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.notation import MAX_LENGTH, closing, tokens
+from evals.math.notation import MAX_LENGTH, NO_SOLUTION, closing, tokens
 from evals.math.units import canonical_unit
 from evals.math.words import in_digits, other_words
 from evals.recipes import Template, own_turn
@@ -43,6 +43,8 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"^\+?0*(?=\d+$)", ""),
     (r"np\.(?=arc|sin|cos|tan|sqrt|exp|log)", r"\\"),
     (r"^[a-z](?=\(\d+,\d+\]$)", ""),
+    (NO_SOLUTION, r"\\emptyset"),
+    (r"^\\text\{\s*infinity\s*\}$", r"\\infty"),
     (r"\\\\(?=(?:infty|frac|sqrt|cup)(?![a-z]))", r"\\"),
 )
 """What is done to the text of a row, in this order."""
@@ -155,8 +157,9 @@ _PHRASE = re.compile(
     r"""
     (?:final\s+answer|answer|\bans)\s*+(?:(?:\*\*|__)\s*+)?
       (?:to\ (?:the|this)[^.:\n]{0,60}?\s)?                               # to the question
-      (?:is\b|are\b|=|:|：|(?:would|must|should|will|has\ to)\ be\b|equals\b)+
-      \s*(?:therefore|thus|simply|just|then|indeed|exactly|given\ by)?\s*:?\s*(?:\*\*)?
+      (?:is\b|are\b|=|:|：|(?:would|must|should|will|has\ to)\ be\b|equals\b|comes\ (?:out\ )?to\b)+
+      (?:\s*(?:therefore|thus|simply|just|then|indeed|exactly|given\ (?:by|as)|equal\ to)\b)*+
+      \s*:?\s*(?:\*\*)?
     |答案\s*[是为:：]\s*                              # 答案是 3
     |^(?:[^\w\n]|_)*+(?:final\s+)?answer[\W_]*\n(?=[^\n])  # a heading: **Final Answer**
     |^[^\S\n]*+A\s*:\s*                              # A: 3

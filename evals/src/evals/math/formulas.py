@@ -19,6 +19,7 @@ _FACTORS = FUNCTIONS | GREEK | set(_MARKS)
 _FACTORS |= {"frac", "binom", "pi", "lfloor", "lceil", "infty", "overline"}
 """Commands that begin a factor."""
 _POSTFIX = {"!": "factorial", "%": "percent", "°": "degrees"}
+_INFIX = {"over": "divide", "choose": "binomial"}
 _DERIVED = re.compile(r"\{?d(?:\^\{?(\d)\}?)?([^\d^].*?)\}?")
 _DERIVED_BY = re.compile(r"\{?d[a-zA-Z]+(?:\^\{?\d\}?)?\}?")
 END = Token("end", "")
@@ -85,7 +86,10 @@ class _Reader:
         while (sign := self.peek().text) in ("+", "-", "±", "∓") and self.peek(1).kind != "text":
             self.take()
             terms.append(_with_sign(sign, self.product()))
-        return terms[0] if len(terms) == 1 else ("add", *terms)
+        tree = terms[0] if len(terms) == 1 else ("add", *terms)
+        if self.peek().kind == "command" and self.peek().text in _INFIX:  # {a \\over b}
+            return (_INFIX[self.take().text], tree, self.nested(self.sum))
+        return tree
 
     def product(self) -> Tree:
         factors = [self.signed()]

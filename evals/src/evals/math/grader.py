@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evals.errors import EvalsError
 from evals.math.answers import Gold, extract, trim
 from evals.math.formulas import Tree, has, number, replaced, signed, variables
-from evals.math.notation import MAX_LENGTH, TooLarge, Unreadable, tokens
+from evals.math.notation import MAX_LENGTH, Token, TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value
 from evals.math.shapes import (
     Form,
@@ -28,6 +28,7 @@ from evals.math.shapes import (
     Words,
     mapped,
     numeric,
+    punctured,
     shape,
     unread,
 )
@@ -86,6 +87,8 @@ def compare(gold: Gold, answer: str) -> Match:
         return Match(described and gold.text == (first or second), "choice")
     if gold.kind == "text":
         return Match(any(same_words(gold.text, text) for text in (answer, after)), "text")
+    if re.fullmatch("[A-Za-z]{2,3}", gold.text) and same_words(gold.text, answer):
+        return Match(True, "text")
     try:
         return _Comparison(gold).compare(answer, after)
     except TooLarge as error:
@@ -138,7 +141,12 @@ def _spelling(text: str) -> str:
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
     parts = tokens(in_digits(text))
-    return shape(parts), " ".join(token.text for token in parts)
+    return _whole(parts), " ".join(token.text for token in parts)
+
+
+def _whole(sequence: list[Token]) -> Form:
+    form = shape(sequence)
+    return punctured([form]) or form
 
 
 class _Comparison:
@@ -174,7 +182,7 @@ class _Comparison:
             sequence = tokens(reading, words)
             if " ".join(token.text for token in sequence) == text:
                 return Match(True, "same text")
-            forms = [shape(sequence)] if sequence else []
+            forms = [_whole(sequence)] if sequence else []
             odd = forms and isinstance(forms[0], Words | Unread | Relation)
             if words and odd and not changes(reading):
                 forms.append(shape(tokens(reading)))
@@ -206,8 +214,16 @@ class _Comparison:
         return self.match(gold, answer).correct
 
     def match(self, gold: Form, answer: Form) -> Match:
-        if isinstance(gold, Ordered) and isinstance(answer, Several | Relation):
-            answer = _point(answer) or answer
+        wanted, values = _named(gold), _named(answer)
+        if wanted and values:
+            alike = wanted.keys() == values.keys()
+            return Match(alike and all(self.same(wanted[n], values[n]) for n in wanted), "list")
+        if isinstance(gold, Ordered) and values:
+            answer = _point(values)
+        elif wanted and (isinstance(answer, Several) or getattr(answer, "left", "") == "("):
+            items = getattr(answer, "items", ())
+            if not any(isinstance(item, Relation) for item in items):
+                gold, answer = _point(wanted), Ordered("(", ")", items)
         if any(isinstance(f, Several) or len(self.variants(f)) > 1 for f in (gold, answer)):
             return Match(self.same_values(gold, answer), "list")
         if isinstance(gold, Relation) or isinstance(answer, Relation):
@@ -230,10 +246,11 @@ class _Comparison:
 
     def same_values(self, gold: Form, answer: Form) -> bool:
         """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
-        if isinstance(answer, Several | Relation) and (named := _point(answer)):
+        if named := _named(answer):
             items = gold.items if isinstance(gold, Several) else ()
             if items and not any(isinstance(item, Relation | Ordered) for item in items):
-                return len(items) == len(named.items) and all(map(self.same, items, named.items))
+                given = _point(named).items
+                return len(items) == len(given) and all(map(self.same, items, given))
         for linked in (False, True):
             wanted, values = self.variants(gold, linked), self.variants(answer, linked)
             if max(len(wanted), len(values)) > MAX_VALUES:
@@ -246,6 +263,7 @@ class _Comparison:
                 all(map(any, rows))
                 and all(map(any, zip(*rows, strict=True)))
                 and all(sum(row) == len(repeated) for row in repeated)
+                and (len(wanted) == len(values) or _spells_one(wanted, values))
             ):
                 return True
         return False
@@ -359,7 +377,9 @@ class _Comparison:
             if equal(wanted, tree):
                 return Match(True, "value")
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
-        elif units_differ(unit, answer_unit) and (unit, answer_unit) != ("celsius", "degree"):
+        elif units_differ(unit, answer_unit) and not (
+            answer_unit == "degree" and unit in ("celsius", "fahrenheit")
+        ):
             turned = converted(tree, answer_unit, unit)
             return Match(turned is not None and bool(equal(wanted, turned)), "unit")
         if wanted == tree or equal(wanted, tree):
@@ -390,6 +410,12 @@ class _Comparison:
         )
 
 
+def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
+    """Whether several values may be one in other words: 1/2 or 0.5; the angles are 90 degrees."""
+    named = any(isinstance(item, Relation) for item in wanted)
+    return named or (len(wanted) == 1 and all(values.count(value) == 1 for value in values))
+
+
 def _named_value(relation: Relation) -> Form | None:
     """What an equation says that something is: the last side, or the first of 5 = x."""
     if set(relation.signs) - {"=", "~="}:
@@ -399,24 +425,32 @@ def _named_value(relation: Relation) -> Form | None:
     return relation.sides[-1]
 
 
-def _point(form: Several | Relation) -> Ordered | None:
-    """The point (2, 4) of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
+def _named(form: Form) -> dict[str, Form] | None:
+    """The values by name of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
     if isinstance(form, Relation):
         first, last = form.sides[0], form.sides[-1]
-        if not isinstance(first, Ordered) or not isinstance(last, Ordered) or form.signs[-1] != "=":
+        if not isinstance(first, Ordered) or not isinstance(last, Ordered):
             return None
-        written = [
-            getattr(item, "tree", ("", getattr(item, "text", "")))[1] for item in first.items
-        ]
-        return replace(last, items=_in_order(list(map(str, written)), last.items))
-    items = [item for item in form.items if isinstance(item, Relation) and item.names[0]]
-    names = [item.names[0] for item in items]
-    equal = all(item.signs in (("=",), ("~=",)) for item in items)
-    if not equal or len(set(names)) < max(2, len(form.items)):
+        if last.left != "(" or form.signs[-1] != "=":
+            return None
+        trees = [getattr(item, "tree", ("", getattr(item, "text", ""))) for item in first.items]
+        names, values = [str(tree[1]) for tree in trees], last.items
+    elif isinstance(form, Several):
+        items = [item for item in form.items if isinstance(item, Relation) and item.names[0]]
+        names, values = [item.names[0] for item in items], tuple(item.sides[1] for item in items)
+        equal = all(item.signs in (("=",), ("~=",)) for item in items)
+        if not equal or len(items) < max(2, len(form.items)):
+            return None
+        if any("max" in name for name in names) and any("min" in name for name in names):
+            return None
+    else:
         return None
-    if any("max" in name for name in names) and any("min" in name for name in names):
-        return None
-    return Ordered("(", ")", _in_order(names, tuple(item.sides[1] for item in items)))
+    named = dict(zip((re.sub("[{}]", "", name) for name in names), values, strict=False))
+    return named if len(named) == len(names) == len(values) else None
+
+
+def _point(named: dict[str, Form]) -> Ordered:
+    return Ordered("(", ")", _in_order(list(named), tuple(named.values())))
 
 
 _COORDINATES = (

@@ -41,7 +41,7 @@ CLOSING = set(OPENING.values())
 _SPELLINGS = {
     "*": "times cdot ast bullet", "/": "div", "<=": "le leq leqslant leqq",
     ">=": "ge geq geqslant geqq", "!=": "ne neq", "<": "lt", ">": "gt", "=": "equiv",
-    "~=": "approx simeq thickapprox approxeq", "∪": "cup bigcup", "∈": "in",
+    "~=": "approx simeq thickapprox approxeq", ":": "colon", "∪": "cup bigcup", "∈": "in",
     "without": "setminus backslash", "±": "pm", "∓": "mp", "'": "prime", "°": "circ degree",
     "(": "langle", ")": "rangle", "\\{": "lbrace", "\\}": "rbrace", "|": "mid vert lvert rvert",
     "and": "land wedge", "or": "lor vee", "=>": "implies Rightarrow Longrightarrow iff",
@@ -65,6 +65,11 @@ _FONTS = set(
         "mathtt boldsymbol bm operatorname emph underline mathbb mathcal"
     )
 )
+_ROMAN = {"text", "textrm", "textnormal", "mathrm", "mbox", "hbox", "operatorname"}
+UNIT_LETTERS = set("ghmsACFJKLMNVW")
+"""Units of one letter; another letter after a number is a variable."""
+_ENDS = {")", "]", "}", "°", "pi"}
+"""End a value, as a number does."""
 _CHARACTERS = str.maketrans(
     {
         "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∗": "*", "÷": "/", "∕": "/",
@@ -83,6 +88,11 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
+NO_SOLUTION = (
+    r"(?i)^\s*(?:\\text\s*\{)?\s*(?:there (?:is|are) )?"
+    r"(?:no (?:real )?(?:solution|root)s?(?: exists?)?|none)[\s}.]*$"
+)
+"""A whole answer that says that there is none."""
 _RAISED = re.compile(
     r"\^\s*(?:\{\s*(MARK)\s*\}|(MARK))".replace("MARK", r"\\circ(?![a-z])|°|(?:'|\\prime\s*)+")
 )
@@ -91,6 +101,15 @@ _REWRITTEN = (
         re.compile(r"\\\{(?:\s|\\[,;:! ])*\\\}|^\s*\{\s*\}\s*$|∅|⌀|(?:the )?empty set"),
         r"\\emptyset ",
     ),
+    (re.compile(NO_SOLUTION), r"\\emptyset "),
+    (
+        re.compile(
+            r"^\s*(?:\\text\s*\{)?\s*(?:the )?(?:set of )?(?:all )?real(?:s| numbers)[\s}.]*$"
+        ),
+        r"\\mathbb{R}",
+    ),
+    (re.compile(r"\\text[a-z]*\s*\{\s*(?:negative|minus) infinity\s*\}"), r"-\\infty "),
+    (re.compile(r"\\text[a-z]*\s*\{\s*(?:positive )?infinity\s*\}"), r"\\infty "),
     (re.compile(r"\bper cent\b"), "percent"),
     (re.compile(r"\\not\s*(?==)"), "!"),
     (re.compile(r"\.\.\.|…|\\(?:ldots|cdots|dotsc|dotsb)(?![a-z])"), r"\\dots "),
@@ -158,6 +177,9 @@ def _scan(text: str, words: bool) -> list[Token]:
             new = _word(content, words)
         elif kind == "command":
             new, place = _command(content, text, place, words)
+            after = sequence and (sequence[-1].kind == "number" or sequence[-1].text in _ENDS)
+            if after and content in _ROMAN and len(new) == 1 and new[0].text in UNIT_LETTERS:
+                new = [Token("text", new[0].text)]
         elif kind == "space":
             new = []
         else:
@@ -220,7 +242,7 @@ def _text(font: str, content: str, words: bool) -> list[Token]:
     if re.fullmatch(r"\d(?: \d)+", bare):  # digits that are set apart
         return [Token("number", bare.replace(" ", ""))]
     if font == "mathbb" and bare in ("R", "C"):
-        return [Token("sign", "reals")]
+        return [Token("sign", "reals" if bare == "R" else "complexes")]
     if re.search(r"\d|\\[A-Za-z]|[%$=]", bare):
         return _scan(bare, True)
     if re.fullmatch(r"[A-Za-z]|[A-Z]{2,6}", bare):

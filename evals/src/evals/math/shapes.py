@@ -6,7 +6,7 @@ intervals, and unions as the several intervals, that they say.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -69,6 +69,7 @@ Form: TypeAlias = Quantity | Words | Unread | Ordered | Several | Relation
 
 _INFINITY: Tree = ("constant", "infty")
 _LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
+_LINE = ("(", ")", (_LOWEST, _HIGHEST))
 _AND = {",", ";", "and", "or", "row"}
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -82,6 +83,8 @@ _NAME = re.compile(
     r"\{?(?:[A-Za-z]|[A-Z]{2,}|\\[A-Za-z]+)(?:_(?:\w+|\{[^=]*?\}))?\}?(?:_(?:\w+|\{[^=]*?\}))?'*"
     r"(?:[(\[][^=()]*[)\]])?"
 )
+_POINT = re.compile(r"[A-Z](?:_?\{?\w\}?)?'*")
+"""The name of a point, before its coordinates."""
 _BASED = re.compile(r"\(?(\d+)\)?(?:_[{(]*(?:base)?|\(?(?:in )?base[- ]?)[{(]?(\d+|[a-z]+)[)}]*")
 
 
@@ -197,6 +200,8 @@ def _unlabelled(sequence: list[Token]) -> list[Token]:
 
 def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
     """Several answers; or the one interval, without its holes, that inequalities say together."""
+    if not any_of and (line := punctured(items)):
+        return line
     holes = [i.sides[1] for i in items if isinstance(i, Relation) and i.signs == ("!=",)]
     spans = [item for item in items if isinstance(item, Ordered) and len(item.items) == 2]
     if holes and len(spans) == 1 and len(items) == len(holes) + 1:
@@ -209,10 +214,22 @@ def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
     return Several(items)
 
 
+def punctured(items: Sequence[Form]) -> Form | None:
+    """The line without points, of x != 2 and x != 3, or x != 2, 3; None for other forms."""
+    first = items[0]
+    if not isinstance(first, Relation) or first.signs != ("!=",) or not first.names[0]:
+        return None
+    points = tuple(
+        item.sides[1] if isinstance(item, Relation) and item.signs == first.signs else item
+        for item in items
+    )
+    if not all(isinstance(point, Quantity) and not variables(point.tree) for point in points):
+        return None
+    return _without(Ordered(*_LINE), Several(points))
+
+
 def _without(base: Form, removed: Form) -> Form:
     """Points, or one interval, taken out of an interval: a union."""
-    if base == Words("reals"):
-        base = Ordered("(", ")", (_LOWEST, _HIGHEST))
     if isinstance(base, Ordered) and isinstance(removed, Ordered):
         end, start = ")" if removed.left == "[" else "]", "(" if removed.right == "]" else "["
         below = Ordered(base.left, end, (base.items[0], removed.items[0]))
@@ -313,8 +330,12 @@ def _bracketed(sequence: list[Token]) -> Form | None:
     elif left == "\\{":
         builder, _ = split(inner, ("|", ":"))
         form = shape(builder[1] if len(builder) == 2 and len(builder[0]) < 6 else inner)
+        if any(part and part[0].text in ("\\{", "emptyset") for part in parts):
+            sets = tuple(Ordered("\\{", "\\}", (shape(part),)) for part in parts if part)
+            form = Several(sets)
     elif len(parts) > 1 and left in ("(", "["):
         form = Ordered(left, right, tuple(map(shape, parts)))
+        start = 0 if _POINT.fullmatch(_joined_text(sequence[:start])) else start
     elif len(parts) > 1 and left == "{":
         form = Several(tuple(map(shape, parts)))
     elif start == 0 and left in ("(", "["):
@@ -347,8 +368,10 @@ def _scaled(factor: list[Token], form: Form) -> Form | None:
 
 def _value(sequence: list[Token]) -> Form:
     joined = _joined_text(sequence)
-    if len(sequence) == 1 and joined in ("dots", "emptyset"):
+    if len(sequence) == 1 and joined in ("dots", "emptyset", "complexes"):
         return Words(joined)
+    if joined == "reals":
+        return Ordered(*_LINE)
     if based := _BASED.fullmatch(joined):
         if based[2] == "10":
             return Quantity(number(int(based[1])))
@@ -356,7 +379,7 @@ def _value(sequence: list[Token]) -> Form:
     try:
         tree, rest = formula(sequence)
     except Unreadable:
-        known = joined and all(t.kind == "text" or t.text == "reals" for t in sequence)
+        known = joined and all(t.kind == "text" for t in sequence)
         return Words(joined) if known else Unread(joined or "nothing")
     tree, rest = _enlarged(tree, rest)
     name = unit(rest) if rest else ""
@@ -365,7 +388,7 @@ def _value(sequence: list[Token]) -> Form:
     if tree[0] == "negate" and tree[1][0] == "degrees":
         tree = ("degrees", ("negate", tree[1][1]))
     if tree[0] == "degrees":
-        return Quantity(tree[1], "celsius" if name == "celsius" else "degree")
+        return Quantity(tree[1], name if name in ("celsius", "fahrenheit") else "degree")
     return Quantity(tree, name)
 
 

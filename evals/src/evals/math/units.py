@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 from evals.math.formulas import Tree, number
-from evals.math.notation import Token
+from evals.math.notation import UNIT_LETTERS, Token
 from evals.math.words import SIZES, WORDS, is_condition, is_name, is_plain, words_of
 
 _SIZES: dict[str, tuple[str, Fraction]] = {}
@@ -14,8 +14,6 @@ for _kind, _units in SIZES.items():
         _SIZES[_name] = (_kind, Fraction(_size))
         _CANONICAL |= dict.fromkeys((_name, *_others), _name)
 _PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-Z])")
-_LETTERS = set("gmsACFJKLMNVW")
-"""Units of one letter; another letter after a number is a variable."""
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
 _SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
@@ -77,7 +75,7 @@ def _is_raised(text: str, words: list[str]) -> bool:
 def is_unit(word: str, alone: bool = False) -> bool:
     """Whether a word is a unit or is counted. alone: it is the only word after a value."""
     if len(word) == 1:
-        return word in (_LETTERS if alone else _LETTERS | {"h", "a"})
+        return word in (UNIT_LETTERS if alone else UNIT_LETTERS | {"a"})
     small, base = word.lower(), _PREFIX.sub("", word, count=1)
     known = small in _CANONICAL or small in WORDS["units"] | WORDS["links"]
     return known or base in WORDS["prefixed"] or is_plain(small)

@@ -39,7 +39,7 @@ _NUMBER_WORD = (
 )
 _SPELLED = re.compile(
     rf"(?<![\w.^])(?:\d{{1,99}}\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_PARTS, *_PLURALS)}\b))?"
-    rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)",
+    rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+|of\s+(?=an?\s))?{_NUMBER_WORD})*(?!\w)",
     re.IGNORECASE,
 )
 _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s*\$?\1\b\$?)")
@@ -63,6 +63,10 @@ def _digits(run: str) -> str:
 
 def _spelled(words: list[str]) -> Fraction | None:
     """The number that words spell, all of them; None where they spell none, as `third` does."""
+    if words[-1] in LARGE and (_PARTS.keys() | _PLURALS.keys()) & set(words[:-1]):
+        few = words[:-1] if words[-2] not in ("a", "an") else words[:-2]
+        part = _spelled(few[:-1] if few[-1:] == ["of"] else few)
+        return None if part is None else part * LARGE[words[-1]]
     last = _PLURALS.get(words[-1], words[-1])
     if last not in _PARTS:
         return _whole(words)
