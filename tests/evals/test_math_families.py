@@ -211,8 +211,8 @@ def roots(draw: random.Random) -> Pairs:
         rf"{k}\sqrt{{{n}}}",
         [rf"\sqrt{{{k * k * n}}}", rf"\sqrt{n}\cdot {k}" if n < 10 else rf"\sqrt{{{n}}}\cdot {k}",
          rf"\frac{{{k * n}}}{{\sqrt{{{n}}}}}", f"{k}*{n}^(1/2)", f"{k * math.sqrt(n):.12f}"],
-        [rf"\sqrt{{{k * k * n + 1}}}", rf"-{k}\sqrt{{{n}}}", rf"{k}\sqrt[3]{{{n}}}", f"{k * math.sqrt(n):.3f}",
-         rf"\pm{k}\sqrt{{{n}}}",
+        [rf"\sqrt{{{k * k * n + 1}}}", rf"-{k}\sqrt{{{n}}}", rf"{k}\sqrt[3]{{{n}}}",
+         rf"\pm{k}\sqrt{{{n}}}", f"{k * math.sqrt(n):.3f}",
          rf"\sqrt{{{k * k * n}+10^{{-20}}}}"],
     )  # fmt: skip
 
@@ -477,7 +477,7 @@ def spelled_numbers(draw: random.Random) -> Pairs:
     n = 10 * (place + 2)
     return (
         str(n * times + 7),
-        [f"{TENS[place]} {large} and seven", f"{n} {large} seven", f"{TENS[place]} {large} seven"],
+        [f"{TENS[place]} {large} and seven", f"{n * times + 7:,}", f"{TENS[place]} {large} seven"],
         [f"{TENS[place]} {large}", f"half a {large}", f"{n}", f"minus {TENS[place]} {large} seven"],
     )
 

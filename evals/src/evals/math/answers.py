@@ -50,7 +50,7 @@ _RULES: tuple[tuple[str, str], ...] = (
 """What is done to the text of a row, in this order."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
-_TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
+TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
 _ASKS_PERCENT = re.compile(
     r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"
     r"percent(?:age)?s?\b",
@@ -98,7 +98,7 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         text = re.sub(r"\D", "", text)
     if choice := _CHOICE.fullmatch(text):
         return Gold(choice[1], "choice")
-    if words := _TEXT.fullmatch(text):
+    if words := TEXT.fullmatch(text):
         return Gold(words[1], "text")
     if _is_plain_text(text):
         return Gold(text, "text", words=other_words(question))

@@ -69,6 +69,7 @@ class _Reader:
         self.tokens = sequence
         self.place = 0
         self.depth = 0
+        self.bars, self.inside = [token.text for token in sequence].count("|"), False
 
     def peek(self, ahead: int = 0) -> Token:
         index = self.place + ahead
@@ -126,6 +127,8 @@ class _Reader:
     def starts_factor(self, token: Token) -> bool:
         if token.text in ("(", "[", "{"):
             return self.peek(1).kind != "text"
+        if token.text == "|":  # 2|x|, but not in |2|x||, which may be read in two ways
+            return self.bars == 2 and not self.inside
         if token.text == "frac":
             return self.peek(2 if self.peek(1).text == "{" else 1).kind != "text"
         return token.kind in ("number", "letter") or (
@@ -182,8 +185,10 @@ class _Reader:
         if token.text in ("(", "[", "{"):
             return self.group(token.text)
         if token.text == "|":
+            self.inside = True
             inner = self.sum()
             self.take("|")
+            self.inside = False
             return ("abs", inner)
         if token.kind == "command":
             return self.command(token.text)

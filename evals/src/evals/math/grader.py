@@ -14,7 +14,7 @@ from itertools import islice, permutations, product
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.answers import Gold, extract, trim
+from evals.math.answers import TEXT, Gold, extract, trim
 from evals.math.formulas import Tree, has, number, replaced, signed, variables
 from evals.math.notation import MAX_LENGTH, Token, TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value
@@ -87,7 +87,7 @@ def compare(gold: Gold, answer: str) -> Match:
         return Match(described and gold.text == (first or second), "choice")
     if gold.kind == "text":
         return Match(any(same_words(gold.text, text) for text in (answer, after)), "text")
-    if re.fullmatch("[A-Za-z]{2,3}", gold.text) and same_words(gold.text, answer):
+    if (words := TEXT.fullmatch(answer)) and words[1].lower() == gold.text.lower():
         return Match(True, "text")
     try:
         return _Comparison(gold).compare(answer, after)
@@ -355,7 +355,9 @@ class _Comparison:
             return False
         names = sorted(variables(one) | variables(other))
         for start in (Fraction(7, 5), Fraction(23, 9), Fraction(4)):
-            values = {name: number(start + place * start**2 / 3) for place, name in enumerate(names)}
+            values = {
+                name: number(start + place * start**2 / 3) for place, name in enumerate(names)
+            }
             at_one, at_other = replaced(one, values), replaced(other, values)
             try:
                 if all(self.evaluator.value(tree, {}) for tree in (at_one, at_other)):
@@ -368,6 +370,8 @@ class _Comparison:
     def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
         wanted, tree = gold.tree, answer.tree
+        if not gold.unit:
+            answer_unit = answer_unit.partition("/")[0]
         if unit == "degree" and not answer_unit and has(tree, "pi"):
             answer_unit = "radian"
         if answer_unit == "percent":
@@ -411,9 +415,10 @@ class _Comparison:
 
 
 def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
-    """Whether several values may be one in other words: 1/2 or 0.5; the angles are 90 degrees."""
-    named = any(isinstance(item, Relation) for item in wanted)
-    return named or (len(wanted) == 1 and all(values.count(value) == 1 for value in values))
+    """Whether several values may be one in other words: 1/2 or 0.5; both angles are 90 degrees."""
+    if len(values) < len(wanted):
+        return any(isinstance(item, Relation) for item in wanted)
+    return len(wanted) == 1 and all(values.count(value) == 1 for value in values)
 
 
 def _named_value(relation: Relation) -> Form | None:

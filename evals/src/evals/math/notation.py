@@ -206,7 +206,9 @@ def _word(run: str, words: bool) -> list[Token]:
     if len(run) > 3 and run.isupper():  # an acronym, not a product
         return [Token("letter", run)]
     pieces = _LETTERS.findall(run)
-    if run not in ("e", "i") and (words or run == "mod" or (len(run) > 3 and len(pieces) == len(run))):
+    if run not in ("e", "i") and (
+        words or run == "mod" or (len(run) > 3 and len(pieces) == len(run))
+    ):
         return [Token("text", run)]
     return [
         Token("command" if len(piece) > 1 else "letter", _COMMANDS.get(piece, piece))

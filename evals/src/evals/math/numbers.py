@@ -26,7 +26,7 @@ RELATIVE = 1e-9
 MAX_BITS = 40_000
 """Of the numerator and the denominator of an exact value."""
 MAX_EXPONENT = 10_000
-"""Of an exact power; also the highest degree of an exact root."""
+"""Of an exact power."""
 MAX_DEGREE = 10**30
 """Of a root; those of higher degrees are closer to 1 than can be told."""
 MAX_FACTORIAL = 2_000
@@ -90,6 +90,8 @@ class Evaluator:
         parts = [self._value(part, point) for part in tree[1:]]
         if self._library is not cmath and any(not isinstance(part, Fraction) for part in parts):
             parts = [self._inexact(part) for part in parts] if kind in _OPERATIONS else parts
+        if kind in _FLOORS and self._library is cmath and not isinstance(parts[0], Fraction):
+            return Evaluator(True, _context(100), self._work).value(tree, point)
         if kind in _FUNCTIONS or kind in _INVERSE:
             result = self._function(kind, self._inexact(parts[0]))
         elif kind in ("add", "multiply"):
@@ -99,7 +101,7 @@ class Evaluator:
         elif kind == "power":
             result = self._power(*parts)
         elif kind == "root":
-            result = self._root(*parts)
+            result = self._power(parts[0], 1 / parts[1])
         elif kind == "degrees":
             result = self._inexact(parts[0]) * self._library.pi / 180
         else:
@@ -130,34 +132,26 @@ class Evaluator:
         return result
 
     def _power(self, base: Value, exponent: Value) -> Value:
-        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
-        if isinstance(base, Fraction) and isinstance(exponent, Fraction):
+        """The power, exact where it can be; of a negative number with an odd root the real one."""
+        if not isinstance(exponent, Fraction):
+            exponent = self._inexact(exponent)
+        elif base.imag == 0 and base.real < 0 and exponent.denominator in range(3, 100, 2):
+            power = self._power(-base, exponent)
+            return -power if exponent.numerator % 2 else power
+        elif isinstance(base, Fraction):
             top, bottom = exponent.as_integer_ratio()
-            bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-            small = abs(base) in (0, 1) or abs(top) * max(4, bits) <= 4 * MAX_EXPONENT
-            if whole and small:
-                return Fraction(base**top)
-            if small and bottom <= MAX_EXPONENT:
-                return self._root(Fraction(base**top), Fraction(bottom))
-            if whole or bottom > MAX_DEGREE:
+            if bottom > MAX_DEGREE:
                 raise TooLarge("guard: exponent")
+            root = _exact_root(base, bottom)
+            if root is not None:
+                bits = max(root.numerator.bit_length(), root.denominator.bit_length())
+                if abs(root) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT:
+                    raise TooLarge("guard: exponent")
+                return Fraction(root**top)
+        whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         self._cut |= not whole and (base.imag != 0 or base.real < 0)
         result: Value = self._inexact(base) ** self._inexact(exponent)
         return result
-
-    def _root(self, base: Value, degree: Value) -> Value:
-        """The root; of a negative number with an odd degree the real one. Exact where it can be."""
-        if not isinstance(degree, Fraction):
-            return self._power(base, 1 / degree)
-        if degree.denominator != 1 or not 1 <= degree <= MAX_EXPONENT:
-            return self._power(base, 1 / degree)
-        if base.imag == 0 and base.real < 0 and degree % 2:
-            return -self._root(-base, degree)
-        if isinstance(base, Fraction) and base >= 0:
-            top, bottom = (_whole_root(part, int(degree)) for part in base.as_integer_ratio())
-            if top is not None and bottom is not None:
-                return Fraction(top, bottom)
-        return self._power(self._inexact(base), 1 / self._inexact(degree))
 
     def equal(self, one: Tree, other: Tree) -> bool | None:
         """Whether two formulas agree; None where too few points gave a value to both.
@@ -301,13 +295,17 @@ def _slack(tree: Tree) -> Fraction:
     return max(step for step in steps if step < RELATIVE)
 
 
-def _whole_root(number: int, degree: int) -> int | None:
-    if number < 2 or degree == 1:
-        return number
-    if number.bit_length() > 900 or degree > number.bit_length():
-        return None
-    guess = math.isqrt(number) if degree == 2 else round(float(number) ** (1 / degree))
-    return next((k for k in (guess - 1, guess, guess + 1) if k**degree == number), None)
+def _exact_root(number: Fraction, degree: int) -> Fraction | None:
+    roots = []
+    for part in number.as_integer_ratio():
+        root = part if degree == 1 or part in (0, 1) else 0
+        if part > 1 and degree <= part.bit_length() <= 900:
+            near = math.isqrt(part) if degree == 2 else round(float(part) ** (1 / degree))
+            root = root or next((k for k in range(near - 1, near + 2) if k**degree == part), 0)
+        if not root and part:
+            return None
+        roots.append(root)
+    return Fraction(*roots)
 
 
 def _whole(argument: Value) -> int:
@@ -323,7 +321,7 @@ def _floor(argument: Value) -> Value:
         return Fraction(math.floor(argument))
     if abs(argument.imag) > 1e-9:
         raise Undefined("floor of a complex number")
-    real = argument.real + (1e-9 if isinstance(argument, complex) else 1e-40)
+    real = argument.real + 1e-80
     return Fraction(int(real - real % 1))
 
 

@@ -17,6 +17,7 @@ _PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
 _SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
+_PER = re.compile(r"\s+per\s+")
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
 _IGNORED = re.compile(
     r"""
@@ -83,7 +84,10 @@ def is_unit(word: str, alone: bool = False) -> bool:
 
 def canonical_unit(text: str) -> str:
     """A unit by its short name where it is a common one, a length with its power: cm^2."""
-    bare = _IGNORED.sub(" ", text.partition("(")[0]).strip().lower()
+    top, slash, bottom = _PER.sub("/", text.partition("(")[0]).partition("/")
+    if slash and (below := canonical_unit(bottom)):
+        return f"{canonical_unit(top)}/{below}"
+    bare = _IGNORED.sub(" ", top).strip().lower()
     name = _CANONICAL.get(bare) or _CANONICAL.get(bare.split(" ")[0], bare)
     if _SIZES.get(name, ("",))[0] not in ("metre", "foot"):
         return name
@@ -93,7 +97,7 @@ def canonical_unit(text: str) -> str:
 
 def units_differ(one: str, other: str) -> bool:
     """Whether both are common units, and not the same one."""
-    return one != other and all(name.partition("^")[0] in _SIZES for name in (one, other))
+    return one != other and all(_measured(name)[0] for name in (one, other))
 
 
 def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
@@ -105,7 +109,11 @@ def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
 
 
 def _measured(name: str) -> tuple[str, Tree]:
-    """What a unit measures, and its size; an area or a volume of a length: cm^2."""
+    """What a unit measures, and its size; an area or a volume of a length: cm^2; km/h."""
+    if "/" in name:
+        parts = [_measured(part) for part in name.split("/", 1)]
+        known = all(kind for kind, _ in parts)
+        return "/".join(kind for kind, _ in parts) * known, ("divide", *(size for _, size in parts))
     base, _, power = name.partition("^")
     kind, size = _SIZES.get(base, ("", Fraction(1)))
     if power and not power.isdigit():
