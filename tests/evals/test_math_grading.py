@@ -9,7 +9,7 @@ from evals import EvalsError, math_reward, math_score
 from evals.math.answers import Gold, canonical_gold
 from evals.math.grader import compare, grade
 
-AGREEMENT = 0.984
+AGREEMENT = 0.985
 
 
 def verdict(gold: object, answer: str, measured: bool = False) -> bool:

@@ -89,7 +89,7 @@ _CHARACTERS = str.maketrans(
 )  # fmt: skip
 _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
 NO_SOLUTION = (
-    r"(?i)^\s*(?:\\text\s*\{)?\s*(?:there (?:is|are) )?"
+    r"(?i)^\s*+(?:\\text\s*\{\s*+)?(?:there (?:is|are) )?"
     r"(?:no (?:real )?(?:solution|root)s?(?: exists?)?|none)[\s}.]*$"
 )
 """A whole answer that says that there is none."""

@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
 _SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
-_PER = re.compile(r"\s+per\s+")
+_PER = re.compile(r"(?<!\s)\s+per\s+")
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
 _IGNORED = re.compile(
     r"""
