@@ -69,7 +69,7 @@ class _Reader:
         self.tokens = sequence
         self.place = 0
         self.depth = 0
-        self.bars, self.inside = [token.text for token in sequence].count("|"), False
+        self.inside = False
 
     def peek(self, ahead: int = 0) -> Token:
         index = self.place + ahead
@@ -128,7 +128,7 @@ class _Reader:
         if token.text in ("(", "[", "{"):
             return self.peek(1).kind != "text"
         if token.text == "|":  # 2|x|, but not in |2|x||, which may be read in two ways
-            return self.bars == 2 and not self.inside
+            return not self.inside and [token.text for token in self.tokens].count("|") == 2
         if token.text == "frac":
             return self.peek(2 if self.peek(1).text == "{" else 1).kind != "text"
         return token.kind in ("number", "letter") or (

@@ -214,7 +214,9 @@ class _Comparison:
         return self.match(gold, answer).correct
 
     def match(self, gold: Form, answer: Form) -> Match:
-        wanted, values = _named(gold), _named(answer)
+        wanted = values = None
+        if not isinstance(gold, Quantity):
+            wanted, values = _named(gold), _named(answer)
         if wanted and values:
             alike = wanted.keys() == values.keys()
             return Match(alike and all(self.same(wanted[n], values[n]) for n in wanted), "list")
@@ -360,7 +362,10 @@ class _Comparison:
             }
             at_one, at_other = replaced(one, values), replaced(other, values)
             try:
-                if all(self.evaluator.value(tree, {}) for tree in (at_one, at_other)):
+                scales = [self.evaluator.value(tree, {}) for tree in (at_one, at_other)]
+                if all(isinstance(scale, Fraction) for scale in scales):
+                    at_one, at_other = (("number", scale) for scale in scales)
+                if all(scales):
                     products = ("multiply", one, at_other), ("multiply", other, at_one)
                     return bool(self.evaluator.equal(*products))
             except Undefined:

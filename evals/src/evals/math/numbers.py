@@ -41,6 +41,7 @@ class Undefined(ValueError):
 _FUNCTIONS = {name: name for name in str.split("sin cos tan sinh cosh tanh exp log")}
 _FUNCTIONS |= {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 _INVERSE = {"cot": "tan", "sec": "cos", "csc": "sin"}
+_LEAVES = {"number", "variable", "constant"}
 _WHOLE = {"factorial", "binomial", "alternating"}
 _FLOORS = {"floor", "ceiling"}
 _SIGNED = {"abs", "root", "broken power", "ln", "log", "arcsin", "arccos", "arctan", *_FLOORS}
@@ -84,9 +85,8 @@ class Evaluator:
         if kind == "variable":
             return point[str(tree[1])]
         if kind == "constant":
-            constants = {"pi": self._library.pi, "e": self._library.e, "i": 1j}
-            constant: Value = self._inexact(constants[tree[1]])
-            return constant
+            constant: Value = {"pi": +self._library.pi, "e": +self._library.e, "i": 1j}[tree[1]]
+            return self._inexact(constant) if tree[1] == "i" else constant
         parts = [self._value(part, point) for part in tree[1:]]
         if self._library is not cmath and any(not isinstance(part, Fraction) for part in parts):
             parts = [self._inexact(part) for part in parts] if kind in _OPERATIONS else parts
@@ -120,7 +120,11 @@ class Evaluator:
         return result
 
     def _inexact(self, value: Value) -> Any:
-        return complex(value) if self._library is cmath else +self._library.convert(value)
+        if self._library is cmath:
+            return complex(value)
+        if isinstance(value, Fraction):
+            return self._library.mpf(value.numerator) / value.denominator
+        return self._library.convert(value)
 
     def _function(self, name: str, argument: Any) -> Value:
         if name in ("ln", "log", "arcsin", "arccos"):
@@ -135,14 +139,14 @@ class Evaluator:
         """The power, exact where it can be; of a negative number with an odd root the real one."""
         if not isinstance(exponent, Fraction):
             exponent = self._inexact(exponent)
-        elif base.imag == 0 and base.real < 0 and exponent.denominator in range(3, 100, 2):
+        elif exponent.denominator in range(3, 100, 2) and base.imag == 0 and base.real < 0:
             power = self._power(-base, exponent)
             return -power if exponent.numerator % 2 else power
         elif isinstance(base, Fraction):
             top, bottom = exponent.as_integer_ratio()
             if bottom > MAX_DEGREE:
                 raise TooLarge("guard: exponent")
-            root = _exact_root(base, bottom)
+            root = base if bottom == 1 else _exact_root(base, bottom)
             if root is not None:
                 bits = max(root.numerator.bit_length(), root.denominator.bit_length())
                 if abs(root) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT:
@@ -196,11 +200,12 @@ class Evaluator:
             self._work = precise._work
             gaps.append(abs(values[0] - values[1]))
             sizes = list(map(abs, values))
-            rounded = (
-                precise._inexact(_slack(tree)) * size / (1 if size < max(sizes) else 2)
-                for tree, size in zip((one, other), sizes, strict=True)
-            )
-            if gaps[0] <= max(max(sizes) * 1e-90, *rounded):
+            allowed = max(sizes) * 1e-90
+            for tree, size in zip((one, other), sizes, strict=True):
+                if slack := _slack(tree):  # cut off, or rounded
+                    step = precise._inexact(slack) * size
+                    allowed = max(allowed, step if size < max(sizes) else step / 2)
+            if gaps[0] <= allowed:
                 return True
         return bool(gaps[0] <= gaps[1] * 1e-40)
 
@@ -269,7 +274,8 @@ def _nodes(*trees: Tree) -> list[Tree]:
     """The trees and all that they are made of."""
     nodes = list(trees)
     for tree in nodes:  # grows as it goes
-        nodes += [part for part in tree[1:] if isinstance(part, tuple)]
+        if tree[0] not in _LEAVES:
+            nodes.extend(tree[1:])
     return nodes
 
 
@@ -298,7 +304,7 @@ def _slack(tree: Tree) -> Fraction:
 def _exact_root(number: Fraction, degree: int) -> Fraction | None:
     roots = []
     for part in number.as_integer_ratio():
-        root = part if degree == 1 or part in (0, 1) else 0
+        root = part if part in (0, 1) else 0
         if part > 1 and degree <= part.bit_length() <= 900:
             near = math.isqrt(part) if degree == 2 else round(float(part) ** (1 / degree))
             root = root or next((k for k in range(near - 1, near + 2) if k**degree == part), 0)
