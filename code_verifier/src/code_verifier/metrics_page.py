@@ -140,7 +140,9 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
             x=alt.X("from:Q", title=unit, axis=axis).scale(zero=False, nice=False),
             x2="to:Q",
             y=alt.Y(
-                "programs:Q", axis=alt.Axis(format="d", tickCount=min(5, max(counts.values())))
+                "programs:Q",
+                title="programs",
+                axis=alt.Axis(format="d", tickCount=min(5, max(counts.values()))),
             ),
             y2=alt.datum(0),
             tooltip=["value:N", "programs:Q"],

@@ -350,7 +350,7 @@ def write_page(path: Path, league: League) -> None:
 </main><script type="application/json" id="charts">{data}</script>
 <script>{_library()}</script></body></html>
 """
-    write_atomically(path, text.encode())
+    write_atomically(path, text.encode(), alone=False)
 
 
 @cache

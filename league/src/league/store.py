@@ -259,9 +259,15 @@ def canonical(data: object) -> bytes:
     return (text + "\n").encode()
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write next to the target, sync, and rename; on failure the target is untouched."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
+    """Write next to the target, sync, and rename; on failure the target is untouched.
+
+    alone: no other process writes this file, so that the next draft replaces what a killed process
+    left of its own.
+    """
+    temporary = path.with_name(
+        f".{path.name}.part" if alone else f".{path.name}.{os.getpid()}.part"
+    )
     try:
         with temporary.open("wb") as handle:
             handle.write(content)
