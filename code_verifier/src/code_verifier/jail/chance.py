@@ -14,22 +14,68 @@ counts as reached. A program is quiet when
 import ast
 import builtins
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from code_verifier.jail.instances import keeps_an_instance
 from code_verifier.jail.modules import words
 
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a program by their type."""
 
 
-_MODULES = words("""
-    __future__ abc bisect cmath collections copy dataclasses decimal fractions functools heapq
-    itertools json math numbers operator re statistics string textwrap typing unicodedata
-""")
-_MEMBERS = words("""
-    KeysView ItemsView Set MutableSet methodcaller attrgetter UserString get_type_hints *
-""")
-"""What those modules have that is not quiet."""
+_ALL = words("")
+_MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicodedata"), _ALL) | {
+    "__future__": words("annotations division generator_stop print_function"),
+    "abc": words("ABC ABCMeta abstractmethod"),
+    "collections": words("""
+        ChainMap Counter OrderedDict UserDict UserList defaultdict deque namedtuple
+        Callable Collection Container Generator Hashable Iterable Iterator Mapping MutableMapping
+        MutableSequence Reversible Sequence Sized
+    """),
+    "copy": words("copy deepcopy"),
+    "dataclasses": words(
+        "FrozenInstanceError InitVar asdict astuple dataclass field fields replace"
+    ),
+    "decimal": words("""
+        Context Decimal DivisionByZero InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR
+        ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP getcontext localcontext setcontext
+    """),
+    "fractions": words("Fraction"),
+    "functools": words("""
+        cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering
+        update_wrapper wraps
+    """),
+    "json": words("JSONDecodeError dump dumps loads"),
+    "operator": words("""
+        abs add and_ concat contains countOf delitem eq floordiv ge getitem gt iadd iand imod imul
+        index indexOf invert ior is_ is_not isub itemgetter ixor le lshift lt mod mul ne neg not_
+        or_ pos pow rshift setitem sub truediv truth xor
+    """),
+    "re": words("""
+        A ASCII DOTALL I IGNORECASE M MULTILINE Match Pattern S U UNICODE VERBOSE X compile error
+        escape findall finditer fullmatch match search split sub subn
+    """),
+    "statistics": words("""
+        StatisticsError correlation covariance fmean geometric_mean harmonic_mean mean median
+        median_grouped median_high median_low mode multimode pstdev pvariance quantiles stdev
+        variance
+    """),
+    "string": words("""
+        Template ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits
+        printable punctuation whitespace
+    """),
+    "textwrap": words("TextWrapper dedent fill indent shorten wrap"),
+    "typing": words("""
+        Any Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final Generator
+        Generic Hashable Iterable Iterator List Literal Mapping Match MutableMapping MutableSequence
+        NamedTuple NewType NoReturn Optional OrderedDict Pattern Protocol Reversible Sequence Sized
+        SupportsFloat SupportsInt TYPE_CHECKING Tuple TypeAlias TypeVar TypedDict Union
+        cast overload
+    """),
+}
+"""The quiet members of modules, which are no modules and have no members that are not quiet. A
+module that holds plain functions and numbers only has all of its own."""
 _NAMES = words("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
     enumerate filter float format int isinstance issubclass iter len list map max min next oct
@@ -49,6 +95,8 @@ _OF_BUILT_IN = {
 }
 _METHODS = _OF_BUILT_IN - words("real imag numerator denominator start stop step args")
 _SPECIAL = words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
+_FINALISERS = words("__del__ __hash__ __deepcopy__")
+"""Methods that are called at a moment of chance, or get an address."""
 _ATTRIBUTES = (
     _OF_BUILT_IN
     | _SPECIAL
@@ -84,25 +132,26 @@ _ITERATORS = (
     finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder
 """)
 )
+_OF_HINTS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load)
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def has_chance(nodes: Nodes, imported: set[str]) -> bool:
     """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
     hashes and addresses of objects."""
-    if not imported <= _MODULES:
+    if not imported <= _MEMBERS.keys():
         return True
     if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
         return True
-    program = _Program(nodes)
-    if program.members & _MEMBERS or not program.has_quiet_names():
+    program = Program(nodes)
+    if not program.has_quiet_members() or not program.has_quiet_names():
         return True
     if program.has_algebra() and program.keeps_a_view():
         return True
     return program.makes_texts() and program.keeps_an_address()
 
 
-class _Program:
+class Program:
     """The nodes of a program, and what its names are bound to."""
 
     def __init__(self, nodes: Nodes) -> None:
@@ -115,40 +164,98 @@ class _Program:
             for item in node.names
         }
         imports = [(node, item) for node in nodes[ast.ImportFrom] for item in node.names]
-        self.members = {item.name for _, item in imports}
+        self.members = {item.asname or item.name: item.name for _, item in imports}
         self.sources = {
             item.asname or item.name: str(node.module).partition(".")[0] for node, item in imports
         }
-        self.names = {node.id for node in nodes[ast.Name]}
+        bases = {id(base) for node in nodes[ast.ClassDef] for base in node.bases}
+        names = [n for n in nodes[ast.Name] if n.id != "object" or id(n) not in bases]
+        self.names = {node.id for node in names}
+        self.lookups = [*filter(_looks_up_quietly, nodes[ast.Call])]
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
+        self.attributes |= {node.args[1].value for node in self.lookups}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
-        self.bound = _bound(nodes) | self.modules.keys() | self.sources.keys()
+        self.bindings = [*_bindings(nodes), *self.modules, *self.sources]
+        """The names that it binds, each as often as it is bound."""
+        self.bound = set(self.bindings)
+        self.hints = _hints(nodes)
+        self.own = {node.name for node in nodes[ast.FunctionDef]}
+        while not self.own.issuperset(others := self.aliases()):
+            self.own |= others
+
+    def has_quiet_members(self) -> bool:
+        """Whether it uses quiet members of modules only, and modules for nothing else."""
+        for node in self.nodes[ast.ImportFrom]:
+            module = str(node.module).partition(".")[0]
+            if not all(_is_quiet(module, item.name) for item in node.names):
+                return False
+        for node in self.nodes[ast.Name]:
+            if node.id in self.modules and type(node.ctx) is ast.Load:
+                parent = self.parents[id(node)]
+                member = getattr(parent, "attr", "")
+                if not member or not _is_quiet(self.modules[node.id], member):
+                    return False
+        reads = chain(self.nodes[ast.Attribute], self.nodes[ast.Name])
+        return all(map(self.copies_alone, reads))
+
+    def copies_alone(self, node: Any) -> bool:
+        """Whether `deepcopy`, if the node is it, gets no place for the ids that it sees."""
+        if (getattr(node, "attr", "") or self.members.get(getattr(node, "id", ""))) != "deepcopy":
+            return True
+        match self.parents[id(node)]:
+            case ast.Call(func, [argument], []) if func is node:
+                return not isinstance(argument, ast.Starred)
+        return False
 
     def has_quiet_names(self) -> bool:
         """Whether it reads only names and attributes that are known to be quiet, or its own."""
         nodes = self.nodes
         if not self.names - _NAMES - _EXCEPTIONS <= self.bound - vars(builtins).keys():
             return False
-        if {node.name for node in nodes[ast.FunctionDef]} & {"__del__", "__hash__"}:
+        if any(name in text for name in _FINALISERS for text in self.texts | self.bound):
             return False
-        looked = sum(map(_looks_up_quietly, nodes[ast.Call]))
-        if looked != sum(node.id in _LOOKUPS for node in nodes[ast.Name]):
+        if len(self.lookups) != sum(node.id in _LOOKUPS for node in nodes[ast.Name]):
             return False
-        names = self.bound | {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
-        names |= {item.arg for item in nodes[ast.keyword] if item.arg}
+        if not all(map(self.is_compared, self.types())) and not all(
+            map(self.is_plain, nodes[ast.Call])
+        ):
+            return False
+        names = self.own_attributes()
         for node in nodes[ast.Attribute]:
-            of_module = isinstance(node.value, ast.Name) and node.value.id in self.modules
-            if of_module and node.attr not in _MEMBERS and node.attr[:1] != "_":
+            if isinstance(node.value, ast.Name) and node.value.id in self.modules:
                 continue
             special = node.attr.startswith("__") and node.attr not in _SPECIAL
             if special or (node.attr not in _ATTRIBUTES and node.attr not in names):
                 return False
         return True
 
+    def is_plain(self, node: ast.Call) -> bool:
+        """Whether a call makes no class, as far as one can see."""
+        many = len(node.args) > 2 or any(isinstance(item, ast.Starred) for item in node.args)
+        return not many or getattr(node.func, "id", "") in self.own | (_NAMES - {"type"})
+
+    def own_attributes(self) -> set[str]:
+        """The names of what it gives its own objects: in classes, by assignment, as keywords or as
+        fields of a named tuple."""
+        nodes = self.nodes
+        own = {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
+        own |= {item.arg for item in nodes[ast.keyword] if item.arg}
+        for part in (part for node in nodes[ast.ClassDef] for part in node.body):
+            names = [part] if isinstance(part, _DEFINED) else ast.walk(part)
+            own |= {n.id for n in names if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}
+            own.add(getattr(part, "name", ""))
+        for node in nodes[ast.Call]:
+            if "namedtuple" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
+                texts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
+                own |= {word for x in texts for word in str(x).replace(",", " ").split()}
+            elif getattr(node.func, "id", "") == "setattr":
+                own.add(node.args[1].value)
+        return own - {"obj"}  # an exception's, which may be anything
+
     def has_algebra(self) -> bool:
         operations = (*self.nodes[ast.BinOp], *self.nodes[ast.AugAssign])
         return any(isinstance(node.op, _ALGEBRA) for node in operations) or bool(
-            _ALGEBRA_NAMES & (self.members | self.attributes | self.texts)
+            _ALGEBRA_NAMES & {*self.members.values(), *self.attributes, *self.texts}
         )
 
     def keeps_a_view(self) -> bool:
@@ -183,30 +290,49 @@ class _Program:
         nodes = self.nodes
         return (
             bool(nodes[ast.FormattedValue] or self.names & _TEXTS)
-            or bool(_TEXT_NAMES & (self.attributes | self.members))
+            or bool(_TEXT_NAMES & {*self.members.values(), *self.attributes})
             or any(node.arg == "file" for node in nodes[ast.keyword])
             or any(isinstance(n.op, ast.Mod) and not _is_number(n) for n in nodes[ast.BinOp])
             or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
+            or not all(map(self.is_compared, self.types()))
         )
+
+    def types(self) -> list[ast.AST]:
+        """Where the type of a value is read, which may be called."""
+        kinds = [n for n in self.nodes[ast.Attribute] if n.attr == "__class__"]
+        kinds += [n for n in self.lookups if n.args[1].value == "__class__"]
+        for node in self.nodes[ast.Name]:
+            if node.id == "type":
+                call = self.parents[id(node)]
+                kinds.append(call if isinstance(call, ast.Call) and call.func is node else node)
+        return kinds
+
+    def is_compared(self, node: ast.AST) -> bool:
+        """Whether only the name of a type, or whether it is another one, is asked for."""
+        match self.parents[id(node)]:
+            case ast.Attribute(attr="__name__" | "__qualname__") | ast.Compare():
+                return not (isinstance(node, ast.Call) and len(node.args) != 1)
+            case ast.Call(ast.Name("isinstance" | "issubclass" as name)):
+                return name not in self.bound
+        return False
 
     def keeps_an_address(self) -> bool:
         """Whether a function, an iterator, a method or an object whose text shows its address may
-        be kept anywhere."""
+        be kept anywhere but in variables and attributes that no text is made of."""
         nodes = self.nodes
         if self.names & _DEEP or any(n.decorator_list for kind in _DEFINED for n in nodes[kind]):
             return True  # a decorator may keep what it is given
         if nodes[ast.Yield] or nodes[ast.YieldFrom] or nodes[ast.AsyncFunctionDef]:
             return True
-        if not all(map(_says_its_text, nodes[ast.ClassDef])):
-            return True
         makers = [*filter(self.makes_iterator, nodes[ast.Call]), *nodes[ast.GeneratorExp]]
-        return not all(map(self.is_called, self.functions())) or not all(
-            map(self.is_consumed, makers)
-        )
+        if not all(map(self.is_consumed, makers)):
+            return True
+        functions = self.functions()
+        return not all(map(self.is_called, functions)) or keeps_an_instance(self)
 
     def functions(self) -> list[ast.AST]:
         """Where functions, methods and built-in functions that make iterators are read."""
-        names = {node.name for node in self.nodes[ast.FunctionDef]} | _MAKERS
+        names = self.own | _MAKERS
         names |= {name for name, source in self.sources.items() if source != "typing"}
         read: list[ast.AST] = [*self.nodes[ast.Lambda]]
         read += [n for n in self.nodes[ast.Name] if n.id in names and type(n.ctx) is ast.Load]
@@ -214,7 +340,26 @@ class _Program:
         read += [
             n for n in self.nodes[ast.Attribute] if n.attr in names and type(n.ctx) is ast.Load
         ]
-        return read
+        return read + [node for node in self.lookups if node.args[1].value in names]
+
+    def takes_anything(self, method: ast.Attribute) -> bool:
+        """Whether a call of an attribute may be one of a built-in object or of a module."""
+        if method.attr in _ATTRIBUTES - {"__init__"}:
+            return True
+        return isinstance(method.value, ast.Name) and method.value.id in self.modules
+
+    def aliases(self) -> set[str]:
+        """The variables that functions of its own are assigned to."""
+        functions = (n for n in self.nodes[ast.Name] if n.id in self.own)
+        return {name for node in functions if (name := self.alias(node))}
+
+    def alias(self, node: ast.AST) -> str:
+        """The variable that a function is assigned to where it stands, or ""."""
+        match parent := self.parents[id(node)]:
+            case ast.Assign([ast.Name(name)]):
+                around = self.parents[id(parent)]  # no class, whose functions are methods
+                return name if isinstance(around, ast.Module | ast.FunctionDef) else ""
+        return ""
 
     def makes_iterator(self, node: ast.Call) -> bool:
         """Whether a call may give an iterator, or another object whose text shows its address."""
@@ -229,6 +374,8 @@ class _Program:
         match parent := self.parents[id(node)]:
             case ast.Call(func) if func is node:
                 return True
+            case ast.Call(ast.Name(name), [first, *_]) if name in _LOOKUPS:
+                return first is node  # for an attribute of its own
             case ast.keyword(arg="key"):
                 match self.parents[id(parent)]:
                     case ast.Call(ast.Name("sorted" | "max" | "min" as name)):
@@ -240,15 +387,29 @@ class _Program:
             case ast.Call(ast.Name("map" | "filter" | "reduce" as name), [first, *_]):
                 real = name not in self.bound or self.sources.get(name) == "functools"
                 return first is node and real and isinstance(node, ast.Lambda)
+            case ast.Assign():
+                return getattr(node, "id", "") in self.own and self.alias(node) != ""
         return False
 
 
-def _bound(nodes: Nodes) -> set[str]:
+def _is_quiet(module: str, member: str) -> bool:
+    return member in _MEMBERS[module] or (_MEMBERS[module] is _ALL and member[:1] not in "_*")
+
+
+def _bindings(nodes: Nodes) -> list[str]:
     """The names that anything but an import binds."""
-    names = {node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load}
+    names = [node.id for node in nodes[ast.Name] if type(node.ctx) is not ast.Load]
     named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-    names |= {node.name for kind in named for node in nodes[kind]} - {None}
-    return names | {node.arg for node in nodes[ast.arg]}
+    names += [node.name for kind in named for node in nodes[kind] if node.name]
+    return names + [node.arg for node in nodes[ast.arg]]
+
+
+def _hints(nodes: Nodes) -> set[int]:
+    """The nodes of type hints that call nothing, by `id`."""
+    hints = [node.annotation for kind in (ast.arg, ast.AnnAssign) for node in nodes[kind]]
+    hints += [node.returns for node in nodes[ast.FunctionDef]]
+    trees = [list(ast.walk(hint)) for hint in hints if hint is not None]
+    return {id(n) for tree in trees if all(isinstance(n, _OF_HINTS) for n in tree) for n in tree}
 
 
 def _looks_up_quietly(node: ast.Call) -> bool:
@@ -262,7 +423,3 @@ def _is_number(node: ast.BinOp) -> bool:
     """Whether `left % right` is no text, as far as one can see."""
     sides = (node.left, node.right)
     return any(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)
-
-
-def _says_its_text(node: ast.ClassDef) -> bool:
-    return any(isinstance(x, ast.FunctionDef) and x.name == "__repr__" for x in node.body)
