@@ -16,9 +16,10 @@ from click.testing import CliRunner, Result
 from full_disk import on_full_disk
 from json_lines import read_rows
 from programs import python
+from stopping import stops_and_gives_back
 
 from code_verifier import Limits
-from code_verifier.cli import main
+from code_verifier.cli import _Commands, main
 from code_verifier.metrics import MEANINGS
 from code_verifier.processes import EXAMINER, Pool, ProcessLost
 from code_verifier.user_files import MAX_LINE, open_results
@@ -401,3 +402,7 @@ assert sorted(path.name for path in home.iterdir()) == ["ballast", "out"]
 """
     write(tmp_path / "rows", *[{"program": GOOD["program"]}] * 300)
     on_full_disk(tmp_path / "disk", 16, program)
+
+
+def test_signals_stop_a_command_and_are_given_back() -> None:
+    stops_and_gives_back(_Commands)

@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from mortal import changes_until_death
+from stopping import stops_and_gives_back
 from transformers import AutoModelForCausalLM
 
 from evals.cli import main
+from evals.console import Commands
 from evals.recipes import CODE, CRUXEVAL, MATH
 from lora_evo import EngineStopped
 
@@ -309,3 +311,7 @@ def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished) -> None
     out, _, _ = finished
     fails(2, "evalplus has no gsm8k", "report", out / "one" / "gsm8k", "--format", "evalplus")
     fails(2, "found 2 results", "report", out / "one", "--format", "evalplus")
+
+
+def test_signals_stop_a_command_and_are_given_back() -> None:
+    stops_and_gives_back(Commands)

@@ -5,9 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 from programs import python
+from stopping import stops_and_gives_back
 
 from league import League, LeagueError, LeagueLocked, Outcome, UnreadableLeague
-from league.cli import main
+from league.cli import Group, main
 from league.store import sealed
 
 
@@ -149,3 +150,7 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
     monkeypatch.setattr("league.cli.replay", fail)
     result = run("replay", directory)
     assert (result.exit_code, result.stderr) == (code, said)
+
+
+def test_signals_stop_a_command_and_are_given_back() -> None:
+    stops_and_gives_back(Group)

@@ -11,7 +11,7 @@ from code_verifier.errors import (
 )
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
-from code_verifier.parallel import ordered_map
+from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
 from code_verifier.rewards import (
     completion_text,
     compute_score,
@@ -43,6 +43,7 @@ __all__ = [
     "SandboxUnavailable",
     "ScriptRunner",
     "Status",
+    "Stopped",
     "Task",
     "Value",
     "Verdict",
@@ -60,6 +61,7 @@ __all__ = [
     "read_tests",
     "read_value",
     "run_tests",
+    "stop_on_signals",
     "strip_comments",
     "tests_reward",
     "trl_reward",

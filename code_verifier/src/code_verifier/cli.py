@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or 
 import json
 import os
 import platform
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavail
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
-from code_verifier.parallel import ordered_map
+from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
@@ -52,10 +51,6 @@ _ROWS = (".jsonl", ".json", ".gz")
 """How the names of files of rows end, as a rule."""
 
 
-class _Stopped(KeyboardInterrupt):
-    """A TERM or HUP signal asked the command to end."""
-
-
 class _Commands(click.Group):
     """Ends with the code that the command returns, or with the one of its error."""
 
@@ -73,20 +68,15 @@ class _Commands(click.Group):
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        def stop(*_: object) -> None:
-            raise _Stopped
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has HUP ignored
-                signal.signal(number, stop)
         try:
-            code = super().invoke(ctx)
+            with stop_on_signals():
+                code = super().invoke(ctx)
         except CodeVerifierError as error:
             click.echo(f"error: {error}", err=True)
             code = 1 if isinstance(error, SandboxUnavailable) else 2
         except KeyboardInterrupt as stopped:
             click.echo("error: interrupted; finished results are kept", err=True)
-            code = 1 if isinstance(stopped, _Stopped) else 130
+            code = 1 if isinstance(stopped, Stopped) else 130
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 1

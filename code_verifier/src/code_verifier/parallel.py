@@ -1,10 +1,12 @@
-"""A map by threads that is lazy and keeps the order of its items."""
+"""A map by threads that is lazy and keeps the order of its items; and an end for long work."""
 
 import queue
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from typing import TypeVar
 
 _SHARED = 4096
@@ -78,3 +80,27 @@ def ordered_map(
             future.cancel()
         for _ in range(threads):
             jobs.put(None)
+
+
+class Stopped(KeyboardInterrupt):
+    """A TERM or HUP signal asked a command to end."""
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Have TERM and HUP raise Stopped, where nobody else handles or ignores them (as `nohup` does);
+    what was before holds again afterwards. Outside of the main thread nothing changes."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
+    taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    try:
+        for number in taken:
+            signal.signal(number, stop)
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from code_verifier import CodeVerifierError, SandboxUnavailable
+from code_verifier import CodeVerifierError, SandboxUnavailable, Stopped, stop_on_signals
 from evals.errors import EvalsError
 from lora_evo import EngineStopped, LoraEvoError
 
@@ -36,14 +36,16 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            code = super().invoke(ctx)
+            with stop_on_signals():
+                code = super().invoke(ctx)
         except (SandboxUnavailable, EngineStopped) as error:
             code = print_error(str(error), 1)
         except (EvalsError, CodeVerifierError, LoraEvoError) as error:
             code = print_error(str(error), 2)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             code = print_error(
-                "interrupted; finished samples are kept, the same command resumes", 130
+                "interrupted; finished samples are kept, the same command resumes",
+                1 if isinstance(error, Stopped) else 130,
             )
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)

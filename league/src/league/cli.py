@@ -6,7 +6,9 @@ busy league; 2 wrong usage; 130 interrupted.
 
 import json
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from itertools import chain
@@ -37,6 +39,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 _FILES = (SETTINGS, EVENTS, UNCHAINED, LOCK)
 
 
+class _Stopped(KeyboardInterrupt):
+    """A TERM or HUP signal asked the command to end."""
+
+
 class Group(click.Group):
     """A group of commands whose errors are one line and an exit code."""
 
@@ -55,8 +61,17 @@ class Group(click.Group):
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command. TERM and HUP end it as Ctrl-C does, where nobody else takes them."""
+
+        def stop(*_: object) -> None:
+            raise _Stopped
+
+        main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
+        taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
         try:
+            for number in taken:
+                signal.signal(number, stop)
             return super().invoke(ctx)
         except LeagueError as error:
             _fail(str(error), 1 if isinstance(error, UnreadableLeague | LeagueLocked) else 2)
@@ -64,8 +79,11 @@ class Group(click.Group):
             raise  # click ends quietly when the reader has gone
         except OSError as error:
             _fail(str(error), 1)
-        except KeyboardInterrupt:
-            _fail("interrupted", 130)
+        except KeyboardInterrupt as error:
+            _fail("interrupted", 1 if isinstance(error, _Stopped) else 130)
+        finally:
+            for number in taken:
+                signal.signal(number, signal.SIG_DFL)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
