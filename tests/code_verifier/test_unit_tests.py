@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from meanwhile import dying
 
-from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards
+from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards, scripts
+from code_verifier.jail import ordinary
 from code_verifier.scripts.suites import equal_output, read_tests, run_tests
 
 
@@ -318,3 +319,21 @@ def test_a_fault_of_the_sandbox_is_no_reward() -> None:
 )  # fmt: skip
 def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> None:
     assert equal_output(found, expected) is same
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()",
+        "import queue\nqueue.Queue().get()",
+        "import threading\nthreading.Thread(target=threading.Event().wait).start()",
+        "import threading\nwhile True: threading.Event().wait(0.5)",
+    ],
+)
+def test_a_program_that_only_waits_is_ended(wait: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within ten seconds, whatever processor time it may take; within a few beats here."""
+    assert scripts.runner._IDLE_S + ordinary._BEAT_S < 10.0
+    monkeypatch.setattr(scripts.runner, "_IDLE_S", 0.2)
+    with ScriptRunner() as runner:
+        run = runner.run(wait, "", cpu_s=3600.0)
+    assert (run.status, run.reason) == ("timeout", "waited for something that does not come")

@@ -69,7 +69,7 @@ _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
 _encode = json.JSONEncoder().encode
 _PAGE = 4096
 _INPUT_BYTES = 1 << 28
-_BEAT_S = 5.0
+_BEAT_S = 1.0
 _PROGRESS_S = 0.01
 _SPENT, _RAISED, _FULL = 72, 73, 74
 """Exit codes of a child's own, behind 0 for a whole report or the end of a script."""

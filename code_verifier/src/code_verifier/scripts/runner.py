@@ -23,7 +23,7 @@ from code_verifier.jail.protocol import HEAD, LENGTH, RESULT_FD, STATUSES
 from code_verifier.processes import HASH_SEEDS, ORDINARY, Kind, Pool, Process, ProcessLost
 from code_verifier.scripts.values import describe
 
-_IDLE_S = 30.0
+_IDLE_S = 8.0
 _GRACE_S, _GRACE_FACTOR = 180.0, 110.0
 _MIB = 1 << 20
 _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
