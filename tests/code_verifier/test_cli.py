@@ -406,3 +406,19 @@ assert sorted(path.name for path in home.iterdir()) == ["ballast", "out"]
 
 def test_signals_stop_a_command_and_are_given_back() -> None:
     stops_and_gives_back(_Commands)
+
+
+def test_rows_that_no_answer_can_solve_are_named(tmp_path: Path) -> None:
+    good = {"id": "good", "test_list": ["assert f(1) == 2"], "code": "def f(x): return x + 1"}
+    bad = good | {"id": "bad", "code": "def f(x): return x"}
+    write(tmp_path / "in", good, bad, {"id": "empty"}, {"test_list": ["assert f(1)"]})
+    result = CliRunner().invoke(main, ["check-rows", str(tmp_path / "in")])
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0] == "bad: not solved: test 1: not true: 'assert f(1) == 2'"
+    assert lines[1].startswith("empty: unreadable: no tests")
+    assert lines[2] == "4 rows"
+    write(tmp_path / "in", good)
+    result = CliRunner().invoke(main, ["check-rows", str(tmp_path / "in"), "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stderr) == {"rows": 1, "status": {"solved": 1}}

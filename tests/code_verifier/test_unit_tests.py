@@ -337,3 +337,49 @@ def test_a_program_that_only_waits_is_ended(wait: str, monkeypatch: pytest.Monke
     with ScriptRunner() as runner:
         run = runner.run(wait, "", cpu_s=3600.0)
     assert (run.status, run.reason) == ("timeout", "waited for something that does not come")
+
+
+SOLVED = {"test_list": ["assert f(1) == 2"], "code": "def f(x): return x + 1"}
+HUMAN = {
+    "prompt": "def g(x):\n    '''Doubles.'''\n",
+    "canonical_solution": "    return 2 * x\n",
+    **checked("assert candidate(2) == 4", "g"),
+}
+FUNCTION = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["2", "3"], "visible": 1}
+ADDS_ONE = "def f(x):\n    return x + 1"
+
+
+@pytest.mark.parametrize(
+    ("row", "score"),
+    [
+        (SOLVED, 1.0),
+        (SOLVED | {"code": "def f(x): return x"}, 0.0),
+        ({"test_list": ["assert f(1) == 2"]}, None),
+        (HUMAN, 1.0),
+        (HUMAN | {"canonical_solution": "    return x\n"}, 0.0),
+        (ECHO | {"solutions": json.dumps([ADDS, "x"])}, 1.0),
+        (ECHO | {"solutions": {"language": [1, 3], "solution": ["int x;", ADDS]}}, 1.0),
+        (ECHO | {"solution": fence("print(3)")}, 0.0),
+        ({"kind": "code_o", "program": ADDS_ONE, "input": "1", "output": "2"}, 1.0),
+        ({"kind": "code_o", "program": ADDS_ONE, "input": "'a'", "output": "2"}, 0.0),
+        ({"kind": "code_i", "program": ADDS_ONE, "input": "1", "output": "3"}, 0.0),
+        (FUNCTION | {"program": ADDS_ONE}, 1.0),
+        (FUNCTION | {"program": ADDS_ONE.replace("1", "2")}, 0.0),
+        (FUNCTION, None),
+    ],
+)
+def test_a_row_proves_itself(row: dict[str, Any], score: float | None) -> None:
+    grade = rewards.check_row(row)
+    assert (grade and grade.score) == score
+
+
+def test_rewards_name_a_row_that_no_answer_solves() -> None:
+    row = {"id": 7, "test_list": ["assert h(1) == 3"], "code": "def h(x): return x"}
+    columns = {name: [value] * 2 for name, value in row.items()}
+    reward = rewards.tests_reward()
+    with pytest.warns(UserWarning, match="row 7: not even its own solution passes"):
+        assert reward([fence("def h(x): return 1")] * 2, **columns) == [0.0, 0.0]
+    assert reward([fence("def h(x): return 2")] * 2, **columns) == [0.0, 0.0]  # once
+    other = row | {"test_list": ["assert h(2) == 3"]}
+    with pytest.warns(UserWarning, match="own solution"):
+        assert rewards.compute_score("mbpp", fence("def h(x): return 1"), other) == 0.0

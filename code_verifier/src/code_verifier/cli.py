@@ -1,4 +1,4 @@
-"""The `code-verifier` command: check, grade, metrics, serve and doctor.
+"""The `code-verifier` command: check, grade, check-rows, metrics, serve and doctor.
 
 Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable input;
 130 interrupted. An error is one line on standard error that begins with "error:".
@@ -27,6 +27,7 @@ from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
 from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
+from code_verifier.rewards import check_row
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
@@ -229,6 +230,44 @@ def grade(
             err=True,
         )
     return 1 if ungraded else 0
+
+
+@main.command("check-rows")
+@click.argument("rows", type=_path, metavar="ROWS")
+@_json_option
+@_sandbox_options
+def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
+    """Find the rows of a data set that no answer can solve.
+
+    ROWS is a JSON Lines file of tasks or tests, as rewards read them. Each row's own solution is
+    judged: canonical_solution, code, reference_solution, solution or solutions; of tasks, the
+    program or the input. Rows that it does not solve are named with the reason, and so are those
+    that cannot be read; the exit code is then 1.
+    """
+    counts: Counter[str] = Counter()
+    with _sandbox(workers, **limits) as sandbox:
+
+        def one(line: int, row: Row) -> Row:
+            name = row.get("id") or row.get("task_id") or line
+            try:
+                grade = check_row(row, sandbox)
+            except SandboxUnavailable:
+                raise
+            except CodeVerifierError as error:
+                return {"id": name, "status": "unreadable", "reason": str(error)}
+            if grade is None:
+                return {"id": name, "status": "no solution"}
+            states = {None: "not judged", 0.0: "not solved", 1.0: "solved"}
+            state = states[grade.score if grade.judged else None]
+            return {"id": name, "status": state, "reason": grade.reason}
+
+        for row in _run(rows, one, workers):
+            counts[row["status"]] += 1
+            if row["status"] not in ("solved", "no solution"):
+                text = "{id}: {status}: {reason}".format(**row)
+                click.echo(json.dumps(row) if as_json else " ".join(text.split()))
+    _print_counts(counts, "status", as_json, Path("-") if as_json else rows)
+    return 1 if counts.keys() - {"solved", "no solution"} else 0
 
 
 _METRICS_HELP = """Measure the size and complexity of Python programs.

@@ -8,7 +8,9 @@ is imported here.
 
 import json
 import os
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -16,9 +18,10 @@ from code_verifier.answers import find_answer, find_program
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
 from code_verifier.parallel import ordered_map
 from code_verifier.sandbox import Sandbox, shared_sandbox
+from code_verifier.scripts.assertions import SHOWN
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.scripts.suites import Suite, read_tests, run_tests
-from code_verifier.tasks import Grade, Task
+from code_verifier.tasks import Grade, Task, program_of
 
 Parse = Callable[[str], str | None]
 """Finds the answer in a completion's text, or None."""
@@ -28,7 +31,8 @@ _COLUMNS = frozenset(
     str.split(
         "kind program snippet imports output inputs outputs visible test_list assert_case "
         "test test_imports test_setup_code entry_point fn_name input_output public_tests "
-        "private_tests generated_tests public_test_cases private_test_cases metadata"
+        "private_tests generated_tests public_test_cases private_test_cases metadata "
+        "canonical_solution code reference_solution solution solutions"
     )
 )
 
@@ -82,6 +86,12 @@ class Reward:
         )
         scores = (grade.score if grade.judged else None for grade in grades)
         rewards = dict(zip(pairs, scores, strict=True))
+        solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
+        for index, (task, _) in pairs.items():
+            if task not in solved:
+                _check_once(
+                    task, {name: column[index] for name, column in columns.items()}, self._sandbox
+                )
         return [rewards.get(index, 0.0) for index in range(len(completions))]
 
 
@@ -103,6 +113,62 @@ def _shared_runner() -> ScriptRunner:
 def _read(row: Mapping[str, Any]) -> Task | Suite:
     """The task or the tests of a row. Raises CodeVerifierError."""
     return Task.from_row(row) if row.get("kind") is not None else read_tests(row)
+
+
+_REFERENCES = ("canonical_solution", "code", "reference_solution", "solution", "solutions")
+
+
+def reference_of(row: Mapping[str, Any]) -> str | None:
+    """The answer that a row itself holds, or None: of a task, its program (code_f) or input
+    (code_i); of tests, the first column of canonical_solution (behind `prompt`, as in HumanEval),
+    code, reference_solution, solution and solutions (the first one in Python 3) that holds one."""
+    if row.get("kind") is not None:
+        program = program_of(row, required=False) or None
+        return {"code_f": program, "code_i": row.get("input")}.get(str(row["kind"]))
+    for name in _REFERENCES:
+        value = _plain(row.get(name))
+        if isinstance(value, str) and name == "solutions":  # a list in JSON, as APPS has it
+            with suppress(ValueError):
+                value = json.loads(value)
+        if isinstance(value, Mapping):  # of CodeContests, where 3 is Python 3
+            pairs = zip(value.get("language", ()), value.get("solution", ()), strict=False)
+            value = [text for language, text in pairs if language in (3, "PYTHON3")]
+        text = next(iter(value), None) if isinstance(value, list) else value
+        if isinstance(text, str) and text.strip():
+            whole = f"{row.get('prompt') or ''}{text}" if name == _REFERENCES[0] else text
+            return find_program(whole) if "```" in text else whole
+    return None
+
+
+def check_row(row: Mapping[str, Any], sandbox: Sandbox | None = None) -> Grade | None:
+    """The grade of a row's own solution, or None where it has none. A row that not even this solves
+    gives every answer 0. Raises CodeVerifierError for a row without a task or tests."""
+    row = _plain(row)
+    task, reference = _read(row), reference_of(row)
+    if isinstance(task, Task) and task.kind == "code_o" and task.program and task.input is not None:
+        verdict = (sandbox or shared_sandbox()).run(task.program, task.input)
+        if verdict.output is None:
+            return Grade(0.0, verdict.reason, status=verdict.status)
+        reference = verdict.output
+    return None if reference is None else _judge(task, reference, sandbox)
+
+
+_checked: set[int] = set()
+
+
+def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | None) -> None:
+    """Warn of a row that nobody has solved yet and that its own solution does not solve."""
+    if hash(task) in _checked:
+        return
+    _checked.add(hash(task))
+    grade = check_row({key: x for key, x in row.items() if key in _COLUMNS}, sandbox)
+    if grade is not None and grade.judged and grade.score == 0.0:
+        name = row.get("id") or row.get("task_id") or str(row)[:SHOWN]
+        warnings.warn(
+            f"row {name}: not even its own solution passes ({grade.reason}), so that every answer "
+            "gets 0; type `code-verifier check-rows FILE` to find all such rows",
+            stacklevel=4,
+        )
 
 
 def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
@@ -174,7 +240,10 @@ def compute_score(
         kind = type(row).__name__
         raise CodeVerifierError(f"the ground truth is of type {kind}; expected a row or its JSON")
     task = _read(row)
-    return _score(task, _answer(task, solution_str))
+    score = _score(task, _answer(task, solution_str))
+    if score == 0.0:
+        _check_once(task, row, None)
+    return score
 
 
 def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = None) -> float:
@@ -204,6 +273,9 @@ def verifiers_reward(
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
         tests = _read(row)
         answer = _answer(tests, str(trace.last_reply), parse)
-        return await asyncio.to_thread(_score, tests, answer, sandbox)
+        score = await asyncio.to_thread(_score, tests, answer, sandbox)
+        if score == 0.0:
+            await asyncio.to_thread(_check_once, tests, row, sandbox)
+        return score
 
     return reward
