@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from by_hand import dense, same
-from lora_evo_command import call
+from lora_evo_command import call, refused
 
 from lora_evo import (
     Adapter,
@@ -285,3 +285,27 @@ def test_what_cannot_be_merged_is_refused(home, make_adapter):
     found = json.loads(call("merge", "p1", "p2", "--out", "m", "--json").stdout)
     assert found["weights"] is None
     assert found["seed"] == 0
+
+
+def test_one_adapter_is_resized_and_negated(home, make_adapter):
+    parent = make_adapter(1, r=4, alpha_pattern={"v_proj": 3}, dtype=torch.bfloat16)
+    before = updates_of(parent)
+    wider = merge([parent], rank=6)
+    for slot in wider.slots.values():
+        assert slot.rank == 6
+        assert not slot.B[:, 4:].any()
+    assert error(updates_of(wider), before) < 1e-3
+    plain = make_adapter(1)
+    assert error(updates_of(merge([plain], rank=40)), updates_of(plain)) == 0
+    small = updates_of(merge([plain], rank=2))
+    assert error(small, {path: cut(u, 2) for path, u in updates_of(plain).items()}) < 1e-6
+    for method in ("svd", "linear", "cat"):
+        back = merge([parent], method, weights=(-1,))
+        assert back.config == parent.config
+        for path, slot in back.slots.items():
+            assert torch.equal(slot.A, parent.slots[path].A)
+            assert torch.equal(slot.B, -parent.slots[path].B)
+    call("merge", "p1", "--out", "m", "--set", "rank=2")
+    assert load_adapter("m").config.r == 2
+    assert verify("m").identical
+    refused("merge p1 --out n", "at least two parents, or one with a rank or a weight; got 1")

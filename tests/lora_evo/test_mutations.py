@@ -5,8 +5,9 @@ import torch
 from by_hand import DOUBLE, change, changed, dense, flipped, regauged, same
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from lora_evo_command import call
 
-from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate, retention
+from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate, retention, save_adapter
 from lora_evo.children import make_child
 from lora_evo.operators.operator import stream
 from lora_evo.operators.spectral import masked_values
@@ -131,6 +132,31 @@ def test_rotation_refuses_an_update_of_rank_one(make_adapter):
     with pytest.raises(LoraEvoError, match=r"q_proj has rank 1.*svd_structured"):
         mutate(make_adapter(r=1), "subspace_rotation", 1)
     assert same(mutate(make_adapter(r=1), "subspace_rotation", 1, 0), make_adapter(r=1))
+
+
+def test_rotation_leaves_a_module_of_rank_one_alone_and_says_so(home, make_adapter):
+    parent = make_adapter(1, rank_pattern={"layers.1.self_attn.v_proj": 1})
+    child = mutate(parent, "subspace_rotation", 1, 0.2)
+    for path, slot in parent.slots.items():
+        if slot.rank == 1:
+            assert same(child.slots[path], slot)
+        else:
+            assert change(slot, child.slots[path]) == pytest.approx(0.2, rel=1e-4)
+    save_adapter(parent, "p")
+    said = call("mutate", "subspace_rotation", "p", "--out", "c", "--seed", "1").stdout
+    assert "as in the parent: 1 modules, model.layers.1.self_attn.v_proj first" in said
+
+
+@pytest.mark.parametrize("level", ["module", "layer"])
+def test_layer_selective_chooses_among_modules_with_an_update(make_adapter, level):
+    parent = make_adapter(1, layers=4)
+    for path, slot in parent.slots.items():
+        if not path.startswith("model.layers.3."):
+            slot.B.zero_()
+    for seed in range(8):
+        child = mutate(parent, "layer_selective_gaussian", seed, share=0.1, level=level)
+        moved = [path for path in parent.paths if not same(parent.slots[path], child.slots[path])]
+        assert len(moved) == {"module": 1, "layer": 2}[level]
 
 
 @pytest.mark.parametrize("alive", [3, 4])

@@ -41,6 +41,7 @@ from lora_evo.peft_files.directory import PathLike, combine, content_hash, short
 from lora_evo.thin import one_thread
 from lora_evo.updates import (
     Gap,
+    any_update,
     check_same_ends,
     effective_rank,
     numerical_rank,
@@ -166,8 +167,9 @@ def merge(
     `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties`, with the
     weights of PEFT and mergekit, by default 1/n each. Parameters: `rank`, by default the largest,
     and `density` from 0 to 1, the share of entries that TIES and DARE keep. Only DARE draws from
-    `seed`. Ranks and alphas may differ, and a module that one lacks counts as 0. See
-    `lora_evo.operators.merges`. Raises `LoraEvoError`.
+    `seed`. Ranks and alphas may differ, and a module that one lacks counts as 0. One adapter with a
+    `rank` or a weight is resized, or multiplied. See `lora_evo.operators.merges`. Raises
+    `LoraEvoError`.
 
     Example:
 
@@ -234,9 +236,14 @@ class Birth:
             raise LoraEvoError(f"{operation.name} takes no strength; leave it out")
         if strength is None:
             strength = operation.default_strength
-        if operation.kind != "mutation" and len(parents) < 2:
-            raise LoraEvoError(f"{operation.name} takes at least two parents; got {len(parents)}")
-        merges, config = operation.kind == "merge", parents[0].config
+        merges = operation.kind == "merge"
+        alone = merges and (parameters.get("rank") or weights) is not None
+        if operation.kind != "mutation" and len(parents) < (1 if alone else 2):
+            one = ", or one with a rank or a weight" if merges else ""
+            raise LoraEvoError(
+                f"{operation.name} takes at least two parents{one}; got {len(parents)}"
+            )
+        config = parents[0].config
         named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
         check_comparable(named, any_modules=merges)
         if merges:
@@ -252,6 +259,7 @@ class Birth:
             strength=None if strength is None else float(strength),
             weights=weights,
             parameters={**operation.defaults, **parameters},
+            alive=lambda path: any_update(parents[0].slot(path)),
         )
         self._recipe = operation.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
@@ -268,6 +276,13 @@ class Birth:
         with one_thread():
             for path in self.request.paths:
                 yield path, *self._grow_one(path)
+        if self.request.strength and not any(change for _, change in self._changes):
+            sizes = zip(self._traces, self._changes, strict=True)
+            for path in [path for path, (norm, _) in sizes if norm]:  # a fresh adapter stays
+                raise LoraEvoError(
+                    f"{self.operator.name} changes nothing: the update of {path} has rank "
+                    f"{self._traces[path].rank}; use svd_structured or full_gaussian"
+                )
 
     def lineage(self, generation: int = 1) -> Lineage:
         """Return the record of a child that is grown. Numbers are kept to 9 digits."""
@@ -299,7 +314,7 @@ class Birth:
     def _grow_one(self, path: str) -> tuple[Slot, str]:
         present = [path in parent.paths for parent in self.parents]
         some = self.parents[present.index(True)].slot(path)
-        nothing = replace(some, B=torch.zeros_like(some.B))  # to a merge
+        nothing = replace(some, A=some.A[:1], B=torch.zeros_like(some.B[:, :1]))  # to a merge
         slots = [
             parent.slot(path) if there else nothing
             for parent, there in zip(self.parents, present, strict=True)
@@ -341,8 +356,8 @@ def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -
     config, paths = parents[0].config, {path for parent in parents for path in parent.paths}
     if any(paths - set(parent.paths) for parent in parents):
         config = config.on(sorted(paths))
-    highest = [max([one.config.r, *one.config.rank_pattern.values()]) for one in parents]
-    if rank is not None or name == "merge_cat":
+    highest = [max(map(one.config.rank, one.paths)) for one in parents]
+    if rank is not None or (name == "merge_cat" and len(parents) > 1):
         return config.of_rank(sum(highest) if rank is None else checked_count("rank", rank))
     same = all(one.config.rank(path) == config.rank(path) for one in parents for path in one.paths)
     return config if same else config.of_rank(max(highest))

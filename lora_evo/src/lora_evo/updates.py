@@ -61,6 +61,11 @@ def dead_pairs(slot: Slot) -> int:
     return int((~(a | b)).sum())
 
 
+def any_update(slot: Slot) -> bool:
+    """Return whether a slot may change its module: neither A nor B is 0."""
+    return bool(slot.A.any()) and bool(slot.B.any())
+
+
 @dataclass(frozen=True)
 class Gap:
     """Frobenius norms of one or more updates: of both sides and of their difference."""

@@ -159,7 +159,8 @@ def merge(
 
     Writes an adapter to --out that does what all ADAPTERS do together. Updates are added, not
     factors, so that ranks and alphas may differ; what did not fit into the rank (the largest, or
-    --set rank=N) is printed. A negative weight takes an adapter out: --weights=1,-0.5.
+    --set rank=N) is printed. A negative weight takes an adapter out: --weights=1,-0.5. One adapter
+    is resized by --set rank=N, or multiplied by its weight.
     """
     from lora_evo.children import merge_directory
     from lora_evo.peft_files.directory import adapter_files
@@ -236,6 +237,9 @@ def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
         f"  cut off to fit the rank: {100 * record.truncation_loss:.3g} % of the update's norm; "
         f"to train on: {kept}"
     )
+    same = [path for path, trace in record.modules.items() if trace.relative_change == 0]
+    if record.strength and same:
+        click.echo(f"  as in the parent: {len(same)} modules, {same[0]} first")
 
 
 def _parameters(operator: Operator) -> str:

@@ -27,6 +27,7 @@ from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
+from lora_evo.updates import any_update
 
 _BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
@@ -219,9 +220,7 @@ def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str,
     An adapter that silently has no effect would be evaluated as the base model.
     """
     names = [
-        name
-        for name, adapter in saved.items()
-        if any(bool(slot.B.any()) and bool(slot.A.any()) for slot in adapter.slots.values())
+        name for name, adapter in saved.items() if any(map(any_update, adapter.slots.values()))
     ]
     if not names:
         return

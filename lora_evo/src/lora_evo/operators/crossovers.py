@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
-from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, measured, unchanged
@@ -181,9 +180,8 @@ class JointCore:
         length = row_length(slot)
         a = self.right.apply_basis(vt[:rank].T * length).T
         b = self.left.apply_basis(u[:, :kept] * (values[:kept] / (length * scale)))
-        a, b = repeated(a, rank), pad(b, (0, rank - kept))
         return SlotChild(
-            Slot(a, b, scale),
+            filled(a, b, rank, scale),
             values[:kept],
             change / norm if norm else (None if change else 0.0),
             norm,
@@ -201,9 +199,11 @@ def join(slots: Sequence[Slot]) -> JointCore:
     return JointCore(slots[0], left, right, updates)
 
 
-def repeated(rows: torch.Tensor, count: int) -> torch.Tensor:
-    """Return so many rows: where there are fewer, they come again, for pairs with zeros in B."""
-    return rows if len(rows) == count else rows[torch.arange(count) % len(rows)]
+def filled(a: torch.Tensor, b: torch.Tensor, rank: int, scale: float) -> Slot:
+    """Return a slot of this rank: rows of A [at most rank, in] come again, for zeros in B."""
+    zeros = b.new_zeros(len(b), rank - b.shape[1])  # an error where it is above the rank
+    a = a if len(a) == rank else a[torch.arange(rank) % len(a)]
+    return Slot(a, torch.cat([b, zeros], dim=1), scale)
 
 
 def row_length(slot: Slot) -> float:

@@ -42,18 +42,20 @@ def full_gaussian(request: Request) -> Recipe:
 def layer_selective_gaussian(request: Request) -> Recipe:
     """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
 
-    The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units, rounded and
-    at least one, are chosen without replacement. A unit is one module (`level=module`), all of one
-    block, such as the attention of a layer (`level=block`), or of one numbered layer
-    (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the same seed, and
-    changes by the strength; the whole adapter changes less. Factorization: as `full_gaussian`.
+    The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units with an
+    update, rounded and at least one, are chosen without replacement. A unit is one module
+    (`level=module`), all of one block, such as the attention of a layer (`level=block`), or of one
+    numbered layer (`level=layer`). Each chosen module gets the noise of `full_gaussian` under the
+    same seed, and changes by the strength; the whole adapter changes less. Factorization: as
+    `full_gaussian`.
     """
     strength = request.change()
     share = request.number("share", 0.0, 1.0)
     if share == 0.0:
         raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
     units = request.units()
-    drawn = sorted((request.uniform(unit, "chosen"), unit) for unit in set(units.values()))
+    alive = {unit for path, unit in units.items() if request.alive(path)}
+    drawn = sorted((request.uniform(unit, "chosen"), unit) for unit in alive)
     chosen = {unit for _, unit in drawn[: max(1, round(share * len(drawn)))]}
     return lambda path, slots: with_gaussian_noise(
         request, path, slots[0], strength if units[path] in chosen else 0.0

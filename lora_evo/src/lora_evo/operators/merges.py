@@ -13,16 +13,14 @@ of an update, so that each module in turn is dense, in single precision (double 
 double): up to ten matrices of its shape at once, however many parents there are.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import torch
-from torch.nn.functional import pad
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.crossovers import join, repeated, row_length
+from lora_evo.operators.crossovers import filled, join, row_length
 from lora_evo.operators.measured import SlotChild, measured
 from lora_evo.operators.operator import Recipe, Request, stream
 from lora_evo.peft_files.adapter import Slot
@@ -41,15 +39,18 @@ def merge_svd(request: Request) -> Recipe:
 
     PEFT's `svd`, mergekit's task arithmetic: the leading triplets of the sum are its best
     approximation (Eckart & Young 1936). `linear` is the same; PEFT's adds A and B separately
-    instead, with cross terms B_j A_k that no parent has.
+    instead, with cross terms B_j A_k that no parent has. One adapter alone is brought to another
+    rank, a larger one by zeros in B, or multiplied by its weight: -1 takes it back.
     """
-    weights = factors(request)
+    weights, beside = factors(request), merge_cat(request)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        rank = request.config.rank(path)
+        if len(slots) == 1 and rank >= slots[0].rank:
+            return beside(path, slots)
+        _check_rank(request, path, slots)
         joint = join(slots)
-        wanted = joint.blend(weights)
-        _check_rank(request, path, slots, sum(slot.rank for slot in slots))
-        return joint.child(wanted, request.config.rank(path), request.config.scale(path))
+        return joint.child(joint.blend(weights), rank, request.config.scale(path))
 
     return recipe
 
@@ -69,8 +70,7 @@ def merge_cat(request: Request) -> Recipe:
         a = torch.cat([prepared(slot.A).double() for slot in slots])
         shares = zip(weights, slots, strict=True)
         b = torch.cat([prepared(slot.B).double() * (w * slot.scale) for w, slot in shares], dim=1)
-        b = pad(b / scale, (0, rank - len(a)))
-        return measured(path, slots[0], Slot(repeated(a, rank), b, scale))
+        return measured(path, slots[0], filled(a, b / scale, rank, scale))
 
     return recipe
 
@@ -160,15 +160,14 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         rank, scale = request.config.rank(path), request.config.scale(path)
         wanted = summed(path, slots)
-        _check_rank(request, path, slots, math.inf)
+        _check_rank(request, path, slots)
         known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
         spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
         noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
         start = torch.cat([*known, torch.from_numpy(noise).to(wanted.dtype)], dim=1)
         left, values, right = nearest(wanted, start, rank)
         length = row_length(slots[0])
-        b, kept = left * (values / (length * scale)), len(values)
-        child = Slot(repeated(right * length, rank), pad(b, (0, rank - kept)), scale)
+        child = filled(right * length, left * (values / (length * scale)), rank, scale)
         whole = float(torch.linalg.matrix_norm(wanted))
         rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
         result = measured(path, slots[0], child)
@@ -177,9 +176,10 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
     return recipe
 
 
-def _check_rank(request: Request, path: str, slots: Sequence[Slot], most: float) -> None:
+def _check_rank(request: Request, path: str, slots: Sequence[Slot]) -> None:
     """Refuse a rank that was asked for and has nothing to hold."""
-    rank, most = request.parameters["rank"], min(most, len(slots[0].B), slots[0].A.shape[1])
+    rank, ends = request.parameters["rank"], (len(slots[0].B), slots[0].A.shape[1])
+    most = max(min(ends), sum(slot.rank for slot in slots))
     if rank is not None and rank > most:
         raise LoraEvoError(
             f"rank is {rank}, but the merged update of {path} has at most rank {most}; ask for at "

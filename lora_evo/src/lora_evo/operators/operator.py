@@ -49,6 +49,8 @@ class Request:
     """None when none were given."""
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
+    alive: Callable[[str], bool] = lambda path: True
+    """Whether the first parent's update of a module is not 0."""
 
     def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""

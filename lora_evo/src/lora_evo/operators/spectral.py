@@ -58,7 +58,8 @@ def subspace_rotation(request: Request) -> Recipe:
     row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). The step e is solved
     for so that |D' - D| = strength * |D|. Some draws, at odd or small k, turn back before they
     reach the target; then the next draw of the same seed is taken. A module that none of them can
-    change enough is refused by name, and so is an update of rank 1.
+    change enough is refused by name. An update of rank 1, in which nothing can turn, stays; an
+    adapter of such updates alone is refused.
 
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
     """
@@ -174,18 +175,13 @@ def rotate_bases(
 
     `rotation` and `rescaling` weigh K and z. Only components that are alive take part, so that the
     column and row space stay. A draw that turns back before it reaches the target makes way for
-    the next one of the same seed. A module with D = 0 stays as it is. Raises `LoraEvoError` where
-    no draw reaches the target.
+    the next one of the same seed. A module with D = 0 stays as it is, and so does one of rank 1
+    that may only turn. Raises `LoraEvoError` where no draw reaches the target.
     """
     parts = components(request, path, slot)
-    if target == 0.0 or parts.size == 0.0:
-        return unchanged(slot)
     rank = int(parts.alive.sum())
-    if rank == 1 and rescaling == 0.0:
-        raise LoraEvoError(
-            f"the update of {path} has rank 1: there is nothing to turn within one direction; "
-            "use svd_structured or full_gaussian"
-        )
+    if target == 0.0 or rank == 0 or (rank == 1 and rescaling == 0.0):
+        return unchanged(slot)
     shares = parts.values[:rank] / parts.size
     for draw in range(DRAWS):
         noise = request.noise(path, "turns", str(draw))
