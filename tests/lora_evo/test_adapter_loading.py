@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import shutil
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,16 @@ import torch
 from meanwhile import serving
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, save_adapter
+from lora_evo import (
+    Adapter,
+    LoraEvoError,
+    Slot,
+    content_hash,
+    load_adapter,
+    merge,
+    mutate,
+    save_adapter,
+)
 from lora_evo.model import Request, find_adapters, open_engine
 from lora_evo.model.base_model import load_base_model, public_name, resolve, same_base
 
@@ -63,6 +73,50 @@ def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_0(
     tiny = {p: Slot(s.A, torch.full_like(s.B, 1e-30), s.scale) for p, s in adapter.slots.items()}
     save_adapter(Adapter(adapter.config, tiny), folder, overwrite=True)
     assert "changes nothing" in refused(model_folder, a=folder)
+
+
+def test_an_adapter_of_another_naming_opens_and_is_put(model_folder, make_saved_adapter, tmp_path):
+    adapter = load_adapter(make_saved_adapter(tmp_path / "a", 1))
+    slots = {
+        path.replace("model.layers", "model.language_model.layers"): slot
+        for path, slot in adapter.slots.items()
+    }
+    save_adapter(Adapter(adapter.config, slots), tmp_path / "b")
+    asked = [Request("x", "m", 16)]
+    one, two = (
+        open_engine("hf", str(model_folder), {"m": tmp_path / name}, device="cpu") for name in "ab"
+    )
+    wanted = one.generate(asked)[0]
+    assert two.generate(asked)[0].completion_ids == wanted.completion_ids
+    assert two.identity("m")["adapter_hash"] == content_hash(tmp_path / "b")
+    one.put_adapter("m", 1, mutate(adapter, "full_gaussian", 1, 0.9))
+    assert one.generate(asked)[0].logprobs != wanted.logprobs
+    one.put_adapter("m", 2, load_adapter(tmp_path / "b"))
+    assert one.generate(asked)[0].logprobs == wanted.logprobs
+
+
+def test_a_smaller_adapter_is_put_and_a_larger_one_refused(
+    model_folder, make_saved_adapter, tmp_path
+):
+    adapter = load_adapter(make_saved_adapter(tmp_path / "a", 1))
+    part = {path: slot for path, slot in adapter.slots.items() if "q_proj" in path}
+    small = merge([Adapter(replace(adapter.config, target_modules=("q_proj",)), part)], rank=2)
+    save_adapter(small, tmp_path / "b")
+    asked = [Request("x", "m", 16)]
+    one, two = (
+        open_engine("hf", str(model_folder), {"m": tmp_path / name}, device="cpu") for name in "ab"
+    )
+    before = one.generate(asked)[0].logprobs
+    one.put_adapter("m", 1, small)
+    found, wanted = (engine.generate(asked)[0] for engine in (one, two))
+    assert found.completion_ids == wanted.completion_ids
+    assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-4)
+    one.put_adapter("m", 2, adapter)
+    assert one.generate(asked)[0].logprobs == before
+    with pytest.raises(LoraEvoError, match="another rank or another base model"):
+        one.put_adapter("m", 3, merge([adapter], rank=6))
+    with pytest.raises(LoraEvoError, match="they differ in"):
+        two.put_adapter("m", 3, adapter)
 
 
 def test_adapters_of_other_ranks_and_modules_share_a_model(

@@ -27,6 +27,7 @@ from lora_evo.lineage import (
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
 from lora_evo.peft_files.adapter import (
     Adapter,
+    AdapterReader,
     Slot,
     SlotSource,
     check_comparable,
@@ -243,9 +244,11 @@ class Birth:
             raise LoraEvoError(
                 f"{operation.name} takes at least two parents{one}; got {len(parents)}"
             )
-        config = parents[0].config
         named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
-        check_comparable(named, any_modules=merges)
+        self._files = [parent.config for parent in parents]
+        pairs = check_comparable(named, any_modules=merges)
+        parents, self._names = [one for one, _ in pairs], [names for _, names in pairs]
+        config = parents[0].config
         if merges:
             config = _merged_config(parents, operation.name, parameters.get("rank"))
         if weights is not None:
@@ -288,9 +291,12 @@ class Birth:
         """Return the record of a child that is grown. Numbers are kept to 9 digits."""
         from lora_evo import __version__
 
-        configs = self.config, *self.request.configs
-        content, *parents = map(combine, configs, self._digests)
-        request = self.request
+        own, *digests = self._digests
+        parents = [
+            combine(config, {old: by_path[new] for old, new in names.items()})
+            for config, names, by_path in zip(self._files, self._names, digests, strict=True)
+        ]
+        content, request = combine(self.config, own), self.request
         return Lineage(
             operator=self.operator.name,
             seed=request.seed,
@@ -385,6 +391,7 @@ def _write_child(
     readers = [open_adapter(parent) for parent in parents]
     known = [read_lineage(parent) for parent in parents]
     birth = Birth(readers, operation, **settings)
+    readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
     with appearing_directory(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)

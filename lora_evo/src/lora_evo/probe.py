@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.base_model import BaseModel, check_fits
+from lora_evo.model.base_model import BaseModel, fitted
 from lora_evo.model.decoding import padded
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
 from lora_evo.model.supervised import PromptRow, TokenPair, encode_row
@@ -45,9 +45,7 @@ def stacked(
 ) -> Iterator[StackedAdapters]:
     """Put the child, as member 0, and its parents on the base inside the block."""
     named = {"the child": child, **{f"parent {name}": one for name, one in parents.items()}}
-    for name, adapter in named.items():
-        check_fits(base, adapter, name, any_base=True)
-    stack = stack_saved(base.model, named)
+    stack = stack_saved(base.model, {name: fitted(base, one, name) for name, one in named.items()})
     try:
         yield stack
     finally:

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from lora_evo.model.base_model import BaseModel
+from lora_evo.model.base_model import BaseModel, fitted
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import fill_member, starting_a
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
@@ -137,7 +137,8 @@ def recovery(
         [encode_row(row, base.tokenizer, base.context) for row in part] for part in split_rows(rows)
     )
     checks = (*(check for check in USUAL_CHECKS if check < steps), steps)
-    first = next(iter(parents.values()))
+    first = fitted(base, next(iter(parents.values())), "the first parent")
+    child = fitted(base, child, "the child")
     curves: dict[str, list[Curve]] = {CHILD: [], CONTINUED: [], RESET: []}
     done = 0
     with stacked(base, parents, child) as stack:

@@ -164,8 +164,7 @@ def retention(
 
 
 def _compared(named: Mapping[str, SlotSource], any_base: bool) -> Retention:
-    check_comparable(named, any_base=any_base)
-    one, two = named.values()
+    (one, _), (two, _) = check_comparable(named, any_base=any_base)
     with one_thread():
         gaps = {path: slot_gap(path, one.slot(path), two.slot(path)) for path in one.paths}
     return Retention(total_gap(gaps.values()), gaps)

@@ -17,6 +17,7 @@ from torch import nn
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line, pip_install
 from lora_evo.model.vllm_server import refuse_second_import
+from lora_evo.peft_files.names import as_in
 
 BUILT_IN = ("nano",)
 """Models that come with selfplay."""
@@ -223,12 +224,17 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
     }
 
 
-def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -> None:
-    """The adapter names this base and has factors of the right shape for all that it targets."""
-    config = adapter.config
+def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True) -> Adapter:
+    """Return an adapter with its modules as this base names them.
+
+    Raises LoraEvoError unless it names this base and has factors of the right shape for all that
+    it targets.
+    """
     if not any_base:
-        check_base(base, config.base_model_name_or_path, folder)
+        check_base(base, adapter.config.base_model_name_or_path, folder)
     shapes, modules = linear_shapes(base.model), dict(base.model.named_modules())
+    adapter = adapter.renamed(as_in(adapter.paths, list(shapes)))
+    config = adapter.config
     for path in adapter.slots:
         if path in modules and path not in shapes:
             raise LoraEvoError(
@@ -249,6 +255,7 @@ def check_fits(base: BaseModel, adapter: Adapter, folder: str, any_base: bool) -
             f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
             f"{base.name}; they differ in {odd[0]}"
         )
+    return adapter
 
 
 def check_base(base: BaseModel, named: str | None, folder: str) -> None:

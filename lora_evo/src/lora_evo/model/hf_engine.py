@@ -26,6 +26,7 @@ from lora_evo.model.engine import (
     stream,
 )
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
+from lora_evo.peft_files.names import as_in
 
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""
@@ -221,8 +222,12 @@ class HFEngine(Engine):
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
-        """Copy an adapter over the member; the stack has the same members for ever."""
-        import_adapter(self.adapters, self.adapters.index(name), adapter)
+        """Copy an adapter, of the stack's rank and modules or less, over the member.
+
+        The stack has the same members for ever.
+        """
+        fitting = adapter.renamed(as_in(adapter.paths, list(self.adapters.layers)))
+        import_adapter(self.adapters, self.adapters.index(name), fitting, smaller=True)
         self._versions[name] = version
 
     def drop_adapter(self, name: str) -> None:

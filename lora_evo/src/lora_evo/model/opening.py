@@ -15,8 +15,8 @@ from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base_model import (
     BaseModel,
-    check_fits,
     choose_device,
+    fitted,
     linear_shapes,
     load_base_model,
     resolve,
@@ -140,9 +140,13 @@ def open_engine(
     if not merged:
         base = load_base_model(model, loaded_on, dtype)
         saved = {name: load_adapter(folder) for name, folder in folders.items()}
-        for name, folder in folders.items():
-            check_fits(base, saved[name], str(folder), any_base)
-        return _open_on(kind, base, resolve(model), saved, target, max_rows)
+        fitting = {
+            name: fitted(base, saved[name], str(folder), any_base)
+            for name, folder in folders.items()
+        }
+        engine = _open_on(kind, base, resolve(model), fitting, target, max_rows)
+        engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
+        return engine
     if len(folders) > 1:
         raise LoraEvoError(
             f"{merged[0]!r} is DoRA or has modules_to_save: it is merged into a base of its own; "
@@ -196,7 +200,6 @@ def _open_on(
     else:
         stack = stack_saved(base.model, saved)
         engine = HFEngine(stack, base.tokenizer, max_rows=max_rows)
-    engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
     engine.about = {
         "engine": kind,
         "model": base.name,

@@ -329,32 +329,40 @@ def export_adapter(adapters: StackedAdapters, member: int, base_model: str | Non
 
 
 @torch.no_grad()
-def import_adapter(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
+def import_adapter(
+    adapters: StackedAdapters, member: int, adapter: Adapter, *, smaller: bool = False
+) -> None:
     """Copy an adapter of the same base, modules and rank into the stack as this member.
 
-    The stack keeps its own scale; where the adapter's differs, the quotient goes into B, so that
-    the update scale * B A stays the same. Raises LoraEvoError, and changes nothing, on a misfit.
+    smaller: its rank and modules may be less than the stack's; zeros fill it up. The stack keeps
+    its own scale; where the adapter's differs, the quotient goes into B, so that the update
+    scale * B A stays the same. Raises LoraEvoError, and changes nothing, on a misfit.
     """
     ours, theirs = set(adapters.layers), set(adapter.slots)
-    if ours != theirs:
-        odd = sorted(ours ^ theirs)
+    odd = sorted(theirs - ours if smaller else ours ^ theirs)
+    if odd:
         raise LoraEvoError(
             f"the adapter covers {len(theirs)} modules, the stack {len(ours)}; they differ in "
             f"{odd[0]}" + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")
         )
-    for path, layer in adapters.layers.items():
-        slot = adapter.slots[path]
-        for name, factor, here in (("A", slot.A, layer.lora_A[0]), ("B", slot.B, layer.lora_B[0])):
+    for path, slot in adapter.slots.items():
+        layer = adapters.layers[path]
+        rank = slot.rank if smaller and slot.rank < adapters.r else adapters.r
+        for name, factor, here in (
+            ("A", slot.A, layer.lora_A[0][:rank]), ("B", slot.B, layer.lora_B[0][:, :rank])
+        ):  # fmt: skip
             if factor.shape != here.shape:
                 raise LoraEvoError(
                     f"lora_{name} of {path} is {list(factor.shape)}, expected {list(here.shape)}: "
                     "another rank or another base model"
                 )
     for path, layer in adapters.layers.items():
-        slot = adapter.slots[path]
-        layer.lora_A[member].copy_(slot.A)
-        ratio = slot.scale / layer.scales[member]
-        layer.lora_B[member].copy_(slot.B if ratio == 1.0 else slot.B.float() * ratio)
+        a, b = layer.lora_A[member].zero_(), layer.lora_B[member].zero_()
+        if path in theirs:
+            slot = adapter.slots[path]
+            a[: slot.rank].copy_(slot.A)
+            ratio = slot.scale / layer.scales[member]
+            b[:, : slot.rank].copy_(slot.B if ratio == 1.0 else slot.B.float() * ratio)
 
 
 @torch.no_grad()

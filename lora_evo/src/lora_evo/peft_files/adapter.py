@@ -5,14 +5,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
-from safetensors import safe_open
 
 from lora_evo.atomic import appearing_directory
 from lora_evo.errors import LoraEvoError
@@ -31,6 +30,7 @@ from lora_evo.peft_files.directory import (
     tensor_names,
     write_tensors,
 )
+from lora_evo.peft_files.names import as_in
 
 _NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
@@ -120,6 +120,15 @@ class Adapter:
         check_finite(path, self.slots[path])
         return self.slots[path]
 
+    def renamed(self, names: Mapping[str, str]) -> "Adapter":
+        """Return this adapter with its modules by new names; the keys are the old ones."""
+        slots = {names[path]: slot for path, slot in self.slots.items()}
+        return (
+            self
+            if slots.keys() == self.slots.keys()
+            else Adapter(self.config.renamed(names), slots)
+        )
+
     @classmethod
     def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
         """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
@@ -185,18 +194,29 @@ class AdapterReader(AdapterFiles):
     def slot(self, path: str) -> Slot:
         """Read, check and return the slot at `path`."""
         with naming(self.directory):
-            names = tensor_names(path)
-            factors: dict[str, torch.Tensor] = {}
-            for file in {self.tensors[name].file for name in names}:
-                # Into memory of its own, so that the file is mapped no longer than that.
-                with safe_open(file, framework="pt") as mapped:
-                    for name in names:
-                        if self.tensors[name].file == file:
-                            factors[name] = mapped.get_tensor(name).clone()
-                            self.tensors[name].check_unchanged()
-            slot = Slot(factors[names[0]], factors[names[1]], self.config.scale(path))
+            factors = []
+            for stored in map(self.tensors.__getitem__, tensor_names(path)):
+                factor = torch.empty(stored.shape, dtype=getattr(torch, NUMBER_TYPES[stored.dtype]))
+                with stored.file.open("rb", buffering=0) as file:
+                    file.seek(stored.start)
+                    file.readinto(_bytes_of(factor))
+                stored.check_unchanged()
+                factors.append(factor)
+            slot = Slot(factors[0], factors[1], self.config.scale(path))
             check_finite(path, slot)
         return slot
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return this adapter with its modules by new names; the keys are the old ones."""
+        if set(names.values()) == set(self.paths):
+            return self
+        tensors = {
+            new: self.tensors[old]
+            for path in self.paths
+            for old, new in zip(tensor_names(path), tensor_names(names[path]), strict=True)
+        }
+        config, paths = self.config.renamed(names), tuple(sorted(names.values()))
+        return replace(self, config=config, paths=paths, tensors=tensors)
 
 
 def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout:
@@ -321,9 +341,10 @@ def check_finite(path: str, slot: Slot) -> None:
 
 def check_comparable(
     named: Mapping[str, SlotSource], *, any_base: bool = False, any_modules: bool = False
-) -> None:
-    """Refuse adapters, by what they are called, on other modules or base models than the first.
+) -> list[tuple[SlotSource, dict[str, str]]]:
+    """Return adapters with their modules as the first one names them, and the new names by the old.
 
+    Refuses those, by what they are called, on other modules or base models than the first.
     any_base: the names of their base models may differ; any_modules: so may the modules.
     """
     for field in () if any_base else ("base_model_name_or_path", "revision"):
@@ -336,8 +357,14 @@ def check_comparable(
                     "on another base: choose adapters of one base, or, if both names mean the same "
                     f"weights, make {field} in adapter_config.json equal"
                 )
-    (first, one), *rest = named.items()
-    for who, other in rest:
+    known: list[str] = []
+    sources: list[tuple[SlotSource, dict[str, str]]] = []
+    for source in named.values():
+        names = as_in(source.paths, known or source.paths)
+        sources.append((source.renamed(names), names))
+        known += names.values()
+    (first, (one, _)), *rest = zip(named, sources, strict=True)
+    for who, (other, _) in rest:
         odd = sorted(set(one.paths) ^ set(other.paths))
         if odd and not any_modules:
             raise LoraEvoError(
@@ -345,6 +372,7 @@ def check_comparable(
                 f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
                 "target_modules, or use merge, to which a missing module is 0"
             )
+    return sources
 
 
 def _bytes_of(factor: torch.Tensor) -> memoryview:

@@ -228,6 +228,13 @@ class AdapterConfig:
         left_out = {name: None for name in ("exclude_modules", *_LAYERS) if name in self.rest}
         return replace(self, target_modules=tuple(paths), rest={**self.rest, **left_out})
 
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return this configuration for exactly these modules, by new names; the keys are old."""
+        ranks = {f"^{re.escape(new)}": self.rank(old) for old, new in names.items()}
+        alphas = {f"^{re.escape(new)}": self.alpha(old) for old, new in names.items()}
+        whole = self.on(sorted(names.values()))
+        return replace(whole, rank_pattern=ranks, alpha_pattern=alphas)
+
     def unmatched(self, paths: Sequence[str]) -> list[str]:
         """Return the fields and names in them that fit none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()

@@ -82,6 +82,8 @@ class StoredTensor:
     dtype: str
     """As safetensors names it: F32, BF16, ..."""
     shape: tuple[int, ...]
+    start: int
+    """Where its bytes begin in the file."""
     stamp: tuple[int, ...]
     """Of the file when it was looked at."""
 
@@ -169,12 +171,15 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     with path.open("rb") as file:
         head = file.read(_HEAD)
     try:
-        with safe_open(path, framework="np") as mapped:
-            slices = {name: mapped.get_slice(name) for name in mapped.offset_keys()}
-            return {
-                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()), stamp)
-                for name, part in slices.items()
-            }
+        with safe_open(path, framework="np"), path.open("rb") as file:  # which checks the whole
+            header = json.loads(file.read(size := int.from_bytes(file.read(8), "little")))
+        header.pop("__metadata__", None)
+        return {
+            name: StoredTensor(
+                path, one["dtype"], tuple(one["shape"]), 8 + size + one["data_offsets"][0], stamp
+            )
+            for name, one in header.items()
+        }
     except (SafetensorError, OSError, ValueError) as error:
         raise LoraEvoError(f"{path.name} {_fault(head, error)}") from error
 

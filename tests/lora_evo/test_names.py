@@ -1,0 +1,114 @@
+"""Modules that transformers 4, 5 and a text model alone call otherwise are the same modules."""
+
+import pytest
+import torch
+from by_hand import build_adapter, dense, same
+from lora_evo_command import call, refused
+
+from lora_evo import (
+    Adapter,
+    AdapterConfig,
+    content_hash,
+    cross,
+    distance,
+    load_adapter,
+    merge,
+    read_lineage,
+    retention,
+    save_adapter,
+    verify,
+)
+from lora_evo.peft_files.names import as_in
+
+LAYERS = {
+    "transformers 5": "model.language_model.layers.",
+    "transformers 4": "language_model.model.layers.",
+    "text": "model.layers.",
+    "text without a head": "layers.",
+}
+
+
+def called(adapter, start, kept=lambda path: True):
+    """The adapter with its layers below another name, as a file of that naming holds it."""
+    slots = {
+        path.replace("model.layers.", start): slot
+        for path, slot in adapter.slots.items()
+        if kept(path)
+    }
+    return Adapter(adapter.config, slots)
+
+
+@pytest.mark.parametrize("other", LAYERS)
+@pytest.mark.parametrize("first", LAYERS)
+def test_a_merge_of_two_namings_is_that_of_one(first, other):
+    one, two = build_adapter(1), build_adapter(2, r=6, rank_pattern={r"layers\.1\..*v_proj": 3})
+    wanted = merge([one, two], "cat", weights=(1, 0.5))
+    found = merge([called(one, LAYERS[first]), called(two, LAYERS[other])], "cat", weights=(1, 0.5))
+    assert same(found, called(wanted, LAYERS[first]))
+    assert distance(called(one, LAYERS[first]), called(one, LAYERS[other])) == 0
+    pair = [called(build_adapter(n), LAYERS[name]) for n, name in ((1, first), (2, other))]
+    child = cross(pair, "average", seed=1)
+    assert same(child, called(cross([one, build_adapter(2)], "average", seed=1), LAYERS[first]))
+
+
+@pytest.mark.parametrize("other", list(LAYERS)[:3])
+@pytest.mark.parametrize("first", list(LAYERS)[:3])
+def test_a_module_that_the_first_lacks_is_called_as_in_the_first(first, other):
+    one = called(build_adapter(1), LAYERS[first], lambda path: "q_proj" in path)
+    two = called(build_adapter(2), LAYERS[other], lambda path: "v_proj" in path)
+    found = merge([one, two])
+    start = LAYERS[first]
+    names = [f"{start}{n}.self_attn.{name}_proj" for n in (0, 1) for name in "qv"]
+    assert list(found.paths) == sorted(names)
+    for path in two.paths:
+        here = path.replace(LAYERS[other], start)
+        assert torch.allclose(dense(found.slots[here]), dense(two.slots[path]) / 2, atol=1e-7)
+
+
+def test_directories_of_two_namings_merge_verify_and_compare(home):
+    save_adapter(called(build_adapter(1), LAYERS["transformers 4"]), "old")
+    save_adapter(called(build_adapter(2), LAYERS["transformers 5"]), "new")
+    said = call("merge", "old", "new", "--out", "m")
+    assert "count as 0" not in said.output
+    assert verify("m").identical
+    assert read_lineage("m").parents == (content_hash("old"), content_hash("new"))
+    assert load_adapter("m").paths == load_adapter("old").paths
+    assert len(retention("old", "new").modules) == 4
+    call("cross", "slot_swap", "new", "old", "--out", "c", "--seed", "1")
+    assert verify("c").identical
+    assert load_adapter("c").paths == load_adapter("new").paths
+    assert "language_model" in call("distance", "old", "new").stdout
+
+
+@pytest.mark.parametrize(
+    ("paths", "known", "wanted"),
+    [
+        ("visual.blocks.0.qkv", "model.language_model.layers.0.q", "model.visual.blocks.0.qkv"),
+        ("model.visual.blocks.0.qkv", "language_model.model.layers.0.q", "visual.blocks.0.qkv"),
+        ("language_model.lm_head", "model.language_model.layers.0.q", "lm_head"),
+        ("language_model.lm_head", "model.layers.0.q", "lm_head"),
+        ("audio_tower.fc", "model.language_model.layers.0.q", "model.audio_tower.fc"),
+        (
+            "vision_tower.vision_model.encoder.layers.0.fc1",
+            "model.vision_tower.encoder.layers.0.fc2",
+            "model.vision_tower.encoder.layers.0.fc1",
+        ),
+        ("transformer.h.0.attn.c_attn", "model.layers.0.q", "transformer.h.0.attn.c_attn"),
+        ("model.decoder.layers.0.fc1", "model.decoder.layers.0.fc2", "model.decoder.layers.0.fc1"),
+    ],
+)  # fmt: skip
+def test_names_of_one_module(paths, known, wanted):
+    assert as_in([paths], [known]) == {paths: wanted}
+
+
+def test_what_cannot_be_told_is_refused_in_one_line(home):
+    def on(path):
+        adapter = build_adapter(1, layers=1)
+        config = AdapterConfig.new(
+            r=4, lora_alpha=8, target_modules=[path], base_model_name_or_path="tiny"
+        )
+        return Adapter(config, {path: adapter.slots[adapter.paths[0]]})
+
+    save_adapter(on("visual.blocks.0.q_proj"), "old")
+    save_adapter(on("model.language_model.layers.0.q_proj"), "new")
+    refused("merge old new --out m", "are of two ways to name modules")
