@@ -117,3 +117,27 @@ def test_every_operator_has_a_page(name):
     assert row["description"] in page
     assert len(row["description"]) > 100
     assert row["parameters"] == dict(operator.defaults)
+
+
+def test_every_command_names_what_fits_no_module(home):
+    for name in ("p1", "p2"):
+        file = home / name / "adapter_config.json"
+        fields = json.loads(file.read_text())
+        fields |= {"target_modules": ["q_proj", "v_proj", "w_proj"], "alpha_pattern": {"q_prj": 3}}
+        file.write_text(json.dumps(fields))
+    for words in (
+        "mutate svd_structured p1 --out c1 --seed 1",
+        "cross average p1 p2 --out c2 --seed 1",
+        "merge p1 p2 --out c3 --json",
+        "verify c1",
+        "distance p1 p2 --json",
+        "retention c2",
+        "lineage p1 p2",
+    ):
+        said = call(*words.split()).stderr.splitlines()
+        assert said, words
+        for line in said:
+            assert line.endswith(
+                "fit no module, so are without effect: target_modules 'w_proj', "
+                "alpha_pattern 'q_prj'"
+            )

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, counter, json_option, number, print_json, text_table
+from lora_evo.commands.terminal import (
+    FOLDER,
+    counter,
+    json_option,
+    name_unmatched,
+    number,
+    print_json,
+    text_table,
+)
 from lora_evo.lineage import parents_on_disk, read_lineage
 from lora_evo.peft_files.directory import content_hash, shortest_unique_names
 
@@ -76,6 +84,7 @@ def retention(
     trained: Recovery | None = None
     if model is not None:
         behaviour, trained = _run(child, parents, model, probes, train, training)
+    name_unmatched([child, *folders])
     lineage = read_lineage(child)
     since = lineage.content_hash != content_hash(child) if lineage else None
     valid = lineage.moments_valid if lineage else None

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from lora_evo.errors import LoraEvoError
+from lora_evo.peft_files.directory import adapter_files, readable
 
 FOLDER = click.Path(path_type=Path)
 json_option = click.option(
@@ -68,6 +69,15 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
         ).rstrip()
         for row in cells
     )
+
+
+def name_unmatched(folders: Iterable[Path]) -> None:
+    """Print, on stderr, what in the configurations of adapters fits none of their modules."""
+    for folder, adapter in readable(folders, adapter_files, lambda reason: None):
+        odd = adapter.config.unmatched(adapter.paths)
+        if odd:
+            words = f"fit no module, so are without effect: {', '.join(odd)}"
+            click.echo(f"{folder}: {words}", err=True)
 
 
 @contextmanager

@@ -238,11 +238,14 @@ class AdapterConfig:
     def unmatched(self, paths: Sequence[str]) -> list[str]:
         """Return the fields and names in them that fit none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
-        patterns = {f"target_modules {name!r}": re.escape(name) for name in targets}
+        ends = {path[dot.end() :] for path in paths for dot in re.finditer(r"^|\.", path)}
+        odd = [f"target_modules {name!r}" for name in targets if name not in ends]
         for name in ("rank_pattern", "alpha_pattern"):
-            patterns |= {f"{name} {pattern!r}": pattern for pattern in getattr(self, name)}
-        matched = {k: re.compile(_PATTERN.format(p)).match for k, p in patterns.items()}
-        return [name for name, match in matched.items() if not any(map(match, paths))]
+            for pattern in getattr(self, name):
+                fits = re.compile(_PATTERN.format(pattern)).match
+                if pattern not in ends and not any(map(fits, paths)):
+                    odd.append(f"{name} {pattern!r}")
+        return odd
 
     def rank(self, path: str) -> int:
         """Return the rank of the module at `path`."""
