@@ -6,13 +6,13 @@ import shlex
 
 import pytest
 import torch
-from by_hand import build_adapter, changed, dense
+from by_hand import build_adapter, changed, dense, same
 from lora_evo_command import call
 from programs import python
 from safetensors.torch import load_file, save_file
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.model import Request, open_engine
+from lora_evo.model import Request, find_adapters, open_engine
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -132,13 +132,38 @@ def test_names_that_peft_leaves_out_are_mended_by_the_program_that_is_told(
 ):
     program, file = told_to_rename(tmp_path / "p", *RENAMED[name])
     monkeypatch.setattr("sys.argv", ["-c", file])
+    before = (tmp_path / "p" / WEIGHTS).read_bytes()
     exec(program, {})
     assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+    assert (tmp_path / "p" / f"{WEIGHTS}.before").read_bytes() == before
 
 
 def test_that_program_runs_as_it_is_typed(tmp_path):
     python("-c", *told_to_rename(tmp_path / "p", *RENAMED["compiled"]))
     assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
+
+
+@pytest.mark.parametrize("name", ["module", "_mod", "base_model", "lora_A", "my_module"])
+@pytest.mark.parametrize(
+    "place", ["{}", "{}.q", "layers.0.{}", "layers.0.{}.q", "{}.model.layers.0.q", "{}.{}.q"]
+)
+def test_a_model_may_have_modules_of_such_names(tmp_path, name, place):
+    path = place.replace("{}", name)
+    model = at = torch.nn.Module()
+    model.prepare_inputs_for_generation = None
+    *homes, last = path.split(".")
+    for home in homes:
+        at.add_module(home, torch.nn.Module())
+        at = getattr(at, home)
+    at.add_module(last, torch.nn.Linear(8, 8))
+    explicit = "model" in homes and name in ("module", "base_model")  # a whole model, or a wrapper
+    made = tuned(model, target_modules=[path if explicit else last], init_lora_weights=False)
+    made.save_pretrained(tmp_path / "p")
+    adapter = load_adapter(tmp_path / "p")
+    assert adapter.paths == (path,)
+    assert same(adapter, Adapter.from_peft(made))
+    save_adapter(adapter, tmp_path / "again")
+    assert load_adapter(tmp_path / "again").paths == (path,)
 
 
 def told_to_rename(folder, old, new):
@@ -277,9 +302,22 @@ def test_weights_of_the_base_and_pickles_are_saved_again_as_told(model_folder, b
     assert len(load_adapter(tmp_path / "r").paths) == 2
 
 
+def test_a_mark_of_byte_order_is_no_part_of_a_configuration(tmp_path):
+    save_adapter(build_adapter(1), tmp_path / "p")
+    file = tmp_path / "p" / "adapter_config.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert same(load_adapter(tmp_path / "p"), build_adapter(1))
+
+
 def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "hf download me/adapter --local-dir FOLDER" in refusal("me/adapter")
+    page = "https://huggingface.co/me/adapter"
+    for name in ("me/adapter", "hf://me/adapter", "hf://models/me/adapter@main", page):
+        assert "hf download me/adapter --local-dir FOLDER" in refusal(name)
+        for words in (("lineage", name), ("inspect", name)):
+            assert "hf download me/adapter --local-dir FOLDER" in call(*words, code=2).stderr
+        with pytest.raises(LoraEvoError, match="hf download me/adapter --local-dir FOLDER"):
+            find_adapters([name])
     model = tuned(base, target_modules=["q_proj"])
     model.add_adapter("other", peft.LoraConfig(target_modules=["v_proj"]))
     model.save_pretrained("p", selected_adapters=["other"])

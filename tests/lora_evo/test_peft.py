@@ -7,7 +7,16 @@ import torch
 from by_hand import breed, dense, same
 from lora_evo_command import call
 
-from lora_evo import OPERATORS, Adapter, LoraEvoError, content_hash, load_adapter, save_adapter
+from lora_evo import (
+    OPERATORS,
+    Adapter,
+    AdapterConfig,
+    LoraEvoError,
+    Slot,
+    content_hash,
+    load_adapter,
+    save_adapter,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -188,3 +197,59 @@ def test_a_live_model_that_does_not_fit_is_refused(saved_by_peft):
         adapter.to_peft(model)
     with pytest.raises(LoraEvoError, match=r"no module layers\.0\.q_proj \(6 of 6"):
         adapter.to_peft(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_number_types_stay_through_a_live_model(make_adapter, dtype):
+    pytest.importorskip("peft")
+    config = AdapterConfig(4, 8, ("q_proj",), rest={"peft_type": "LORA"})
+    noise = torch.Generator().manual_seed(1)
+    slots = {
+        f"layers.{n}.q_proj": Slot(
+            torch.randn(4, 12, generator=noise).to(dtype),
+            torch.randn(20, 4, generator=noise).to(dtype),
+            2.0,
+        )
+        for n in range(3)
+    }
+    adapter, x = Adapter(config, slots), torch.linspace(-1, 1, 12)[None]
+    for kind in (torch.float32, torch.bfloat16):
+        model = adapter.to_peft(base().to(kind))
+        adapter.to_peft(model, "second")
+        for name in ("default", "second"):
+            assert same(Adapter.from_peft(model, name), adapter)
+        assert model(x.to(kind)).dtype == kind
+        model.base_model.model.layers[0].q_proj.lora_A["default"].weight.data.zero_()
+        assert same(Adapter.from_peft(model, "second"), adapter)
+    trained = adapter.to_peft(base().float(), is_trainable=True)
+    assert {p.dtype for p in trained.parameters() if p.requires_grad} <= {torch.float32}
+
+
+def test_an_adapter_of_transformers_own_and_a_compiled_one_are_read(tmp_path):
+    peft = pytest.importorskip("peft")
+    pytest.importorskip("transformers")
+    from small_models import small_model
+
+    settings = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "init_lora_weights": False}
+    alphas = {"0.self_attn.q_proj": 3, "self_attn.q_proj": 5}
+    model = small_model(num_hidden_layers=2)
+    for name in ("default", "mine"):
+        torch.manual_seed(len(name))
+        model.add_adapter(peft.LoraConfig(**settings, alpha_pattern=alphas), name)
+    for name in ("default", "mine"):
+        found = Adapter.from_peft(model, name)
+        model.set_adapter(name)
+        model.save_pretrained(tmp_path / name)
+        assert same(found, load_adapter(tmp_path / name))
+        assert found.config.alpha("model.layers.0.self_attn.q_proj") == 3
+        for path, slot in found.slots.items():
+            wanted = model.get_submodule(path).get_delta_weight(name)
+            assert torch.allclose(dense(slot).float(), wanted, atol=1e-6)
+    with pytest.raises(LoraEvoError, match="it has: default, mine"):
+        Adapter.from_peft(model, "other")
+
+    tuned = peft.get_peft_model(base(), peft.LoraConfig(**settings))
+    wanted = Adapter.from_peft(tuned)
+    assert same(Adapter.from_peft(torch.compile(tuned)), wanted)
+    inner = peft.get_peft_model(torch.compile(base()), peft.LoraConfig(**settings))
+    assert Adapter.from_peft(inner).paths == wanted.paths

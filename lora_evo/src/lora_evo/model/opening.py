@@ -27,6 +27,7 @@ from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
+from lora_evo.peft_files.directory import no_adapter
 from lora_evo.updates import any_update
 
 _BASE_NAME = "base"
@@ -65,7 +66,7 @@ def _named(spec: str) -> dict[str, Path]:
         folder = Path(spec)
         name = folder.resolve().name
     if not folder.is_dir():
-        raise LoraEvoError(f"there is no adapter folder {folder}; expected a PEFT adapter")
+        raise LoraEvoError(f"{folder} {no_adapter(folder)}")
     if not _NAME.fullmatch(name) or name == _BASE_NAME:
         raise LoraEvoError(
             f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeAlias
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from lora_evo.atomic import appearing_directory
 from lora_evo.errors import LoraEvoError
@@ -133,16 +134,29 @@ class Adapter:
     def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
         """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
 
-        Needs peft. Raises `LoraEvoError` where there is no such adapter, or it cannot be used.
+        Or of a transformers model with `add_adapter`; either may be compiled. Needs peft. Raises
+        `LoraEvoError` where there is no such adapter, or it cannot be used.
         """
+        from peft import PeftModel, get_peft_model_state_dict
+
+        model = getattr(model, "_orig_mod", model)
         known = _peft_names(model)
         if name not in known:
             raise LoraEvoError(
                 f"the model has no PEFT adapter {name!r}; it has: {', '.join(known) or 'none'}"
             )
         with TemporaryDirectory() as folder:
-            model.save_pretrained(folder, selected_adapters=[name], save_embedding_layers=False)
-            home = Path(folder, "" if name == "default" else name)
+            home, options = Path(folder), {"save_embedding_layers": False}
+            if isinstance(model, PeftModel):
+                model.save_pretrained(folder, selected_adapters=[name], **options)
+                home = Path(folder, "" if name == "default" else name)
+                tensors = load_file(home / WEIGHTS_FILE)
+            else:
+                model.peft_config[name].save_pretrained(folder)
+                state = get_peft_model_state_dict(model, adapter_name=name, **options)
+                tensors = {f"base_model.model.{n}": t.contiguous() for n, t in state.items()}
+            plain = {n.replace("._orig_mod.", "."): t for n, t in tensors.items()}
+            save_file(plain, home / WEIGHTS_FILE)
             fields = json.loads((home / CONFIG_FILE).read_text(encoding="utf-8"))
             for field in ("rank_pattern", "alpha_pattern"):  # whose order PEFT's file loses
                 fields[field] = dict(getattr(model.peft_config[name], field) or {})
@@ -153,7 +167,8 @@ class Adapter:
         """Return a `peft.PeftModel` that holds this adapter as `name`.
 
         `model` is the base model, which becomes part of the result with this adapter active; or a
-        PeftModel, which gets one more. Needs peft. Raises `LoraEvoError` where the name is taken
+        PeftModel, which gets one more. Factors keep their number type, or, to be trained, have
+        that which PEFT trains in. Needs peft. Raises `LoraEvoError` where the name is taken
         or the model lacks a module of the adapter, which PEFT would leave out silently.
         """
         from peft import PeftModel
@@ -176,15 +191,18 @@ class Adapter:
             save_adapter(self, home)
             if wrapped:
                 model.load_adapter(home, name, is_trainable=is_trainable)
-                return model
-            return PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
+            else:
+                model = PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
+        for path, slot in self.slots.items() if not is_trainable else ():
+            layer = model.get_base_model().get_submodule(path)
+            for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
+                weight[name].weight.data = factor.detach().to(weight[name].weight.device, copy=True)
+        return model
 
 
 def _peft_names(model: Any) -> list[str]:
     """Return the names of a model's PEFT adapters."""
-    from peft import PeftModel
-
-    return list(model.peft_config) if isinstance(model, PeftModel) else []
+    return list(getattr(model, "peft_config", ()))
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ _HEAD = 4096
 """Bytes of a file by which another format is recognised."""
 _OPCODES = 6
 """So many opcodes of a pickle in a row are no chance."""
+_ON_HUB = re.compile(
+    r"(?:hf:/+|https?:/+huggingface\.co/)(?:models/)?([\w.-]+/[\w.-]+)(?:[@/].*)?|([\w.-]+/[\w.-]+)"
+)
 _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
@@ -47,11 +50,18 @@ _NOT_OF_MODULES = re.compile(
     r"|(?<=\.lora_[AB])\.\w+(?=\.weight$)"
 )
 """In a tensor's name: PEFT's prefix, what FSDP, checkpointing, torch.compile and data parallelism
-put there, and the adapter's own name."""
+put there, and the adapter's own name. A model may have modules of such names, too."""
+_WRAPPED = re.compile(
+    r".*\._(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module|forward_module)\."
+    r"|base_model\.model\.(?:module\.|base_model\.model\.)+"
+    r"(?:model|language_model|transformer|gpt_neox|backbone|lm_head)\."
+)
+"""In the name of a tensor, what no model has of its own: wrappers, and what holds a whole model."""
 _RENAME = (
-    "import re, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
-    f"save_file({{'{_PREFIX}' + re.sub(r'{_NOT_OF_MODULES.pattern}', '', n): t.clone() "
-    "for n, t in load_file(f).items()}, f)"
+    "import re, shutil, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
+    f"old = load_file(shutil.copy(f, f + '.before')); new = {{'{_PREFIX}' + re.sub("
+    f"r'{_NOT_OF_MODULES.pattern}', '', n): t.clone() for n, t in old.items()}}; "
+    "len(new) == len(old) and save_file(new, f)"
 )
 _GATHER = (
     "if it is of DeepSpeed's ZeRO-3, gather the weights: save_pretrained(FOLDER, state_dict="
@@ -141,7 +151,7 @@ def stored_weights(folder: Path) -> Mapping[str, StoredTensor]:
 
 def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
     try:
-        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise LoraEvoError(f"{INDEX_FILE} is not JSON: {error}") from error
     places = raw.get("weight_map") if isinstance(raw, dict) else None
@@ -227,10 +237,10 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
     """Look at a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
     folder = Path(directory)
     if not (folder / CONFIG_FILE).is_file():
-        raise LoraEvoError(f"{folder} {_no_adapter(folder)}")
+        raise LoraEvoError(f"{folder} {no_adapter(folder)}")
     with naming(folder):
         try:
-            text = (folder / CONFIG_FILE).read_text(encoding="utf-8")
+            text = (folder / CONFIG_FILE).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
         config = AdapterConfig.from_json(text)
@@ -238,11 +248,13 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
         return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
 
 
-def _no_adapter(folder: Path) -> str:
+def no_adapter(folder: Path) -> str:
     """Say why a path is no adapter directory, and which may be meant."""
     if not folder.is_dir():
-        hub = f"; from the hub: hf download {folder} --local-dir FOLDER, and name that FOLDER"
-        meant = hub if re.fullmatch(r"[\w.-]+/[\w.-]+", str(folder)) else ""
+        meant, match = "", _ON_HUB.fullmatch(str(folder))
+        if match:
+            name = match[1] or match[2]
+            meant = f"; from the hub: hf download {name} --local-dir FOLDER, and name that FOLDER"
         return f"is not a folder; expected a PEFT adapter directory{meant}"
     inside = sorted(file.parent.name for file in folder.glob(f"*/{CONFIG_FILE}"))
     if inside:
@@ -304,7 +316,7 @@ def adapter_folders(roots: Iterable[Path]) -> list[Path]:
     folders: dict[Path, Path] = {}
     for root in roots:
         if not root.is_dir():
-            raise LoraEvoError(f"{root} is not a folder; expected an adapter or a folder of them")
+            raise LoraEvoError(f"{root} {no_adapter(root)}, or a folder of them")
         for file in sorted(root.rglob(CONFIG_FILE)):
             folder = file.parent
             if not any(part.startswith(".") for part in folder.relative_to(root).parts):
@@ -351,14 +363,18 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
             if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
                 raise LoraEvoError(f"unexpected tensor {name}: {reason}")
     for name, tensor in tensors.items():
-        plain = _PREFIX + _NOT_OF_MODULES.sub("", name)
-        if plain != name and _KEY.fullmatch(plain):
+        match, plain = _KEY.fullmatch(name), _PREFIX + _NOT_OF_MODULES.sub("", name)
+        mended = _KEY.fullmatch(plain)
+        # Right is what the targets fit, unless they fit the plain name, too, and this one is of a
+        # wrapper.
+        fits = match and config.adapts(match["path"])
+        wrapped = mended and config.adapts(mended["path"]) and _WRAPPED.match(name)
+        if plain != name and mended and (wrapped or not fits):
             raise LoraEvoError(
                 f"{name} is not what PEFT calls it, {plain}: there is no prefix, or the name of a "
                 "wrapper or an adapter too many, so that PEFT would leave it out; rename the "
                 f'tensors: python -c "{_RENAME}" {tensor.file}'
             )
-        match = _KEY.fullmatch(name)
         if match is None:
             raise LoraEvoError(
                 f"unknown tensor {name}: expected only names like "
