@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, json_option, name_unmatched, number, print_json
+from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, say_unfit
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
@@ -114,7 +114,7 @@ def mutate(
 
     options |= _parameters_from(find_operator(operator, "mutation"), settings)
     _print_child(mutate_directory(operator, parent, out, **options), out, as_json)
-    name_unmatched([parent])
+    say_unfit([parent])
 
 
 @click.command()
@@ -139,7 +139,7 @@ def cross(
     as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
     options |= _parameters_from(find_operator(operator, "crossover"), settings)
     _print_child(cross_directory(operator, parents, out, **options), out, as_json)
-    name_unmatched(parents)
+    say_unfit(parents)
 
 
 @click.command()
@@ -175,7 +175,7 @@ def merge(
         if lacking:
             click.echo(f"{adapter} lacks {lacking} modules, which count as 0", err=True)
     _print_child(record, out, as_json)
-    name_unmatched(adapters)
+    say_unfit(adapters)
 
 
 @click.command()
@@ -192,7 +192,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
     from lora_evo.children import verify as verify_child
 
     result = verify_child(child, list(parents) or None)
-    name_unmatched([child])
+    say_unfit([child])
     if as_json:
         print_json(asdict(result))
     elif result.identical:

@@ -11,9 +11,9 @@ import click
 from lora_evo.commands.terminal import (
     FOLDER,
     json_option,
-    name_unmatched,
     number,
     print_json,
+    say_unfit,
     text_table,
 )
 from lora_evo.errors import LoraEvoError
@@ -77,7 +77,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     from lora_evo.updates import retention
 
     comparison = retention(first, second, any_base=True)
-    name_unmatched([first, second])
+    say_unfit([first, second])
     if as_json:
         numbers = comparison.to_dict()
         print_json({**numbers["whole"], "modules": numbers["modules"]})
@@ -143,7 +143,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     left_out: list[str] = []
     members = family(directories, left_out.append)
     _report(left_out)
-    name_unmatched(adapter_folders(directories))
+    say_unfit(adapter_folders(directories))
     if not members:
         raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
     if as_json:

@@ -12,9 +12,9 @@ from lora_evo.commands.terminal import (
     FOLDER,
     counter,
     json_option,
-    name_unmatched,
     number,
     print_json,
+    say_unfit,
     text_table,
 )
 from lora_evo.lineage import parents_on_disk, read_lineage
@@ -84,7 +84,7 @@ def retention(
     trained: Recovery | None = None
     if model is not None:
         behaviour, trained = _run(child, parents, model, probes, train, training)
-    name_unmatched([child, *folders])
+    say_unfit([child, *folders])
     lineage = read_lineage(child)
     since = lineage.content_hash != content_hash(child) if lineage else None
     valid = lineage.moments_valid if lineage else None

@@ -71,13 +71,14 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
     )
 
 
-def name_unmatched(folders: Iterable[Path]) -> None:
+def say_unfit(folders: Iterable[Path]) -> None:
     """Print, on stderr, what in the configurations of adapters fits none of their modules."""
     for folder, adapter in readable(folders, adapter_files, lambda reason: None):
         odd = adapter.config.unmatched(adapter.paths)
         if odd:
-            words = f"fit no module, so are without effect: {', '.join(odd)}"
-            click.echo(f"{folder}: {words}", err=True)
+            click.echo(
+                f"{folder}: fit no module, so are without effect: {', '.join(odd)}", err=True
+            )
 
 
 @contextmanager

@@ -222,10 +222,7 @@ class HFEngine(Engine):
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
-        """Copy an adapter, of the stack's rank and modules or less, over the member.
-
-        The stack has the same members for ever.
-        """
+        """Copy an adapter, of the stack's rank and modules or less, over the member for ever."""
         fitting = adapter.renamed(as_in(adapter.paths, list(self.adapters.layers)))
         import_adapter(self.adapters, self.adapters.index(name), fitting, smaller=True)
         self._versions[name] = version

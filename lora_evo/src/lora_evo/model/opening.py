@@ -66,7 +66,7 @@ def _named(spec: str) -> dict[str, Path]:
         folder = Path(spec)
         name = folder.resolve().name
     if not folder.is_dir():
-        raise LoraEvoError(f"{folder} {no_adapter(folder)}")
+        raise LoraEvoError(f"there is no adapter folder {folder}: it {no_adapter(folder)}")
     if not _NAME.fullmatch(name) or name == _BASE_NAME:
         raise LoraEvoError(
             f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
@@ -141,10 +141,8 @@ def open_engine(
     if not merged:
         base = load_base_model(model, loaded_on, dtype)
         saved = {name: load_adapter(folder) for name, folder in folders.items()}
-        fitting = {
-            name: fitted(base, saved[name], str(folder), any_base)
-            for name, folder in folders.items()
-        }
+        at = {name: str(folder) for name, folder in folders.items()}
+        fitting = {name: fitted(base, one, at[name], any_base) for name, one in saved.items()}
         engine = _open_on(kind, base, resolve(model), fitting, target, max_rows)
         engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
         return engine

@@ -177,13 +177,12 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
 
 
 def _check_rank(request: Request, path: str, slots: Sequence[Slot]) -> None:
-    """Refuse a rank that was asked for and has nothing to hold."""
+    """Refuse a rank that was asked for and is above every size of the module and its parents."""
     rank, ends = request.parameters["rank"], (len(slots[0].B), slots[0].A.shape[1])
-    most = max(min(ends), sum(slot.rank for slot in slots))
-    if rank is not None and rank > most:
+    if rank is not None and rank > max(*ends, sum(slot.rank for slot in slots)):
         raise LoraEvoError(
-            f"rank is {rank}, but the merged update of {path} has at most rank {most}; ask for at "
-            "most that"
+            f"rank is {rank}, but the merged update of {path} has at most rank {min(ends)}; ask "
+            "for at most that"
         )
 
 

@@ -124,11 +124,8 @@ class Adapter:
     def renamed(self, names: Mapping[str, str]) -> "Adapter":
         """Return this adapter with its modules by new names; the keys are the old ones."""
         slots = {names[path]: slot for path, slot in self.slots.items()}
-        return (
-            self
-            if slots.keys() == self.slots.keys()
-            else Adapter(self.config.renamed(names), slots)
-        )
+        same = slots.keys() == self.slots.keys()
+        return self if same else Adapter(self.config.renamed(names), slots)
 
     @classmethod
     def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
@@ -215,7 +212,7 @@ class AdapterReader(AdapterFiles):
             factors = []
             for stored in map(self.tensors.__getitem__, tensor_names(path)):
                 factor = torch.empty(stored.shape, dtype=getattr(torch, NUMBER_TYPES[stored.dtype]))
-                with stored.file.open("rb", buffering=0) as file:
+                with stored.file.open("rb") as file:
                     file.seek(stored.start)
                     file.readinto(_bytes_of(factor))
                 stored.check_unchanged()
