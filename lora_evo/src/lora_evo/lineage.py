@@ -105,7 +105,7 @@ def read_lineage(directory: PathLike) -> Lineage | None:
     if not file.is_file():
         return None
     try:
-        return Lineage.from_json(file.read_text(encoding="utf-8"))
+        return Lineage.from_json(file.read_text(encoding="utf-8-sig"))
     except (LoraEvoError, UnicodeDecodeError) as error:
         raise LoraEvoError(f"{directory}: {error}") from error
 

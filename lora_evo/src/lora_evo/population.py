@@ -86,7 +86,7 @@ def diversity(
     if len(names) < 2:
         raise LoraEvoError(f"{len(names)} adapter(s) found; a population has at least two")
     sources = [slot_source(member) for member in members]
-    check_comparable(dict(zip(names, sources, strict=True)))
+    sources = [one for one, _ in check_comparable(dict(zip(names, sources, strict=True)))]
     pairs = list(combinations(range(len(names)), 2))
     parts: dict[tuple[int, int], list[Gap]] = {pair: [] for pair in pairs}
     with one_thread():
