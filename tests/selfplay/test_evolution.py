@@ -10,9 +10,13 @@ from click.testing import CliRunner
 from league import League
 from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
-from selfplay import step
+from selfplay import step, training
+from selfplay.config import load_preset, refuse_hasty_evolution
+from selfplay.doctor import examine
 from selfplay.errors import ConfigError
+from selfplay.planning import plan_run
 from selfplay.records.run_record import conclusion, read_run
+from selfplay.settings import preset_names
 from selfplay_command import worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0")
@@ -259,3 +263,91 @@ def test_azr_costs_as_much_per_adapter_as_one_teacher_and_one_student(runs, agen
         return set(proposals.values()), attempts
 
     assert counts(agent) == counts(three_students.home) == ({2}, {3})
+
+
+HASTY = (
+    ("evolution.evolve_every=2",),
+    ("evolution.evolve_every=4", "teachers=8", "students=8"),
+    ("league.grace_matches=16",),
+    ("evolution.evolve_every=3", "students=4"),
+    ("evolution.evolve_every=3", "learner.frozen=[t0, t1]"),
+    ("steps=9", "evolution.evolve_every=4"),
+)
+PATIENT = (
+    (),
+    ("evolution.evolve_every=0", "league.grace_matches=99"),
+    ("evolution.evolve_every=1", "league.grace_matches=1"),
+    ("evolution.evolve_every=2", "mode=azr"),
+    ("evolution.evolve_every=2", "teachers=1", "students=1"),
+    ("evolution.evolve_every=3", "teachers=4", "learner.frozen=[t0, t1, t2, t3]"),
+    ("evolution.evolve_every=5",),
+    ("steps=8", "evolution.evolve_every=4"),
+)
+
+
+@pytest.mark.parametrize("settings", HASTY, ids=" ".join)
+def test_evolution_before_children_can_be_judged_is_refused_with_both_settings(settings, tmp_path):
+    config = load_preset("nano", *settings)
+    for opening in (
+        lambda: training.train(config, tmp_path / "run"),
+        lambda: plan_run(config, "24"),
+        lambda: examine(config, print),
+    ):
+        with pytest.raises(ConfigError, match=r"every is \d+ and league.grace_matches is") as said:
+            opening()
+    assert not (tmp_path / "run").exists()
+    assignments = str(said.value).partition("type --set ")[2].split(" or --set ")
+    for assignment in assignments:  # either is a way out, and no more than is needed
+        refuse_hasty_evolution(load_preset("nano", *settings, assignment))
+    key, _, least = assignments[0].partition("=")
+    with pytest.raises(ConfigError):
+        refuse_hasty_evolution(load_preset("nano", *settings, f"{key}={int(least) - 1}"))
+
+
+@pytest.mark.parametrize("settings", PATIENT, ids=lambda settings: " ".join(settings) or "nano")
+def test_evolution_that_can_work_is_not_refused(settings):
+    refuse_hasty_evolution(load_preset("nano", *settings))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_no_preset_is_hasty(name):
+    refuse_hasty_evolution(load_preset(name))
+
+
+THREE = (*STILL, "steps=3", "teachers=3", "league.grace_matches=2")
+HALF = "evolution.replaced_fraction=0.67"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Runs whose children are still spared at the next evolution."""
+    monkeypatch.setattr(training, "refuse_hasty_evolution", lambda config: None)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_no_better_member_goes_in_place_of_a_spared_child(runs, tmp_path, capsys):
+    home = runs.train(tmp_path / "run", *THREE, HALF)
+    first, second, _ = (row["evolution"] for row in runs.rows(home / "metrics.jsonl"))
+    assert [birth["child"] for birth in first] == ["t3", "t4", "s2"]
+    assert [birth["child"] for birth in second] == ["s3"]  # students play twice as often
+    assert capsys.readouterr().err == (
+        "step 2: no teacher is replaced (spared until they played 2 matches: t4, t3)\n"
+    )
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_birth_says_who_was_spared(runs, tmp_path):
+    home = runs.train(tmp_path / "run", *THREE, HALF, "league.fitness=rating")
+    first, second, _ = (row["evolution"] for row in runs.rows(home / "metrics.jsonl"))
+    assert not any("spared" in birth for birth in first)
+    # By rating alone both children are above the founder.
+    assert [(b["removed"], b.get("spared")) for b in second] == [("t2", ["t4", "t3"]), ("s0", None)]
+
+
+def test_an_evolution_that_replaces_nobody_says_so(runs, tmp_path, capsys):
+    alone = ("teachers=1", "students=2", "learner.frozen=[s0, s1]", "steps=2")
+    runs.train(tmp_path / "run", *STILL, *alone)
+    assert capsys.readouterr().err == (
+        "step 1: no teacher is replaced (it is the only one); "
+        "no student is replaced (all but the best are frozen)\n"
+    )

@@ -102,7 +102,8 @@ class EvolutionConfig:
     """Replacement of the weakest members."""
 
     evolve_every: Count = 10
-    """Steps between two replacements; 0 switches evolution off."""
+    """Steps between two replacements, at least the matches of `league.grace_matches`; 0 switches
+    evolution off."""
     replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
     mutation: str | tuple[str, ...] = "svd_structured"
@@ -378,6 +379,13 @@ class Config:
         every = self.evolution.evolve_every
         return every > 0 and step % every == 0 and step < self.steps
 
+    @property
+    def replaced(self) -> dict[str, int]:
+        """How many members of each role an evolution replaces at most."""
+        sizes = {} if self.mode == "azr" else {"teacher": self.teachers, "student": self.students}
+        share = self.evolution.replaced_fraction
+        return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
+
     def measures(self, step: int) -> bool:
         """Whether members are measured after this step: every `eval_every`, at start and end."""
         every = self.eval.eval_every
@@ -395,6 +403,29 @@ class Config:
         if longest is None:
             return None
         return longest + self.rollout.prompt_overhead + self.longest_completion
+
+
+def refuse_hasty_evolution(config: Config) -> None:
+    """Raise ConfigError where children are still spared at the evolution after their birth.
+
+    Then whoever is not spared would be replaced, better or not. Members of the smaller role play
+    more matches than steps.
+    """
+    every, grace = config.evolution.evolve_every, config.league.grace_matches
+    if 2 * every >= config.steps:  # no child sees an evolution
+        return
+    for role, count in config.replaced.items():
+        alike = [name for name in config.founders if name[0] == role[0]]
+        played, n = max(config.teachers, config.students), len(alike)
+        matches = every * played // n
+        if every and count and matches < grace and not set(alike) <= set(config.learner.frozen):
+            least = -(-grace * n // played)
+            raise ConfigError(
+                f"evolution.evolve_every is {every} and league.grace_matches is {grace}: a {role} "
+                f"plays {matches} matches between two evolutions, so that children are spared and "
+                f"better members replaced; type --set evolution.evolve_every={least} or "
+                f"--set league.grace_matches={matches}"
+            )
 
 
 def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ from huggingface_hub import snapshot_download
 
 from lora_evo import LoraEvoError
 from lora_evo.model import choose_device, require_vllm, resolve
-from selfplay.config import Config
+from selfplay.config import Config, refuse_hasty_evolution
 from selfplay.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
 from selfplay.planning import MemoryPlan, plan_run, verdict
@@ -112,6 +112,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
     say: receives each phase's name. Raises ConfigError for what the configuration has wrong.
     """
+    refuse_hasty_evolution(config)
     title = f"{config.base}: {config.engine}, {config.dtype}"
     checks, plan = list(machine(config)), None
     if not all(check.passed for check in checks):

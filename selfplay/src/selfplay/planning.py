@@ -13,7 +13,13 @@ import msgspec
 
 from lora_evo import LoraEvoError
 from selfplay.architecture import Architecture, read_architecture
-from selfplay.config import Config, LearnerConfig, for_workers, read_config
+from selfplay.config import (
+    Config,
+    LearnerConfig,
+    for_workers,
+    read_config,
+    refuse_hasty_evolution,
+)
 from selfplay.devices import (
     GIB,
     Machine,
@@ -251,10 +257,7 @@ def written(config: Config, step: Workload, adapter: int) -> float:
     """
     rows = step.proposals.count * (_ROW + 2 * _TOKEN * _PROMPT[config.template][1])
     rows += step.attempts.count * _ATTEMPT
-    share = config.evolution.replaced_fraction
-    roles = () if config.mode == "azr" else (config.teachers, config.students)
-    births = sum(min(max(1, round(n * share)), n - 1) for n in roles)
-    births *= sum(map(config.evolves, range(1, config.steps + 1)))
+    births = sum(config.replaced.values()) * sum(map(config.evolves, range(1, config.steps + 1)))
     kept = 3 * births if config.keep_dead else 2 * step.members
     return float(rows * config.steps + adapter * (step.members + kept))
 
@@ -363,6 +366,7 @@ def plan_run(
     workers: each with a GPU of this kind, or a part of this machine's memory. Raises ConfigError or
     LoraEvoError, one line, for what cannot run there.
     """
+    refuse_hasty_evolution(config)
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     refuse_float32(config, machine.is_gpu)
     model, count = read_architecture(config.base), workers or 1

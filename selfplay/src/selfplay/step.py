@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
+from msgspec import UNSET
 
 from league import League, Outcome, Pair
 from lora_evo import cross_directory, load_adapter, mutate_directory, read_lineage, save_adapter
@@ -253,23 +254,37 @@ def evolve(run: Run, league: League, step: int, advance: Advance | None = None) 
     verify` can make the child again and `lora-evo lineage` knows who it was.
     """
     births: list[BirthRow] = []
-    sizes = {role: len(league.members(role)) for role in ("teacher", "student")}
-    share = run.config.evolution.replaced_fraction
-    counts = {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
-    frozen = run.config.learner.frozen
+    counts, grace = run.config.replaced, run.config.league.grace_matches
+    frozen, unmoved = run.config.learner.frozen, []
     for role, count in counts.items():
-        weakest = league.select(role, sizes[role] - 1)
-        removed = [member for member in weakest if member not in frozen][:count]
+        ranking = [row for row in league.leaderboard(role) if row.member not in frozen]
+        spared = [row.member for row in ranking if row.parents and row.matches < grace]
+        # In place of a weak one that is spared no better one is replaced.
+        kept = len({row.member for row in ranking[::-1][:count]}.intersection(spared))
+        weakest = league.select(role, len(league.members(role)) - 1)
+        removed = [member for member in weakest if member not in frozen][: count - kept]
+        if not removed:
+            why = f"spared until they played {grace} matches: {', '.join(spared)}"
+            why = why if kept else "all but the best are frozen" if count else "it is the only one"
+            unmoved.append(f"no {role} is replaced ({why})")
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
-            births.append(_replace(run, league, role, member, parents, step))
+            births.append(_replace(run, league, role, member, parents, step, spared))
             if advance is not None:
                 advance(len(births), sum(counts.values()))
+    if said := [line for line in unmoved if not births or "spared" in line]:
+        click.echo(f"step {step}: {'; '.join(said)}", err=True)
     return births
 
 
 def _replace(
-    run: Run, league: League, role: str, member: str, staying: list[str], step: int
+    run: Run,
+    league: League,
+    role: str,
+    member: str,
+    staying: list[str],
+    step: int,
+    spared: Sequence[str],
 ) -> BirthRow:
     e = run.config.evolution
     rng = stream(run.seed(step, member, "evolve"))
@@ -295,7 +310,8 @@ def _replace(
         lineage = mutate_directory(operator, ancestors[0], home, seed=seed, strength=strength)
     run.population.replace(member, load_adapter(home), child)
     league.replace(member, child, parents, operator.name)
-    return BirthRow(member, child, tuple(parents), operator.name, lineage.relative_change)
+    change, protected = lineage.relative_change, tuple(spared) or UNSET
+    return BirthRow(member, child, tuple(parents), operator.name, change, protected)
 
 
 def _ancestor(run: Run, parent: str, step: int) -> Path:

@@ -16,7 +16,7 @@ import click
 from league import League
 from lora_evo import EngineStopped, write_text
 from lora_evo.model import resolve
-from selfplay.config import Config, config_text, for_workers
+from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
 from selfplay.extensions import open_extensions, with_names
@@ -167,6 +167,7 @@ def new_run(
     progress: shows the run as long as it is open; nothing by default.
     """
     resolve(config.base)
+    refuse_hasty_evolution(config)
     directory, progress = Path(out), progress or Progress(quiet=True)
     extensions = extensions or Extensions()
     config = with_names(with_chat_date(config), extensions)
@@ -213,6 +214,7 @@ def open_run(
     directory, progress = Path(out), progress or Progress(quiet=True)
     config = open_config(directory)
     resolve(config.base)
+    refuse_hasty_evolution(config)
     require_trackers(config.report_to)
     template = template_of(config, extensions.task_kinds)
     with closing(lock(directory)):

@@ -24,7 +24,13 @@ from typing import Any, Literal
 import yaml
 
 from lora_evo import write_text
-from selfplay.config import Config, config_text, read_config, set_by_mode
+from selfplay.config import (
+    Config,
+    config_text,
+    read_config,
+    refuse_hasty_evolution,
+    set_by_mode,
+)
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiments.measures import measures_with
 from selfplay.records.directory import CONFIG, LOCK, METRICS, lock, open_config, size
@@ -299,6 +305,8 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
         TimeRemainingColumn,
     )
 
+    for run in planned_runs(plan):
+        refuse_hasty_evolution(run.config)
     plan = open_home(plan, home)
     runs = planned_runs(plan)
     waiting = deque(run for run in runs if not run.is_finished(home))

@@ -145,7 +145,8 @@ class Progress:
             self._last_line = self._clock()
         for b in row.evolution:
             parents = "+".join(b.parents)
-            self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents})")
+            spared = f"; spared: {', '.join(b.spared)}" if b.spared else ""
+            self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents}){spared}")
         for line in (*_eval_lines(measured), *self._falls(row.step if measured else 0)):
             self._print(line)
 

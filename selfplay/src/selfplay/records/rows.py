@@ -152,6 +152,8 @@ class BirthRow(Struct, frozen=True):
     operator: str = "unknown"
     relative_change: float | None = None
     """|D' - D| / |D| of the child's whole update against its first parent's."""
+    spared: tuple[str, ...] | UnsetType = UNSET
+    """Members of the role that had not played `league.grace_matches` yet; where there are any."""
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
