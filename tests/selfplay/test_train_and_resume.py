@@ -1,6 +1,7 @@
 """Runs: equal for equal seeds, and equal whatever stopped them on the way."""
 
 import errno
+import json
 import multiprocessing
 import os
 import resource
@@ -13,6 +14,7 @@ from multiprocessing import spawn
 
 import pytest
 import standing
+import yaml
 from rich.console import Console
 
 import forked
@@ -22,6 +24,7 @@ from selfplay.opening import Population
 from selfplay.records import directory as run_directory
 from selfplay.records.progress import Progress
 from selfplay.records.run_record import held_out_gain, read_run
+from selfplay.settings import put
 from selfplay.terminal import program
 from selfplay.training import train
 from selfplay_command import command, refused
@@ -281,6 +284,127 @@ def test_a_shortened_or_missing_file_of_a_checkpoint_is_damage_too(runs, brief, 
     state.unlink()
     assert f"{state} is missing; the run goes on" in command(*resume(copy)).stderr
     assert runs.outcome(copy) == runs.outcome(brief)
+
+
+@pytest.mark.parametrize("left", ["nothing", "no state.json"])
+def test_hashes_that_leave_files_out_are_damage_too(runs, brief, copy, left):
+    path = copy / "checkpoints" / "step-4" / "hashes.json"
+    hashes = json.loads(path.read_text()) if left != "nothing" else {}
+    hashes.pop("state.json", None)
+    path.write_text(json.dumps(hashes))
+    resumed = command(*resume(copy))
+    assert f"{path} is damaged: it leaves out " in resumed.stderr
+    assert "step-3" in resumed.stderr
+    assert runs.outcome(copy) == runs.outcome(brief)
+
+
+def test_members_that_vanished_are_named(copy):
+    for name in ("members/t0", "members/s1", "members/s2", "ancestors"):
+        shutil.rmtree(copy / name)
+    said = command(*resume(copy)).stderr
+    for name in ("members/t0/lineage.json", "members/s1/lineage.json", "members/s2/lineage.json"):
+        assert name in said
+    assert "ancestors/" in said
+    assert "members/t1" not in said
+
+
+@pytest.fixture
+def edit(copy):
+    """Change settings of the copied run in its config.yaml."""
+
+    def edited(**changes):
+        data = yaml.safe_load((copy / "config.yaml").read_text())
+        for key, value in changes.items():
+            put(data, key.replace("__", "."), value)
+        (copy / "config.yaml").write_text(yaml.safe_dump(data))
+
+    return edited
+
+
+REFUSED = (
+    {"learner__learning_rate": 0.03},
+    {"seed": 5, "learner__learning_rate": 0.03},
+    {"students": 3},
+    {"teachers": 1},
+    {"mode": "azr"},
+    {"steps": 3},
+    {"base": "elsewhere/other"},
+    {"template": "azr"},
+    {"learner__r": 4},
+    {"rollout__proposals": 3},
+    {"eval__tasks": 4},
+    {"sandbox__wall_s": 9.0},
+    {"league__grace_matches": 0},
+    {"evolution__evolve_every": 1, "league__grace_matches": 5},
+)
+
+
+@pytest.mark.parametrize("changes", REFUSED, ids=" ".join)
+def test_changed_settings_are_named_with_both_values_and_refused(copy, edit, changes):
+    before = yaml.safe_load((copy / "config.yaml").read_text())
+    edit(**changes)
+    files = content(copy)
+    words = []
+    for key, value in changes.items():
+        *_, name = key.split("__")
+        section = before[key.split("__")[0]] if "__" in key else before
+        words.append(f"{key.replace('__', '.')} is {value}, was {section[name]}")
+    refused(command(*resume(copy)), "config.yaml was changed since step 4", *words)
+    assert content(copy) == files
+
+
+def test_what_changes_no_result_may_change_and_is_written_down(runs, brief, copy, edit):
+    edit(save_every=2, keep_checkpoints=5, steps=5, rollout__max_rows=3, eval__eval_every=5)
+    resumed = command(*resume(copy))
+    assert resumed.exit_code == 0, resumed.output
+    rows = {
+        row["setting"]: (row["step"], row["before"], row["after"])
+        for row in runs.rows(copy / "changes.jsonl")
+    }
+    assert rows == {
+        "steps": (5, 4, 5),
+        "save_every": (5, 1, 2),
+        "keep_checkpoints": (5, 2, 5),
+        "rollout.max_rows": (5, 128, 3),
+        "eval.eval_every": (5, 2, 5),
+    }
+    assert "from step 5: steps is 5, was 4; " in resumed.stderr
+    assert "From step 5 on save_every is 2, was 1" in command("report", copy).stdout
+    assert len(runs.rows(copy / "metrics.jsonl")) == 5
+    again = command(*resume(copy))  # the checkpoint keeps what is now
+    assert again.exit_code == 0
+    assert "was" not in again.stderr
+    assert len(runs.rows(copy / "changes.jsonl")) == len(rows)
+    edit(steps=4)
+    refused(command(*resume(copy)), "steps is 4, was 5")
+
+
+@pytest.fixture
+def old(copy):
+    """A run whose checkpoints keep no settings."""
+    for folder in (copy / "checkpoints").iterdir():
+        state = json.loads((folder / "state.json").read_text())
+        del state["config"]
+        (folder / "state.json").write_text(json.dumps(state))
+        hashes = json.loads((folder / "hashes.json").read_text())
+        hashes["state.json"] = run_directory.hash_file(folder / "state.json")
+        (folder / "hashes.json").write_text(json.dumps(hashes))
+    return copy
+
+
+def test_a_checkpoint_without_settings_says_so_in_one_line(runs, brief, old, edit):
+    resumed = command(*resume(old))
+    assert resumed.exit_code == 0
+    assert "step-4 keeps no settings: changes of " in resumed.stderr
+    assert runs.outcome(old) == runs.outcome(brief)
+
+
+@pytest.mark.parametrize("changes", [{"students": 3}, {"mode": "azr"}], ids=" ".join)
+def test_members_are_compared_even_where_settings_are_not_kept(old, edit, changes):
+    edit(**changes)
+    result = command(*resume(old))
+    assert result.exit_code == 2
+    assert "step-4 has the members t" in result.stderr.splitlines()[-1]
 
 
 def test_with_no_whole_checkpoint_resume_says_what_to_do_and_changes_nothing(copy):

@@ -75,6 +75,7 @@ class Run:
     - first_states: by role, what a reward that keeps a state began the run with.
     - changed_rewards: by role, what is to be said of rewards that hold something else than at the
       start, and have no `state_dict`.
+    - recent: the rows of the last steps, which tell who does not learn.
     """
 
     config: Config
@@ -93,6 +94,7 @@ class Run:
     extensions: Extensions = field(default_factory=Extensions)
     first_states: Mapping[str, bytes] = field(default_factory=dict)
     changed_rewards: dict[str, str] = field(default_factory=dict)
+    recent: Sequence[StepRow] = ()
 
     def __repr__(self) -> str:
         done, members = f"step {self.step} of {self.config.steps}", self.population.members

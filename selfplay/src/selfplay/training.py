@@ -25,6 +25,7 @@ from selfplay.opening import open_population, warm_start
 from selfplay.prompts.task_kind import recorded_kinds
 from selfplay.prompts.template import Template, template_of, with_chat_date
 from selfplay.records.checkpoint import (
+    changed_settings,
     kept_rewards,
     newest_checkpoint,
     newest_step,
@@ -33,6 +34,7 @@ from selfplay.records.checkpoint import (
     write_founders,
 )
 from selfplay.records.directory import (
+    CHANGES,
     CONFIG,
     EVALS,
     METRICS,
@@ -206,27 +208,29 @@ def open_run(
     A reward, an operator or a task kind that no import finds again, such as a script's own
     function, is handed over again, as it was: `Extensions(teacher_reward=half_solved)`. Callbacks
     are not recorded, and workers may be other ones; on several, a run that is not cut into pieces
-    is so from here on. fewer: take less than `workers` where there is no room for all, as after a
-    machine was lost. The other parameters are those of `new_run`. Raises ConfigError for what is
-    missing, and for what is not what the run began with.
+    is so from here on. Of config.yaml may be changed what `checkpoint.FREE` lists. fewer: take less
+    than `workers` where there is no room for all, as after a machine was lost. The other parameters
+    are those of `new_run`. Raises ConfigError for what is missing, and RunDirectoryError or
+    ConfigError for what is not what the run began with.
     """
     extensions = extensions or Extensions()
     directory, progress = Path(out), progress or Progress(quiet=True)
     config = open_config(directory)
-    resolve(config.base)
-    refuse_hasty_evolution(config)
-    require_trackers(config.report_to)
-    template = template_of(config, extensions.task_kinds)
     with closing(lock(directory)):
         checkpoint = newest_checkpoint(directory)
+        if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
+            config = for_workers(config)
+        changes = [] if checkpoint is None else changed_settings(checkpoint, config)
+        resolve(config.base)
+        refuse_hasty_evolution(config)
+        require_trackers(config.report_to)
+        template = template_of(config, extensions.task_kinds)
         if checkpoint is None:
             clear(directory)
         kept = None if checkpoint is None else kept_rewards(checkpoint)
         extensions, first_states, _ = open_extensions(config, extensions, kept)
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
-        if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
-            config = for_workers(config)
         members = partial(_members, workers, ray, progress, fewer=fewer)
         with (
             progress.showing(config, directory, done, rows),
@@ -239,6 +243,8 @@ def open_run(
                 _found(run, progress)
             else:
                 restore(run, checkpoint)
+                if changes:
+                    append_rows(directory / CHANGES, changes)
                 if config.mode == "populora":
                     run.league = League(directory / "league")
                 run.population.sync(run.step)

@@ -10,27 +10,47 @@ import json
 import re
 import shutil
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from safetensors import SafetensorError
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
+from lora_evo.model import same_base
+from selfplay.config import Config, read_config
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import KeptRewards, changed_marks, load_state, state_of
 from selfplay.identity import called
 from selfplay.members import SavedMember, role_of
 from selfplay.records import directory as files
-from selfplay.records.rows import EvalRow, SolvingRow, StepRow, TaskRow, read_rows
+from selfplay.records.rows import (
+    ChangeRow,
+    EvalRow,
+    SolvingRow,
+    StepRow,
+    TaskRow,
+    read_rows,
+)
+from selfplay.records.run_record import IDLE, flat
 from selfplay.run import Run
 from selfplay.source_hash import mark_of
+from selfplay.terminal import quote
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _FIRST, _NOW = "_reward.first.pt", "_reward.pt"
 """States of a role's reward before the first step, and when the checkpoint was made."""
+FREE = (
+    *("save_every", "keep_checkpoints", "keep_dead", "report_to", "device", "threads", "pieces"),
+    *("vllm.", "sandbox.workers", "rollout.max_rows", "learner.micro_batch_tokens"),
+    *("learner.logits_chunk_tokens", "learner.gradient_checkpointing", "learner.optimizer_offload"),
+)
+"""Settings, or sections of them, that a run may go on with changed: where and how fast it works and
+what it keeps. So are `steps`, down to those that are done, `eval.eval_every` and a base that has
+only moved."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
@@ -49,6 +69,7 @@ def save_checkpoint(run: Run) -> None:
     state = {
         "format": 4,
         "step": run.step,
+        "config": to_builtins(asdict(run.config)),
         "born": run.born,
         "changed_rewards": run.changed_rewards,
         "needed": sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
@@ -123,6 +144,9 @@ def damage_of(checkpoint: Path) -> str | None:
     path = checkpoint / _HASHES
     try:
         hashes = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        there = {p.relative_to(checkpoint).as_posix() for p in checkpoint.rglob("*") if p.is_file()}
+        if left := sorted(n for n in {_STATE, *there} - {*hashes, _HASHES} if n[0] != "."):
+            return f"{path} is damaged: it leaves out {left[0]}"
         for name, expected in hashes.items():
             path = checkpoint / name
             if files.hash_file(path) != expected:
@@ -132,6 +156,40 @@ def damage_of(checkpoint: Path) -> str | None:
     except (OSError, ValueError) as error:
         return f"{path} cannot be read ({first_line(error)})"
     return None
+
+
+def changed_settings(checkpoint: Path, config: Config) -> list[ChangeRow]:
+    """Return what has another value now than when a checkpoint was made, and say so.
+
+    Raises RunDirectoryError, which names each, for what no run may change on its way.
+    """
+    state, path = _read_state(checkpoint), checkpoint.parents[1] / files.CONFIG
+    if state.config is None:
+        click.echo(f"{checkpoint} keeps no settings: changes of {path} go unnoticed", err=True)
+        return []
+    before, after = (flat(to_builtins(asdict(c))) for c in (read_config(state.config), config))
+    rows = [
+        ChangeRow(state.step + 1, key, before[key], now)
+        for key, now in after.items()
+        if now != before[key]
+    ]
+    if refused := [str(row) for row in rows if not _is_free(row)]:
+        raise RunDirectoryError(
+            f"{path} was changed since step {state.step}: {'; '.join(refused)}; put it back to "
+            f"resume, or start another run with `selfplay train --preset {quote(path)}`"
+        )
+    if rows:
+        click.echo(f"from step {state.step + 1}: {'; '.join(map(str, rows))}", err=True)
+    return rows
+
+
+def _is_free(change: ChangeRow) -> bool:
+    """Whether a run may go on with a change; where a base or a step is only named, if it fits."""
+    key, before, after = change.setting, change.before, change.after
+    if key in ("steps", "eval.eval_every"):
+        # What was never measured before the first step has nothing to be measured against.
+        return bool(after >= change.step - 1 if key == "steps" else before)
+    return same_base(before, after) if key == "base" else key.startswith(FREE)
 
 
 def kept_rewards(checkpoint: Path) -> KeptRewards:
@@ -152,6 +210,12 @@ def restore(run: Run, checkpoint: Path) -> None:
     Newer checkpoints, which are damaged, are removed.
     """
     state = _read_state(checkpoint)
+    names, founders = [saved.name for saved in state.learner], run.config.founders
+    if [name[0] for name in names] != [name[0] for name in founders]:
+        raise RunDirectoryError(
+            f"{checkpoint} has the members {' '.join(names)}, and {files.CONFIG} asks for "
+            f"{len(founders)} such as {founders[0]}; {files.COPY}"
+        )
     try:
         run.population.load(checkpoint / _LEARNER, state.learner)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
@@ -183,11 +247,30 @@ def restore(run: Run, checkpoint: Path) -> None:
                 run.structures[task.metrics["structure"]] += 1
             run.buffer.add(task.task(), task.step)
     for row in read_rows(run.directory / files.METRICS, StepRow):
+        run.recent = [*run.recent, row][-IDLE:]
         for birth in row.evolution:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
+    _say_what_is_gone(run, None if run.config.keep_dead else state.needed)
     for measured in read_rows(run.directory / files.EVALS, EvalRow):
         if measured.step == 0 and isinstance(measured.solving, SolvingRow):
             run.baseline_rates[measured.member] = measured.solving.rates
+
+
+def _say_what_is_gone(run: Run, needed: Collection[str] | None) -> None:
+    """Name members, as they were born, and ancestors that no longer lie in the run's folder.
+
+    needed: those that the run has kept; None: all.
+    """
+    ancestors = {name for names in run.parents.values() for name in names}
+    lines = [f"members/{m}/{files.LINEAGE}" for m in (*run.config.founders, *run.parents)]
+    lines += [f"ancestors/{name}" for name in sorted(ancestors)]
+    kept = (p for p in lines if needed is None or p.split("/")[1] in needed)
+    if gone := [path for path in kept if not (run.directory / path).exists()]:
+        click.echo(
+            f"{run.directory}: {', '.join(gone)} missing; `lora-evo verify` and `lineage` need "
+            "them: restore them from a copy",
+            err=True,
+        )
 
 
 def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
@@ -205,7 +288,7 @@ def _restore_files(directory: Path, checkpoint: Path, state: "_State") -> None:
         sweep(folder)
         for path in folder.glob(".*.part"):  # of lora_evo's children, and of the league
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for name, length in state.lengths.items():
+    for name, length in {files.CHANGES: 0, **state.lengths}.items():
         files.truncate(directory / name, length)
 
 
@@ -222,6 +305,8 @@ class _State(Struct):
     """Bytes of the row files."""
     needed: list[str]
     """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
+    config: dict[str, Any] | None = None
+    """The run's; None in checkpoints that older versions made."""
     changed_rewards: dict[str, str] = {}
     """Of `Run`."""
 

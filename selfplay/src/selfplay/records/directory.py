@@ -24,7 +24,9 @@ EVALS = "eval.jsonl"
 """Measurements of living members on tasks that never change."""
 RESOURCES = "resources.jsonl"
 """Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
-ROW_FILES = (SEEDS, METRICS, TASKS, RESOURCES, EVALS)
+CHANGES = "changes.jsonl"
+"""Settings that a resume found changed; of most runs there is none."""
+ROW_FILES = (SEEDS, METRICS, TASKS, RESOURCES, EVALS, CHANGES)
 FOLDERS = ("league", "members", "ancestors", "checkpoints")
 COPY = "restore it from a copy, or start another run"
 

@@ -158,7 +158,7 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
         if s.phase == "solve":
             rewards[s.member, s.task_id].append(s.reward)
     several = [r for r in rewards.values() if len(r) > 1]
-    return mean([float(max(r) - min(r) <= ZERO_STD) for r in several]) or 0.0
+    return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
 
 
 def _attempt_rows(

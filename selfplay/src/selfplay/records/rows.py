@@ -179,6 +179,8 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     """Before clipping; None where the member took no step."""
     stepped: bool | UnsetType = UNSET
     """Whether the update moved the member; not without signal, or where a number is not finite."""
+    regularised: bool | UnsetType = UNSET
+    """True where beta or entropy_coef alone moved it: all that is compared earned the same."""
     tokens: int | UnsetType = UNSET
     """Sampled."""
     length: Maybe = UNSET
@@ -197,7 +199,9 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     """Largest difference between the learner's and the sampler's log-probability of a token."""
     mismatch_kl: Maybe = UNSET
     """Mean k3 estimate of KL(sampler || learner), in nats a token: r - 1 - log r, r = learner /
-    sampler."""
+    sampler, held within e^-10 and e^10."""
+    mismatch_share: Maybe = UNSET
+    """Share of tokens at which r is not within these; where there are any."""
     kl: Maybe = UNSET
     """Mean k3 estimate of KL(policy || frozen base), in nats a token; of runs with beta."""
     skipped: str | UnsetType = UNSET
@@ -250,6 +254,19 @@ class StepRow(Struct, frozen=True, kw_only=True):
         """Share of the tasks that all attempts solved or none: they tell attempts not apart."""
         rates = self.solve_rates
         return (rates[0] + rates[-1]) / sum(rates) if rates and any(rates) else None
+
+
+class ChangeRow(Struct, frozen=True):
+    """A setting that a resume found changed."""
+
+    step: int
+    """From this step on."""
+    setting: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.after}, was {self.before}"
 
 
 class WorkerRow(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -11,16 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs, to_builtins
+from msgspec import UNSET, Struct, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
-from selfplay.records.directory import CONFIG, EVALS, METRICS, RESOURCES, TASKS
+from selfplay.records.directory import CHANGES, CONFIG, EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.rows import (
     BASE,
     START,
     BirthRow,
+    ChangeRow,
     EvalRow,
     Maybe,
+    MemberRow,
     ResourceRow,
     StepRow,
     TaskRow,
@@ -41,6 +44,8 @@ twice their standard error over tasks."""
 WINDOW, LEAST_TASKS = 10, 4
 """Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
 fewer, one structure has a large share by chance."""
+IDLE = 5
+"""Steps without an update of a role after which that is said."""
 SIGNS = (
     ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
@@ -78,6 +83,7 @@ class RunRecord:
     """The rows of a run; `name` tells it from the others on a page.
 
     - evals: measurements against the frozen base.
+    - changes: settings that were changed on the way.
     """
 
     directory: Path
@@ -85,6 +91,7 @@ class RunRecord:
     config: Mapping[str, Any]
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
@@ -281,6 +288,7 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         config=read_yaml(home / CONFIG),
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
+        changes=tuple(read_rows(home / CHANGES, ChangeRow)),
     )
 
 
@@ -427,9 +435,14 @@ def falls(run: RunRecord) -> list[Fall]:
 
 
 def warnings_of(run: RunRecord) -> list[str]:
-    """Return a line for each fall of a member, and for each sign of a collapse at the end."""
-    signs = signs_in(run.steps)
-    return [*map(str, falls(run)), *(f"In the last {WINDOW} steps {sign}" for sign in signs)]
+    """Return a line for each fall of a member, sign of a collapse at the end, changed setting."""
+    signs, idle = signs_in(run.steps), idle_roles(run.steps, run.config)
+    return [
+        *map(str, falls(run)),
+        *(f"In the last {WINDOW} steps {sign}" for sign in signs),
+        *(f"In the last {IDLE} steps no {r} learned: {why}" for r, why in idle.items()),
+        *(f"From step {change.step} on {change}" for change in run.changes),
+    ]
 
 
 def signs_in(steps: Sequence[StepRow]) -> list[str]:
@@ -444,6 +457,48 @@ def signs_in(steps: Sequence[StepRow]) -> list[str]:
     if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
         signs.append(f"{100 * valid:.0f} % of the proposals are valid: few tasks are left to learn")
     return signs
+
+
+def idle_roles(steps: Sequence[StepRow], config: Mapping[str, Any]) -> dict[str, str]:
+    """Return by role why none of its members learned in the last `IDLE` steps.
+
+    Left out are roles that are not to learn: frozen ones, and teachers whose own rate is 0.
+    """
+    late, learner = steps[-IDLE:], config.get("learner") or {}
+    rows: dict[str, dict[str, list[MemberRow]]] = defaultdict(lambda: defaultdict(list))
+    for step in late:
+        for name, row in step.members.items():
+            rows[row.role][name].append(row)
+    idle = {}
+    for role, of_role in rows.items():
+        of_all = [row for of_member in of_role.values() for row in of_member]
+        moved = [row.stepped and not row.regularised for row in of_all if row.stepped is not UNSET]
+        unmoved = not any(moved) and (moved or not any(step.valid_share for step in late))
+        kept = set(of_role) <= set(learner.get("frozen") or ())
+        rate = learner.get("teacher_learning_rate") if role == "teacher" else None
+        kept |= rate == 0
+        if len(late) == IDLE and unmoved and not kept:
+            idle[role] = _why_idle(of_all, rate or learner.get("learning_rate"))
+    return idle
+
+
+def _why_idle(rows: Sequence[MemberRow], rate: float | None) -> str:
+    if rate == 0:
+        return "learner.learning_rate is 0"
+    if skipped := [row.skipped for row in rows if row.skipped]:
+        return str(skipped[-1])
+    if all(row.stepped is UNSET for row in rows):
+        return "no proposal was a valid task"
+    if all(row.cut == 1.0 for row in rows):
+        return "all their texts ended at the most tokens that are allowed"
+    return "all that is compared earned the same reward"
+
+
+def cut_roles(step: StepRow) -> set[str]:
+    """Return the roles all of whose texts ended at the limit of tokens and cannot be read."""
+    rows = step.members.values()
+    read = {row.role for row in rows if row.cut != 1.0 or row.valid_share or row.well_formed}
+    return {row.role for row in rows} - read
 
 
 class Quarter(NamedTuple):
