@@ -168,6 +168,41 @@ def test_the_date_that_prompts_show_is_that_on_which_the_run_began(kind, dated, 
         assert re.search(r"Today is \d\d \w+ \d{4}\.", azr.chat_frame(Dated(), "m")("x"))
 
 
+ASKED = "{{ messages[0].content }}"
+TIMES = {
+    "day and month": "{{ strftime_now('%d %B') }}" + ASKED,
+    "day of the year": "{% if true %}{{ strftime_now('%j') }}{% endif %}" + ASKED,
+    "hour": "{% set h = strftime_now('%H') %}{{ h }}" + ASKED,
+    "microsecond": "{{ strftime_now('%f') }}" + ASKED,
+    "under another name": "{% set now = strftime_now %}{{ now('%c') }}" + ASKED,
+    "of some prompts": "{% if 'x' in messages[0].content %}{{ strftime_now('%S.%f') }}{% endif %}"
+    + ASKED,
+    "in a macro": "{% macro m() %}{{ strftime_now('%H:%M:%S.%f') }}{% endmacro %}{{ m() }}" + ASKED,
+    "with tags of transformers": "{% generation %}{{ strftime_now('%f') }}{% endgeneration %}"
+    + ASKED,
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_any_time_that_a_template_asks_for_is_that_of_the_first_day(name, monkeypatch):
+    timed = type("Timed", (Dated,), {"chat_template": TIMES[name]})
+    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: timed())
+    config = with_chat_date(read_config({"template": "azr-chat", "base": "of-mine"}))
+    assert config.chat_date == date.today()
+    first, second = (template_of(config).solve_prompt(CALL) for _ in range(2))
+    assert first == second
+    another = replace(config, chat_date=date(2021, 2, 3))
+    assert template_of(another).solve_prompt(CALL) == template_of(another).solve_prompt(CALL)
+
+
+@pytest.mark.parametrize("text", ["strftime_now(%j) ", "{# strftime_now('%j') #}", "{{ 'now' }}"])
+def test_a_template_that_asks_for_no_time_has_no_date(text, monkeypatch):
+    plain = type("Plain", (Dated,), {"chat_template": text + ASKED})
+    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: plain())
+    config = read_config({"template": "azr-chat", "base": "of-mine"})
+    assert with_chat_date(config).chat_date is None
+
+
 class LongAgo(date):
     @classmethod
     def today(cls):

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from selfplay.devices import set_allocator
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.learning.policy_loss import checkpointed, layers_of
 from selfplay.prompts.control_tokens import control_token_in, control_tokens
-from selfplay.prompts.template import Template, template_of
+from selfplay.prompts.template import Template, template_of, with_chat_date
 from selfplay.records.directory import lock
 from selfplay.rollout import open_sandbox
 from selfplay.seeds import Say, Worked, read_tasks
@@ -76,13 +77,18 @@ def fine_tune(
         kind = "exists and was not made by sft" if out.is_dir() else "is a file"
         raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
+    begun: dict[str, Any] = {}
+    if config.chat_date is None and (work / CHECKPOINT).exists():
+        begun = torch.load(work / CHECKPOINT)["settings"]
+    day = begun.get("chat_date")
+    config = replace(config, chat_date=date.fromisoformat(day)) if day else with_chat_date(config)
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
     chosen |= {"learning_rate": learning_rate, "held_out": held_out}
     template = template_of(config)
     kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
-    fresh = {"settings": json.loads(json.dumps(chosen)), "step": -1, "losses": []}
+    fresh = {"settings": json.loads(json.dumps(chosen, default=str)), "step": -1, "losses": []}
     state = _resumed(work / CHECKPOINT, fresh)
     base, learner = _open_learner(config, learning_rate)
     examples = make_examples(tasks, config, base.tokenizer, say, held_out)

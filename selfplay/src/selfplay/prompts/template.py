@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TypeAlias
@@ -12,6 +13,8 @@ from selfplay.errors import ConfigError
 from selfplay.prompts import azr, nano
 from selfplay.prompts.task_kind import BUILT_IN, TaskKind, kinds_in_play
 
+_NOW = ("name", "strftime_now")
+"""The token of jinja by which chat templates ask for the time."""
 Frame: TypeAlias = Callable[[str], str]
 """Makes the prompt of a request."""
 
@@ -112,15 +115,20 @@ def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
 
 
 def with_chat_date(config: Config) -> Config:
-    """Return the configuration with today's date, where prompts show it and it is not set.
+    """Return the configuration with today's date, where prompts may show it and it is not set.
 
-    So a resume and every evaluation ask what the first step asked.
+    So a resume and every evaluation ask what the first step asked. Whatever a chat template makes
+    of `strftime_now`, and when, is of that date, at midnight.
     """
     if config.template != "azr-chat" or config.chat_date is not None:
         return config
+    from jinja2 import Environment, TemplateSyntaxError
+
     from lora_evo.model import load_tokenizer
 
-    tokenizer, base = load_tokenizer(config.base), config.base
-    frames = [azr.chat_frame(tokenizer, base, date(year, 1, 1)) for year in (1999, 2001)]
-    dated = frames[0]("") != frames[1]("")
-    return replace(config, chat_date=date.today()) if dated else config
+    written = load_tokenizer(config.base).chat_template or ""
+    texts = written.values() if isinstance(written, dict) else [written]
+    with suppress(TemplateSyntaxError):  # which is refused when it is opened
+        if any((kind, word) == _NOW for text in texts for _, kind, word in Environment().lex(text)):
+            return replace(config, chat_date=date.today())
+    return config
