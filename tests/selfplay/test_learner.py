@@ -125,6 +125,45 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch,
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 @pytest.mark.parametrize("mask", [False, True])
+def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(
+    tiny, monkeypatch, loss_type, mask
+):
+    options = {"loss_type": loss_type, "mask_truncated_completions": mask}
+    sampling = {"max_completion_length": 50}
+    one = learner(tiny, sampling=sampling, entropy_coef=0.3, **options)
+    plain = learner(tiny, sampling=sampling, **options)
+    samples = batch(tiny, one)
+    (found, stats), (without, others) = (gradients(m, samples, monkeypatch) for m in (one, plain))
+    twin = tiny.peft_twin(tiny.qwen(), one.adapters)
+    for member in one.members:
+        twin.set_adapter(member)
+        entropies = []
+        for s in samples:
+            if s.member == member and not (mask and s.rollout.finish_reason == "length"):
+                ids = torch.tensor([s.rollout.prompt_ids + s.rollout.completion_ids])
+                table = twin(ids).logits[0, len(s.rollout.prompt_ids) - 1 : -1].log_softmax(-1)
+                entropies.append(-(table.exp() * table).sum(-1))
+        bonus = 0.3 * torch.cat(entropies).mean()
+        bonus.backward()
+        wanted = {
+            k: without[member][k] - tiny.peft_parameter(twin, member, k).grad for k in found[member]
+        }
+        assert same(wanted, found[member], rtol=1e-3)
+        assert stats[member].loss == pytest.approx(others[member].loss - float(bonus), rel=1e-4)
+
+
+def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(tiny):
+    one = learner(tiny)
+    sample = batch(tiny, one)[0]
+    logps = (*sample.rollout.logprobs[:-1], sample.rollout.logprobs[-1] - 91.0)
+    stats = one.update([sampled(sample, logprobs=logps)])[sample.member]
+    assert 0 < stats.mismatch_kl < 22016 / len(logps)
+    assert stats.mismatch_share == pytest.approx(1 / len(logps))
+    assert stats.logp_difference_max == pytest.approx(91.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
+@pytest.mark.parametrize("mask", [False, True])
 def test_micro_batches_change_nothing(tiny, monkeypatch, loss_type, mask):
     options = {"loss_type": loss_type, "mask_truncated_completions": mask}
     one = learner(tiny, **options)

@@ -28,6 +28,9 @@ from selfplay.settings import (
     read_settings,
 )
 
+LOG_RATIO_LIMIT = 10.0
+"""Nats between two log-probabilities of a token up to which losses and statistics take their ratio
+as it is."""
 PIECES = 8
 """Pieces of a role's rows with which eight workers all have work."""
 
@@ -239,11 +242,14 @@ class LearnerConfig:
     mask_truncated_completions: bool = False
     """Leave completions that ran into the length limit out of the loss."""
     beta: NotNegative = 0.0
-    """Coefficient of the KL divergence from the frozen base (k3 estimate); 0: not computed."""
+    """Coefficient of the KL divergence from the frozen base; 0: not computed. The value is k3's,
+    KL(policy || base), the gradient that of KL(base || policy), as in TRL."""
+    use_bias_correction_kl: bool = False
+    """Weigh k3 by the policy ratio: its gradient is that of KL(policy || base), too."""
     teacher_beta: NotNegative | None = None
     """The same of proposals where it differs; null: beta."""
     entropy_coef: NotNegative = 0.0
-    """Coefficient of the entropy bonus; 0: not computed."""
+    """Coefficient of the entropy bonus, a mean over tokens for every loss_type; 0: not computed."""
     teacher_entropy_coef: NotNegative | None = None
     """The same of proposals where it differs; null: entropy_coef."""
     micro_batch_tokens: AtLeastOne = 4096

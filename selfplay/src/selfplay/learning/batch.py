@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite
 
+from msgspec import structs
 from torch import Tensor
 
 from lora_evo.model import Rollout
@@ -45,6 +46,8 @@ class Row:
     member: int
     weight: float
     """Weight of each of its tokens."""
+    token_share: float = 0.0
+    """What one of its tokens is of all tokens of its member that are learned from."""
     old: Tensor | None = None
     """Log-probabilities before the update's first step."""
 
@@ -125,7 +128,11 @@ class Batch:
             fault = self.faults.get(place, "")
             done = outcomes.get(place, Outcome(StatsSum(), None, False, fault))
             of_all.add(done.sums)
-            stats[members[place]] = of_all.stats(done.norm, done.stepped, done.fault)
+            said = of_all.stats(done.norm, done.stepped, done.fault)
+            told = any(r.has_signal for r in self.rows if r.member == place)
+            if done.stepped and not told:
+                said = structs.replace(said, regularised=True)
+            stats[members[place]] = said
         return stats
 
 
@@ -217,16 +224,15 @@ def batch_rows(
                 f"{', '.join(names)}"
             )
     members = [places[s.member] for s in samples]
-    weights = token_weights(
-        members,
-        [len(rollout.completion_ids) for rollout in rollouts],
-        [rollout.finish_reason == "length" for rollout in rollouts],
-        config,
-        max_completion_length,
+    lengths = [len(rollout.completion_ids) for rollout in rollouts]
+    truncated = [rollout.finish_reason == "length" for rollout in rollouts]
+    weights, shares = (
+        token_weights(members, lengths, truncated, options, max_completion_length)
+        for options in (config, replace(config, loss_type="dapo"))
     )
     return [
-        Row(sample, member, weight)
-        for sample, member, weight in zip(samples, members, weights, strict=True)
+        Row(sample, member, weight, share)
+        for sample, member, weight, share in zip(samples, members, weights, shares, strict=True)
         if sample.rollout.completion_ids
     ]
 

@@ -10,9 +10,11 @@ sampled. The weights w_t depend on the whole batch of that member and on no othe
 into micro-batches adds up to the same gradient.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
-frozen base, estimates KL(p || q) without bias from tokens that p sampled (Schulman 2020,
-"Approximating KL divergence"). With entropy_coef > 0, w_t * entropy_coef * H_t is taken away, H_t
-the entropy of the policy's distribution at t.
+frozen base. From tokens that p sampled its value estimates KL(p || q) without bias, its gradient
+that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With use_bias_correction_kl it is
+rho_t k3_t, whose gradient is that of KL(p || q), also where the policy before this update sampled
+(DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean of entropy_coef * H_t over the
+member's tokens is taken away, whatever the weights; H_t is the entropy of the policy at t.
 """
 
 import ctypes
@@ -27,12 +29,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from lora_evo.model import BASE, Rollout, StackedAdapters
-from selfplay.config import LearnerConfig
+from selfplay.config import LOG_RATIO_LIMIT, LearnerConfig
 from selfplay.learning.batch import Row
 from selfplay.learning.output_layer import OutputLayer
 from selfplay.learning.statistics import StatsSum
 
-_LOG_RATIO_LIMIT = 20.0
 _aten = torch.ops.aten
 KEPT = [
     _aten._scaled_dot_product_flash_attention_for_cpu.default,
@@ -52,7 +53,7 @@ class TokenLosses:
     """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A) with the terms of KL and entropy, not yet weighted."""
+    """-c * min(rho A, clip(rho) A) with the term of KL, not yet weighted."""
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor
@@ -70,35 +71,37 @@ def token_losses(
     *,
     ref_logprobs: Tensor | None = None,
     beta: Tensor | float = 0.0,
-    entropies: Tensor | None = None,
-    entropy_coef: Tensor | float = 0.0,
 ) -> TokenLosses:
     """Compute the clipped, importance-weighted loss of each token; all tensors [tokens].
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
-    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
-    entropies: of the policy now (with gradient), for entropy_coef. Log ratios are held within +-20.
+    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta.
+    Beyond `LOG_RATIO_LIMIT` ratios grow with their tangent, so that a gradient is neither lost nor
+    without bound.
     """
     old = old_logprobs.detach()
-    log_ratio = (logprobs - old).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
-    ratio = log_ratio.exp()
+    near, beyond = _parts(logprobs - old)
+    ratio = near.exp() * (1.0 + beyond)
     plain = ratio * advantages
     clipped = ratio.clamp(1.0 - config.epsilon, 1.0 + config.epsilon_high) * advantages
     surrogate = torch.minimum(plain, clipped)
     importance = torch.ones_like(old)
     if config.importance_sampling_correction:
-        mismatch = (old - rollout_logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
-        importance = mismatch.exp().clamp(max=config.importance_sampling_clip_max)
+        mismatch = (old - rollout_logprobs).exp()
+        importance = mismatch.clamp(max=config.importance_sampling_clip_max)
     loss, kl = -importance * surrogate, None
     if ref_logprobs is not None:
-        away = (ref_logprobs - logprobs).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
-        kl = away.expm1() - away
-        loss = loss + beta * kl
-    if entropies is not None:
-        loss = loss - entropy_coef * entropies
+        near, beyond = _parts(ref_logprobs - logprobs)
+        kl = near.expm1() - near + math.expm1(LOG_RATIO_LIMIT) * beyond
+        loss = loss + beta * (ratio * kl if config.use_bias_correction_kl else kl)
     return TokenLosses(
         loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
     )
+
+
+def _parts(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log ratios up to the limit, and how far they are beyond it."""
+    return log_ratio.clamp(max=LOG_RATIO_LIMIT), (log_ratio - LOG_RATIO_LIMIT).clamp(min=0.0)
 
 
 def hand_large_blocks_back() -> None:
@@ -249,10 +252,12 @@ class ForwardPass:
             self.config,
             ref_logprobs=reference,
             beta=padded.per_token(betas),
-            entropies=entropy[0] if entropy else None,
-            entropy_coef=padded.per_token(entropy_coefs),
         )
         weighted = parts.loss * padded.per_token([row.weight for row in batch])
+        if entropy:
+            shares = zip(entropy_coefs, batch, strict=True)
+            bonus = padded.per_token([coef * row.token_share for coef, row in shares])
+            weighted = weighted - bonus * entropy[0]
         columns = [weighted.detach(), parts.clipped, parts.importance, now - rollout]
         if parts.kl is not None:
             columns.append(parts.kl)

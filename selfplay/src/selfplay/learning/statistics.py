@@ -7,9 +7,19 @@ from math import isfinite, isnan, nan
 from msgspec import UNSET
 from torch import Tensor
 
+from selfplay.config import LOG_RATIO_LIMIT
 from selfplay.records.rows import MemberRow, finite
 
-_SUMS = ("loss", "entropy", "clipped", "importance", "truncated", "mismatch_kl", "kl_tokens")
+_SUMS = (
+    "loss",
+    "entropy",
+    "clipped",
+    "importance",
+    "truncated",
+    "mismatch_kl",
+    "apart",
+    "kl_tokens",
+)
 
 
 @dataclass(slots=True)
@@ -24,6 +34,7 @@ class StatsSum:
     importance: float = 0.0
     truncated: float = 0.0
     mismatch_kl: float = 0.0
+    apart: float = 0.0
     kl_tokens: float = 0.0
     logp_difference_max: float = 0.0
     kl: float | None = None
@@ -73,7 +84,9 @@ class StatsSum:
         self.importance += float(importance.sum())
         self.truncated += float((importance >= importance_clip_max).sum())
         # expm1 keeps the tiny differences that exp() - 1 would round away.
-        self.mismatch_kl += float((log_ratio.double().expm1() - log_ratio.double()).sum())
+        near = log_ratio.double().clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+        self.mismatch_kl += float((near.expm1() - near).sum())
+        self.apart += float((log_ratio.abs() > LOG_RATIO_LIMIT).sum())
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
         if kl is not None:
             self.kl = (self.kl or 0.0) + float(kl.sum())
@@ -98,6 +111,7 @@ class StatsSum:
             importance_sampling_clip_ratio=finite(self.truncated / n),
             logp_difference_max=finite(self.logp_difference_max if self.learned else nan),
             mismatch_kl=finite(self.mismatch_kl / n),
+            mismatch_share=self.apart / n if self.apart else UNSET,
             kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / self.kl_tokens,
             skipped=skipped or UNSET,
         )
