@@ -264,6 +264,45 @@ def test_beside_a_reward_that_is_not_finite_no_advantage_is(odd):
         assert not np.isfinite(function([sample(odd), sample(1.0), sample(0.5)])).any()
 
 
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-8, 1.0, 1e9, 1e200, 1.7e308])
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_advantages_do_not_depend_on_the_size_of_rewards(scale, by_tokens):
+    for function in (student_advantages, teacher_advantages):
+        of_size, plain = (
+            function(
+                [
+                    sample(r * size, task=n // 2, tokens=1 + n)
+                    for n, r in enumerate([1, 0, 0.5, -1])
+                ],
+                token_weighted=by_tokens,
+            )
+            for size in (scale, 1.0)
+        )
+        assert of_size == pytest.approx(plain, rel=1e-3)
+        assert all(of_size)
+
+
+@pytest.mark.parametrize("reward", [0.1, 1 / 3, -1e-8, 123456789.1, 1e200])
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_equal_rewards_give_no_advantage_of_any_size(reward, count):
+    rewards = [reward] * count
+    for function in (student_advantages, teacher_advantages):
+        assert function([sample(r) for r in rewards]) == [0.0] * count
+        assert function([sample(r, tokens=3) for r in rewards], token_weighted=True) == [0] * count
+    assert not whiten(np.array(rewards)).any()
+    assert frac_reward_zero_std([sample(r) for r in rewards]) == 1.0
+    beside = [*(sample(reward) for _ in rewards), sample(1.0, task=1), sample(0.0, task=1)]
+    assert student_advantages(beside)[:count] == [0.0] * count
+
+
+def test_rounding_of_rewards_gives_no_advantage_and_small_rewards_do():
+    assert not any(student_advantages([sample(0.1 + 0.2), sample(0.3)]))
+    small = [sample(1e-8), sample(0.0)]
+    assert student_advantages(small) == pytest.approx([2**-0.5, -(2**-0.5)])
+    assert whiten(np.array([1e-8, 0.0])) == pytest.approx([2**-0.5, -(2**-0.5)])
+    assert frac_reward_zero_std(small) == 0.0
+
+
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.125, 1.0]), max_size=20))
 def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewards):
     values = whiten(np.array(rewards))

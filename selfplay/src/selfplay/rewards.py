@@ -30,8 +30,8 @@ from selfplay.identity import called
 from selfplay.learning.batch import TrainingSample
 from selfplay.rollout import Attempt, Proposed
 
-ZERO_STD = 1e-8
-"""Standard deviations of rewards at or below this count as none."""
+ZERO_STD = 1e-12
+"""What rewards differ by counts as none up to this share of the largest: it is rounding."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TeacherFunction: TypeAlias = Callable[[Proposed], float]
@@ -374,29 +374,28 @@ def student_advantages(
 
     A task with one attempt has no baseline and stays uncentred (as verl does).
     """
-    centred = _rewards(samples)
-    for rows in _indices((s.member, s.phase, s.kind, s.task_id) for s in samples):
-        if len(rows) > 1:
-            centred[rows] -= centred[rows].mean()
-    return _whiten_strata(samples, centred, token_weighted)
+    return _whiten_strata(samples, token_weighted, by_task=True)
 
 
 def teacher_advantages(
     samples: Sequence[TrainingSample], *, token_weighted: bool = False
 ) -> list[float]:
     """Whiten over each stratum (AZR's TRR++: one baseline per role and task kind)."""
-    return _whiten_strata(samples, _rewards(samples), token_weighted)
+    return _whiten_strata(samples, token_weighted)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite
-def whiten(values: Floats, weights: Floats | None = None) -> Floats:
+def whiten(values: Floats, weights: Floats | None = None, largest: float | None = None) -> Floats:
     """Return (values - mean) / std, or zeros where there is nothing to compare.
 
     Without weights the mean is over samples. With token counts as weights it is over tokens, as in
     AZR, so that long texts weigh more. The variance is unbiased (n - 1; n = samples or tokens).
+    largest: of the rewards that the values came from, whose rounding they have; of the values
+    themselves by default. No size of rewards is too large or too small.
     """
     if len(values) < 2:
         return np.zeros_like(values)
+    values = values / _power_of_two(np.abs(values).max() if largest is None else largest)
     w = np.ones_like(values) if weights is None else weights
     n = float(w.sum())
     if n <= 1.0:
@@ -404,6 +403,12 @@ def whiten(values: Floats, weights: Floats | None = None) -> Floats:
     centred = values - float((w * values).sum()) / n
     std = float(np.sqrt((w * centred**2).sum() / (n - 1.0)))
     return np.zeros_like(values) if std <= ZERO_STD else centred / std
+
+
+def _power_of_two(largest: float) -> float:
+    """Return about the number, such that to divide by it changes no digit; 1 for none."""
+    exponent = int(np.clip(np.frexp(largest)[1], -1000, 1000)) if np.isfinite(largest) else 0
+    return float(np.ldexp(1.0, exponent))
 
 
 def _rewards(samples: Sequence[TrainingSample]) -> Floats:
@@ -418,11 +423,19 @@ def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
 
 
 def _whiten_strata(
-    samples: Sequence[TrainingSample], values: Floats, token_weighted: bool
+    samples: Sequence[TrainingSample], token_weighted: bool, *, by_task: bool = False
 ) -> list[float]:
+    """Whiten over each stratum; by_task: what is left of rewards without the mean of a task's."""
     tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
-    result = np.zeros_like(values)
+    rewards = _rewards(samples)
+    result = np.zeros_like(rewards)
     for rows in _indices((s.member, s.phase, s.kind) for s in samples):
-        result[rows] = whiten(values[rows], tokens[rows] if token_weighted else None)
+        values = rewards[rows] / _power_of_two(np.abs(rewards[rows]).max())
+        largest = float(np.abs(values).max())
+        for of_task in _indices(samples[i].task_id for i in rows) if by_task else ():
+            if len(of_task) > 1:
+                of_it = values[of_task]
+                values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
+        result[rows] = whiten(values, tokens[rows] if token_weighted else None, largest)
     whitened: list[float] = result.tolist()
     return whitened
