@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -34,6 +34,7 @@ from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.records.progress import Progress
 from selfplay.records.recording import metrics_row, task_rows
 from selfplay.records.rows import BASE, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
+from selfplay.records.run_record import IDLE, cut_roles, idle_roles
 from selfplay.rewards import needed_by, training_samples
 from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
@@ -108,11 +109,29 @@ def record_step(
         run.step = step
         if step % config.save_every == 0 or step == config.steps:
             save_checkpoint(run)
+    _say_what_cannot_learn(run, row)
     clock.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(proposals))
     for callback in run.extensions.callbacks:
         callback(run, row)
     return row
+
+
+def _say_what_cannot_learn(run: Run, row: StepRow) -> None:
+    """Say once of a role that all its texts are cut, and that it has not learned for a while."""
+    config = asdict(run.config)
+    idle = idle_roles(run.recent, config)
+    cut = cut_roles(row) - (cut_roles(run.recent[-1]) if run.recent else set())
+    run.recent = [*run.recent, row][-IDLE:]
+    for role in sorted(cut):
+        key = f"rollout.max_{'proposal' if role == 'teacher' else 'completion'}_length"
+        limit = run.config.rollout.max_proposal_length
+        limit = limit if role == "teacher" else run.config.rollout.max_completion_length
+        line = f"every text of the {role}s ended at the limit of {limit} tokens; raise {key}"
+        click.echo(f"step {row.step}: {line}, for a model that thinks to thousands", err=True)
+    for role, why in idle_roles(run.recent, config).items():
+        if role not in idle:
+            click.echo(f"step {row.step}: no {role} learned in {IDLE} steps: {why}", err=True)
 
 
 def match(run: Run, step: int) -> list[Pair]:
