@@ -150,6 +150,21 @@ def test_a_crossover_of_ones_own(home, make_adapter):
         mutate(one, second, 1)
 
 
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        (lambda request: lambda path, slots: slots[0], "returns a Slot for .*; expected what"),
+        (lambda request: lambda path: None, "fails at .*: TypeError.*; expected prepare"),
+        (lambda request: request.nothing, "fails at its request: AttributeError"),
+        (lambda request: exit(3), "fails at its request: SystemExit: 3"),
+    ],
+)
+def test_an_operator_that_does_not_work_is_blamed_in_one_line(make_adapter, prepare, words):
+    with pytest.raises(LoraEvoError, match=f"^halved {words}") as said:
+        mutate(make_adapter(1), halved(prepare=prepare), 1)
+    assert "\n" not in str(said.value)
+
+
 def test_a_child_of_another_shape_is_refused(make_adapter):
     def prepare(request):
         return lambda path, slots: measured(

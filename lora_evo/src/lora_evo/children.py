@@ -6,6 +6,7 @@ Both ways make a child module by module with the same `Birth`, so they give the 
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lora_evo.lineage import (
     lineage_of,
     read_lineage,
 )
+from lora_evo.operators.measured import SlotChild
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
 from lora_evo.peft_files.adapter import (
     Adapter,
@@ -264,7 +266,8 @@ class Birth:
             parameters={**operation.defaults, **parameters},
             alive=lambda path: any_update(parents[0].slot(path)),
         )
-        self._recipe = operation.recipe(self.request)
+        with _blamed(operation, "its request"):
+            self._recipe = operation.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
         self._changes: list[tuple[float, float | None]] = []
@@ -329,7 +332,13 @@ class Birth:
             check_same_ends(path, slots[0], other)
         digests = [slot_digest(slot) for slot in slots]
         try:
-            child = self._recipe(path, slots)
+            with _blamed(self.operator, path):
+                child = self._recipe(path, slots)
+            if not isinstance(child, SlotChild):
+                raise LoraEvoError(
+                    f"{self.operator.name} returns a {type(child).__name__} for {path}; expected "
+                    "what lora_evo.measured(path, slots[0], slot) returns of the child's slot"
+                )
             sizes = child.parent_norm, child.relative_change or 0.0, child.truncation_loss
             if not all(map(math.isfinite, sizes)):
                 raise OverflowError("they overflow")
@@ -355,6 +364,22 @@ class Birth:
             source=child.source,
         )
         return stored, digest
+
+
+@contextmanager
+def _blamed(operator: Operator, place: str) -> Iterator[None]:
+    """Turn what an operator of a user's own raises into one line; ours has bugs, and no excuse."""
+    try:
+        yield
+    except (LoraEvoError, OverflowError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+        raise
+    except (Exception, SystemExit) as error:
+        if OPERATORS.get(operator.name) is operator:
+            raise
+        raise LoraEvoError(
+            f"{operator.name} fails at {place}: {type(error).__name__}: {error}; expected "
+            "prepare(request) to return a function of a module's path and its parents' slots"
+        ) from error
 
 
 def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -> AdapterConfig:

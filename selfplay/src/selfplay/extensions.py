@@ -12,17 +12,28 @@ where a checkpoint was made. So do methods of such an object, `functools.partial
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from lora_evo import OPERATORS, Operator
+from lora_evo import (
+    OPERATORS,
+    LoraEvoError,
+    Operator,
+    Slot,
+    cross_directory,
+    mutate_directory,
+    save_adapter,
+)
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.identity import called, name_of, resolved
 from selfplay.rewards import TEACHER_REWARDS, keeper_of, needed_by, verifier
-from selfplay.run import Extensions
+from selfplay.run import Extensions, Run
 from selfplay.settings import without_hash
 from selfplay.source_hash import mark_of
 
@@ -102,6 +113,40 @@ def open_extensions(
     return replace(extensions, operators=operators, **rewards), states, config
 
 
+def try_operators(run: Run) -> None:
+    """Make a child of founders by each operator of a user's own, as an evolution would.
+
+    Founders whose update is 0 get some noise for it, as if they had learned. Raises ConfigError.
+    """
+    own = [o for o in run.extensions.operators if OPERATORS.get(o.name) is not o]
+    e, members = run.config.evolution, run.population.members[:2]
+    if run.config.mode == "azr" or not e.evolve_every or not own:
+        return
+    with TemporaryDirectory() as folder:
+        parents = [Path(folder) / member for member in members]
+        for parent in parents:
+            adapter = run.population.export(parent.name)
+            slots = {path: _filled(slot) for path, slot in adapter.slots.items()}
+            save_adapter(replace(adapter, slots=slots), parent)
+        for n, operator in enumerate(own):
+            out, first = Path(folder) / f"child{n}", parents[0]
+            strength = None if operator.default_strength is None else e.strength
+            try:
+                if operator.kind == "crossover":
+                    cross_directory(operator, parents, out, seed=0)
+                else:
+                    mutate_directory(operator, first, out, seed=0, strength=strength)
+            except (LoraEvoError, TypeError) as error:
+                raise ConfigError(
+                    f"evolution.{operator.kind}, tried on {first.name}: {first_line(error)}"
+                ) from error
+
+
+def _filled(slot: Slot) -> Slot:
+    noise = torch.linspace(-1e-2, 1e-2, slot.B.numel()).sin().reshape(slot.B.shape)
+    return slot if slot.B.any() else replace(slot, B=noise.to(slot.B))
+
+
 def _open_reward(
     role: str, config: Config, extensions: Extensions, kept: KeptRewards
 ) -> tuple[str, Any]:
@@ -123,6 +168,16 @@ def _open_reward(
         load_state(reward, first, option)
     if reward is not None and not callable(reward):
         raise ConfigError(f"{key} is {without_hash(name)!r}, which is no function")
+    try:
+        if reward is not None:
+            signature(getattr(reward, "function", reward)).bind(None)
+    except TypeError as error:
+        written = "a Proposed" if role == "teacher" else "an Attempt"
+        raise ConfigError(
+            f"{key} is {without_hash(name)!r}: {error}; expected a function of one, {written}"
+        ) from error
+    except ValueError:  # of a builtin whose parameters are not known
+        pass
     return name, reward
 
 
@@ -196,7 +251,7 @@ def load_state(reward: Any, state: bytes, option: str) -> None:
         return
     try:
         keeper.load_state_dict(_unpacked(state))
-    except Exception as error:  # the user's method may raise what it likes
+    except (Exception, SystemExit) as error:  # the user's method may raise what it likes
         raise SelfplayError(
             f"{option}: load_state_dict of {called(reward)} does not take what its state_dict "
             f"returned: {type(error).__name__}: {first_line(error)}"

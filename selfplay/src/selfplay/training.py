@@ -19,7 +19,7 @@ from lora_evo.model import resolve
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.devices import refuse_spread_base
 from selfplay.evaluation import evaluate_members
-from selfplay.extensions import open_extensions, with_names
+from selfplay.extensions import open_extensions, try_operators, with_names
 from selfplay.members import Members
 from selfplay.opening import open_population, warm_start
 from selfplay.prompts.task_kind import recorded_kinds
@@ -248,6 +248,7 @@ def open_run(
                 if config.mode == "populora":
                     run.league = League(directory / "league")
                 run.population.sync(run.step)
+                try_operators(run)
             yield run
 
 
@@ -261,6 +262,7 @@ def _found(run: Run, progress: Progress) -> None:
         home = run.directory / "league"
         run.league = League(home, names[:count], names[count:], config.league)
     run.population.sync(0)
+    try_operators(run)
     if config.rollout.self_seed:
         progress.phase("seeds")
         run.start_from(self_made_seeds(run, progress.advance))
