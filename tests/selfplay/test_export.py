@@ -49,6 +49,14 @@ def test_the_adapter_names_the_installed_base(run, tmp_path):
     assert (tmp_path / "s0" / "lineage.json").exists()
 
 
+def test_an_adapter_names_the_base_that_it_is_told(run, tmp_path):
+    worked("export", run, "s0", "--out", tmp_path / "named", "--base-name", "of/mine")
+    config = json.loads((tmp_path / "named" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "of/mine"
+    twice = ("--merge", "--base-name", "of/mine")
+    refused(command("export", run, "s0", "--out", tmp_path / "m", *twice), "leave out --merge")
+
+
 def test_what_is_not_there_or_in_the_way_is_named(run, tmp_path):
     refused(command("export", run, "s9", "--out", tmp_path / "s9"), "no member 's9'", "s0, s1")
     (tmp_path / "taken").mkdir()

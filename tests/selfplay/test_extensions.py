@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 import forked
-from lora_evo import OPERATORS
+from lora_evo import OPERATORS, Operator, measured
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.experiments.comparison import open_trials
 from selfplay.extensions import load_state, state_of
@@ -154,6 +154,79 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     assert {row["student_reward"] for row in runs.rows(home / "metrics.jsonl")} <= {0.125, None}
     births = [birth for row in runs.rows(home / "metrics.jsonl") for birth in row["evolution"]]
     assert {birth["operator"] for birth in births} == {"own_noise"}
+
+
+def of_two(proposed, other):
+    return 1.0
+
+
+@pytest.mark.parametrize("reward", [of_two, lambda: 1.0, lambda p, *, key: 1.0])
+@pytest.mark.parametrize("role", ["teacher", "student"])
+def test_a_reward_of_other_than_one_parameter_is_refused_at_once(runs, tmp_path, reward, role):
+    with pytest.raises(ConfigError, match=f"^reward.{role} is .* argument.*of one, a"):
+        train(
+            runs.config(*TINY),
+            tmp_path / "run",
+            extensions=Extensions(**{f"{role}_reward": reward}),
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_module_that_quits_when_it_is_imported_is_named(runs, tmp_path, module):
+    (tmp_path / "of_mine_quits.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        with pytest.raises(ConfigError, match="cannot import of_mine_quits: SystemExit: 3"):
+            train(runs.config(*TINY, "reward.teacher=of_mine_quits:half"), tmp_path / "run")
+
+
+def of_recipe(recipe):
+    return lambda request: recipe
+
+
+def quits(path, slots):
+    sys.exit(3)
+
+
+def fails(path, slots):
+    return slots[0].C
+
+
+BROKEN = {
+    "returns a Slot for ": of_recipe(lambda path, slots: slots[0]),
+    "returns a NoneType for ": of_recipe(lambda path, slots: None),
+    "AttributeError: 'Slot' object has no attribute 'C'": of_recipe(fails),
+    "SystemExit: 3": of_recipe(quits),
+    "fails at its request: TypeError": lambda: None,
+    "fails at its request: ZeroDivisionError": lambda request: 1 / 0,
+    "made a factor of shape ": of_recipe(
+        lambda path, slots: measured(
+            path, slots[0], replace(slots[0], A=slots[0].A[:1], B=slots[0].B[:, :1])
+        )
+    ),
+    "'NoneType' object is not callable": lambda request: None,
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+@pytest.mark.parametrize("kind", ["mutation", "crossover"])
+def test_an_operator_that_does_not_work_is_refused_when_the_run_opens(runs, tmp_path, words, kind):
+    strength = 0.1 if kind == "mutation" else None
+    own = Operator("of_mine", kind, "", "", BROKEN[words], default_strength=strength)
+    config = runs.config(*TINY, "steps=9", "evolution.evolve_every=3")
+    with pytest.raises(ConfigError) as said:
+        train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
+    line = str(said.value)
+    assert line.startswith(f"evolution.{kind}, tried on t0: ")
+    assert words in line
+    assert "\n" not in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_operator_that_is_never_used_is_not_tried(runs, tmp_path):
+    own = Operator("of_mine", "mutation", "", "", lambda request: None)
+    config = runs.config(*TINY, "steps=1", "evolution.evolve_every=0")
+    train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
 
 
 @pytest.mark.parametrize("name", sorted(TEACHER_REWARDS))

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from small_models import small_model
 from transformers import AutoConfig, LlamaConfig
 
-from lora_evo.model import export_adapter, stack_adapters
+from lora_evo.model import export_adapter, load_tokenizer, stack_adapters
 from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
@@ -154,6 +154,42 @@ def test_every_preset_can_be_planned_without_its_weights(preset):
     for words in ("base (", "activations", "cache", "lowered by", "a checkpoint", "GiB"):
         assert words in said
     assert " fits H100" in said or "does not fit H100" in said
+
+
+@pytest.mark.parametrize(
+    ("spelled", "card"),
+    [
+        *(("RTX 4090", "RTX4090"), ("rtx-4090", "RTX4090"), ("NVIDIA GeForce RTX 4090", "RTX4090")),
+        *(("RTX 4090 24GB", "RTX4090"), ("A100 80GB", "A100-80GB"), ("a100_40gb", "A100-40GB")),
+        *(("NVIDIA A100-SXM4-80GB", "A100-80GB"), ("NVIDIA H100 80GB HBM3", "H100")),
+        *(("H100 PCIe", "H100"), ("L40S", "L40S"), ("l4", "L4"), ("NVIDIA RTX 3090", "RTX3090")),
+    ],
+)
+def test_a_gpu_may_be_spelled_as_its_driver_or_a_shop_does(spelled, card):
+    assert gpu(spelled) == gpu(card)
+    assert gpu(spelled).name == card
+
+
+@pytest.mark.parametrize("size", ["24", "24 GB", "24GiB", "24.0"])
+def test_a_gpu_may_be_a_number(size):
+    assert gpu(size).memory == 24 * GIB
+
+
+@pytest.mark.parametrize("name", ["0", "-1", "nan", "inf", "RTX", "", "RTX 5"])
+def test_what_is_no_gpu_is_refused(name):
+    with pytest.raises(ConfigError, match="or a number of GiB"):
+        gpu(name)
+
+
+def test_plan_takes_a_base_as_train_does(tmp_path):
+    small_model("qwen2").config.save_pretrained(tmp_path)
+    load_tokenizer("nano").save_pretrained(tmp_path)
+    result = command("plan", "--base", tmp_path, "--gpu", "RTX 4090")
+    assert result.exit_code == 0, result.output
+    assert "another: --preset NAME" in result.stderr
+    assert f"{tmp_path.name}: 21,792 parameters" in result.stdout
+    assert "RTX4090" in result.stdout
+    assert worked("plan", "--base", "nano", "--gpu", "24") == worked("plan", "--gpu", "24")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Rewards and advantages of a step made by hand, and whom it trains on what."""
 
+import asyncio
 import math
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
@@ -348,6 +350,70 @@ def test_what_a_reward_raises_is_one_line_that_says_where():
         training_samples(STEP, read_config({}), teacher_reward=fails)
     assert "\n" not in str(e.value)
     assert isinstance(e.value.__cause__, KeyError)
+
+
+def two(proposed, attempt):
+    return 1.0
+
+
+def quits(sample):
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (two, r"two fails at .*: TypeError: .*\(.*test_rewards.py, line \d+\)"),
+        (len, r"len fails at .*: TypeError: .*has no len\(\); expected a finite"),
+        (quits, r"quits fails at .*: SystemExit: 3 \(.*test_rewards.py, line \d+\)"),
+    ],
+)
+@pytest.mark.parametrize("option", ["teacher_reward", "student_reward"])
+def test_a_reward_that_cannot_be_called_or_quits_is_blamed_itself(reward, words, option):
+    with pytest.raises(SelfplayError, match=f"^{option}: {words}"):
+        training_samples(STEP, read_config({}), **{option: reward})
+
+
+async def later(sample):
+    waiting.append(sample)
+    while len(waiting) < 3:  # of others, which wait at the same time
+        await asyncio.sleep(0)
+    return len(getattr(sample, "id", "")) + 0.5
+
+
+waiting: list[object] = []
+
+
+def test_coroutines_wait_together_and_their_loop_lasts():
+    async def in_a_notebook():
+        return training_samples(STEP, read_config({}), teacher_reward=later, student_reward=later)
+
+    async def of_a_loop(sample):
+        loops.add(asyncio.get_running_loop())
+        return 0.5
+
+    teaching, solving = split(asyncio.run(in_a_notebook()))
+    assert {s.reward for s in teaching} == {2.5}
+    assert {s.reward for s in solving} == {0.5}
+    loops: set[object] = set()
+    for _ in range(2):
+        training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
+    assert len(loops) == 1
+
+
+def test_what_a_coroutine_raises_or_returns_is_named_too():
+    async def fails(sample):
+        raise KeyError("first")
+
+    async def odd(sample):
+        return "high"
+
+    for reward, words in (
+        (fails, "fails fails at proposal p0.*KeyError.*test_rewards.py"),
+        (odd, "odd returns 'high'"),
+    ):
+        with pytest.raises(SelfplayError, match=words):
+            training_samples(STEP, read_config({}), teacher_reward=reward)
 
 
 @pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])

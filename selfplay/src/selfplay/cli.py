@@ -247,7 +247,8 @@ def sft(
 
 
 @main.command()
-@click.argument("preset", default="nano", metavar="[NAME|FILE|RUN]")
+@click.argument("preset", required=False, metavar="[NAME|FILE|RUN]")
+@BASE
 @SET
 @click.option(
     "--gpu",
@@ -257,19 +258,21 @@ def sft(
 @click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")
 @JSON
 def plan(
-    preset: str, assignments: tuple[str, ...], gpu: str | None, workers: int | None, as_json: bool
-) -> None:
+    preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
+    workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """Say what a run takes in memory, on each worker, and on disk.
 
-    Of a preset (nano if none is named), a YAML file of settings, or a RUN directory: memory by part
-    with the settings that lower each, whether it fits, and what to change if it does not. Nothing
-    is loaded for it.
+    Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
+    part with the settings that lower each, whether it fits, and what to change if it does not.
+    Nothing is loaded for it.
     """
     from selfplay import planning
-    from selfplay.config import load_preset
+    from selfplay.base_defaults import configured
 
-    run = Path(preset)
-    config = load_preset(str(run / "config.yaml") if run.is_dir() else preset, *assignments)
+    if preset is not None and Path(preset).is_dir():
+        preset = str(Path(preset) / "config.yaml")
+    config = configured(base, preset, assignments, as_json)
     planned, changes = planning.plan_run(config, gpu, workers)
     if as_json:
         click.echo(json.dumps(asdict(planned) | {"changes": changes}, indent=1))
@@ -422,7 +425,12 @@ def tasks(run: Path, out: Path, form: str) -> None:
     "--merge", is_flag=True,
     help="Add the adapter to the weights of the base, and write one model that needs no PEFT.",
 )  # fmt: skip
-def export(run: Path, member: str, out: Path, merge: bool) -> None:
+@click.option(
+    "--base-name",
+    help="Base model that the adapter names, such as its name on the hub. Default: where the run "
+    "found it.",
+)
+def export(run: Path, member: str, out: Path, merge: bool, base_name: str | None) -> None:
     """Write a member as a PEFT adapter or a plain model.
 
     RUN is the directory of a run, MEMBER a name in it such as s0 (a student) or t0 (a teacher).
@@ -432,7 +440,7 @@ def export(run: Path, member: str, out: Path, merge: bool) -> None:
 
     if merge:
         silence_transformers()
-    named = export_member(run, member, out, merge=merge)
+    named = export_member(run, member, out, merge=merge, base_name=base_name)
     click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 
 

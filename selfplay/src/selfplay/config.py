@@ -21,6 +21,7 @@ from selfplay.settings import (
     NotNegative,
     Positive,
     Share,
+    Temperature,
     merged,
     one_of,
     override,
@@ -45,7 +46,7 @@ class RolloutConfig:
     """Attempts of the matched student at each valid task."""
     kinds: Annotated[tuple[str, ...], Meta(min_length=1)] = BUILT_IN
     """Task kinds in play: built-in ones, or `module:object` of one's own (selfplay.TaskKind)."""
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     """Sampling temperature of proposals and attempts."""
     max_prompt_length: AtLeastOne | None = None
     """Longest prompt, in tokens; a task that needs a longer one is refused as `too_long`. Null:
@@ -156,7 +157,7 @@ class EvalConfig:
     """Held-out tasks, spread evenly over kinds and levels."""
     samples: AtLeastOne = 3
     """Attempts at each held-out task, with the same seeds at every measurement."""
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     """Sampling temperature of these attempts."""
     proposals: AtLeastOne = 16
     """Proposals of each kind that a teacher writes at a measurement, after references that never

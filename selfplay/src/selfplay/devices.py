@@ -1,6 +1,8 @@
 """Devices and their memory."""
 
+import math
 import os
+import re
 import resource
 import sys
 from contextlib import suppress
@@ -38,11 +40,17 @@ class Machine:
 
 
 def gpu(name: str) -> Machine:
-    """Return a GPU of `CARDS`, or one with a number of GiB."""
-    known = {card.lower(): card for card in CARDS}
-    card = known.get(name.lower())
+    """Return a GPU of `CARDS`, however it is spelled, or one with a number of GiB."""
+    words = re.sub(r"nvidia|geforce|tesla|pcie|\bsxm\d?\b|\bhbm\d?e?\b", "", name.lower())
+    known = {card.lower().replace("-", ""): card for card in CARDS}
+    spellings = (
+        re.sub(r"[\s_-]", "", re.sub(unit, "", words)) for unit in (r"$", r"\b\d+ ?gi?b\b")
+    )
+    card = next((known[text] for text in spellings if text in known), None)
     try:
-        gib = CARDS[card] if card else float(name)
+        gib = CARDS[card] if card else float(re.sub(r"gi?b\s*$", "", words))
+        if not 0 < gib < math.inf:
+            raise ValueError
     except ValueError:
         expected = one_of(name, list(CARDS))
         raise ConfigError(f"--gpu is {name!r}; {expected}; or a number of GiB") from None

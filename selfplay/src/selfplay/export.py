@@ -25,18 +25,22 @@ def export_nano(out: Path) -> None:
         shutil.copytree(lora_evo.model.resolve("nano"), draft, dirs_exist_ok=True)
 
 
-def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> str:
+def export_member(
+    run: Path, member: str, out: Path, *, merge: bool = False, base_name: str | None = None
+) -> str:
     """Write a member of a run into a new directory and return the base that it names.
 
-    Without `merge`: a PEFT adapter whose base model is the run's (for nano the installed package's
-    directory), so that PEFT finds it. With it: the base plus the member's update
-    scale * B A, a plain model with its tokenizer, in the run's number type.
+    Without `merge`: a PEFT adapter whose base model is `base_name`, or the run's (for nano the
+    installed package's directory), so that PEFT finds it. With it: the base plus the member's
+    update scale * B A, a plain model with its tokenizer, in the run's number type.
 
     Example:
 
         >>> base = export_member(Path("runs/mine"), "s0", Path("s0"))
     """
     check_output(out, folder=True)
+    if merge and base_name is not None:
+        raise SelfplayError("a merged model names no base; leave out --merge or --base-name")
     config = open_config(run)
     named = lora_evo.model.resolve(config.base)
     home = run / "members" / member
@@ -50,6 +54,7 @@ def export_member(run: Path, member: str, out: Path, *, merge: bool = False) -> 
     if not merge:
         if out.exists():
             raise SelfplayError(f"{out} exists; choose another --out")
+        named = base_name or named
         renamed = replace(adapter.config, base_model_name_or_path=named)
         rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
         last = rates[-1] if rates else None

@@ -13,13 +13,7 @@ import msgspec
 
 from lora_evo import LoraEvoError
 from selfplay.architecture import Architecture, read_architecture
-from selfplay.config import (
-    Config,
-    LearnerConfig,
-    for_workers,
-    read_config,
-    refuse_hasty_evolution,
-)
+from selfplay.config import Config, LearnerConfig, for_workers, read_config, refuse_hasty_evolution
 from selfplay.devices import (
     GIB,
     Machine,

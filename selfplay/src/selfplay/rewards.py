@@ -1,8 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
 A teacher's reward is a function of one `Proposed`, or of all of a step's; a student's of one
-`Attempt`. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to `train`,
-or named `module:function`.
+`Attempt`; either may be a coroutine function. `TEACHER_REWARDS` holds those that a configuration
+names; one's own is handed to `train`, or named `module:function`.
 A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
@@ -12,11 +12,14 @@ fewer than two samples, or without variance, says nothing about better and worse
 exactly 0, never NaN.
 """
 
+from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from inspect import isawaitable
+from threading import Thread
 from traceback import extract_tb
 from types import MethodType
 from typing import Any, Literal, TypeAlias, get_args
@@ -265,12 +268,14 @@ def training_samples(
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.rollout.train_on == "buffer":
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
+    attempts = [a for _, a in tried]
+    if student_reward is None:
+        rewards = [verifier(a, config.reward) for a in attempts]
+    else:
+        rewards = _earned(student_reward, attempts)
     solving = [
-        _sample(
-            *(a.member, "solve", a, task, a.task.kind),
-            verifier(a, config.reward) if student_reward is None else _earned(student_reward, a),
-        )
-        for task, a in tried
+        _sample(a.member, "solve", a, task, a.task.kind, earned)
+        for (task, a), earned in zip(tried, rewards, strict=True)
     ]
     by_tokens = config.reward.whiten == "tokens"
     advantages = teacher_advantages(teaching, token_weighted=by_tokens)
@@ -282,17 +287,18 @@ def training_samples(
 def _taught(reward: TeacherFunction, proposals: Sequence[Proposed]) -> list[float]:
     """Return what a step's proposals earn. Raises SelfplayError for other than a number of each."""
     if "step" not in needed_by(reward):
-        return [_earned(reward, p) for p in proposals]
+        return _earned(reward, proposals)
     sample = f"{len(proposals)} proposals"
-    values = _said(reward, proposals, "teacher_reward", sample)
+    (values,) = _said(reward, [(proposals, "teacher_reward", sample)])
     with suppress(TypeError):
         if len(values) == len(proposals):
             return [_number(reward, *pair) for pair in zip(values, proposals, strict=True)]
     raise _unlike(reward, values, "teacher_reward", sample, "a number of each")
 
 
-def _earned(reward: Callable[[Any], Any], written: Proposed | Attempt) -> float:
-    return _number(reward, _said(reward, written, *_shown(written)), written)
+def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
+    values = _said(reward, [(w, *_shown(w)) for w in written])
+    return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
 
 
 def _shown(written: Proposed | Attempt) -> tuple[str, str]:
@@ -302,17 +308,52 @@ def _shown(written: Proposed | Attempt) -> tuple[str, str]:
     return "student_reward", f"an attempt of {written.member} at {written.task.id}"
 
 
-def _said(reward: Callable[[Any], Any], judged: Any, option: str, sample: str) -> Any:
-    """Return what a reward returns. Raises SelfplayError that says where it fails."""
+def _said(reward: Callable[[Any], Any], judged: Sequence[tuple[Any, str, str]]) -> list[Any]:
+    """Return what a reward returns; of a coroutine function, of all at the same time.
+
+    judged: what is to be rewarded, with the option and the sample that errors name. Raises
+    SelfplayError that says where the reward fails.
+    """
+
+    async def awaited(value: Any, option: str, sample: str) -> Any:
+        with _blamed(reward, option, sample):
+            return await value if isawaitable(value) else value
+
+    async def together() -> list[Any]:
+        return await gather(*(awaited(*one) for one in said))
+
+    said = []
+    for written, option, sample in judged:
+        with _blamed(reward, option, sample):
+            said.append((reward(written), option, sample))
+    if any(isawaitable(value) for value, _, _ in said):
+        return run_coroutine_threadsafe(together(), _loop()).result()
+    return [value for value, _, _ in said]
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    """Return a loop that lasts, as clients of a service want it; a notebook has one of its own."""
+    loop = new_event_loop()
+    Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+@contextmanager
+def _blamed(reward: Callable[[Any], Any], option: str, sample: str) -> Iterator[None]:
+    """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
     try:
-        return reward(judged)
+        yield
     except SelfplayError:
         raise
-    except Exception as error:  # the user's function may raise what it likes
-        last = extract_tb(error.__traceback__)[-1]
+    except (Exception, SystemExit) as error:  # the user's function may raise what it likes
+        last, code = extract_tb(error.__traceback__)[-1], getattr(reward, "__code__", None)
+        place = f" ({last.filename}, line {last.lineno})"
+        if last.filename == __file__:
+            place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         raise SelfplayError(
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
-            f"{first_line(error)} ({last.filename}, line {last.lineno}); expected a finite number"
+            f"{first_line(error)}{place}; expected a finite number"
         ) from error
 
 

@@ -26,6 +26,8 @@ from selfplay.errors import ConfigError, first_line
 
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
+Temperature = Annotated[float, Meta(ge=0.01, le=100)]
+"""Logits over less than the least overflow, or leave one token; over more than the most, none."""
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -272,7 +274,7 @@ def load_object(named: str, setting: str) -> Any:
         sys.path.append(here)
     try:
         thing: Any = import_module(module)
-    except Exception as error:  # the user's module may raise what it likes
+    except (Exception, SystemExit) as error:  # the user's module may raise what it likes
         raise ConfigError(
             f"{setting}: cannot import {module}: {type(error).__name__}: {first_line(error)}; "
             f"expected a module in {here} or installed"

@@ -119,19 +119,18 @@ def record_step(
 
 def _say_what_cannot_learn(run: Run, row: StepRow) -> None:
     """Say once of a role that all its texts are cut, and that it has not learned for a while."""
-    config = asdict(run.config)
-    idle = idle_roles(run.recent, config)
-    cut = cut_roles(row) - (cut_roles(run.recent[-1]) if run.recent else set())
-    run.recent = [*run.recent, row][-IDLE:]
-    for role in sorted(cut):
-        key = f"rollout.max_{'proposal' if role == 'teacher' else 'completion'}_length"
-        limit = run.config.rollout.max_proposal_length
-        limit = limit if role == "teacher" else run.config.rollout.max_completion_length
-        line = f"every text of the {role}s ended at the limit of {limit} tokens; raise {key}"
-        click.echo(f"step {row.step}: {line}, for a model that thinks to thousands", err=True)
+    config, before = asdict(run.config), run.recent
+    run.recent = [*before, row][-IDLE:]
+    lines = []
+    for role in sorted(cut_roles(row) - (cut_roles(before[-1]) if before else set())):
+        key = f"max_{'proposal' if role == 'teacher' else 'completion'}_length"
+        line = f"every text of the {role}s ended at the limit of {config['rollout'][key]} tokens"
+        lines.append(f"{line}; raise rollout.{key}, for a model that thinks to thousands")
     for role, why in idle_roles(run.recent, config).items():
-        if role not in idle:
-            click.echo(f"step {row.step}: no {role} learned in {IDLE} steps: {why}", err=True)
+        if role not in idle_roles(before, config):
+            lines.append(f"no {role} learned in {IDLE} steps: {why}")
+    for line in lines:
+        click.echo(f"step {row.step}: {line}", err=True)
 
 
 def match(run: Run, step: int) -> list[Pair]:

@@ -24,13 +24,7 @@ from typing import Any, Literal
 import yaml
 
 from lora_evo import write_text
-from selfplay.config import (
-    Config,
-    config_text,
-    read_config,
-    refuse_hasty_evolution,
-    set_by_mode,
-)
+from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution, set_by_mode
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiments.measures import measures_with
 from selfplay.records.directory import CONFIG, LOCK, METRICS, lock, open_config, size

@@ -27,14 +27,7 @@ from selfplay.extensions import KeptRewards, changed_marks, load_state, state_of
 from selfplay.identity import called
 from selfplay.members import SavedMember, role_of
 from selfplay.records import directory as files
-from selfplay.records.rows import (
-    ChangeRow,
-    EvalRow,
-    SolvingRow,
-    StepRow,
-    TaskRow,
-    read_rows,
-)
+from selfplay.records.rows import ChangeRow, EvalRow, SolvingRow, StepRow, TaskRow, read_rows
 from selfplay.records.run_record import IDLE, flat
 from selfplay.run import Run
 from selfplay.source_hash import mark_of

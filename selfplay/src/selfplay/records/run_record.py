@@ -465,20 +465,18 @@ def idle_roles(steps: Sequence[StepRow], config: Mapping[str, Any]) -> dict[str,
     Left out are roles that are not to learn: frozen ones, and teachers whose own rate is 0.
     """
     late, learner = steps[-IDLE:], config.get("learner") or {}
-    rows: dict[str, dict[str, list[MemberRow]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[str, list[MemberRow]] = defaultdict(list)
     for step in late:
         for name, row in step.members.items():
-            rows[row.role][name].append(row)
+            if name not in (learner.get("frozen") or ()):
+                rows[row.role].append(row)
     idle = {}
     for role, of_role in rows.items():
-        of_all = [row for of_member in of_role.values() for row in of_member]
-        moved = [row.stepped and not row.regularised for row in of_all if row.stepped is not UNSET]
-        unmoved = not any(moved) and (moved or not any(step.valid_share for step in late))
-        kept = set(of_role) <= set(learner.get("frozen") or ())
         rate = learner.get("teacher_learning_rate") if role == "teacher" else None
-        kept |= rate == 0
-        if len(late) == IDLE and unmoved and not kept:
-            idle[role] = _why_idle(of_all, rate or learner.get("learning_rate"))
+        moved = [r.stepped and not r.regularised for r in of_role if r.stepped is not UNSET]
+        unmoved = not any(moved) and (moved or not any(step.valid_share for step in late))
+        if len(late) == IDLE and unmoved and rate != 0:
+            idle[role] = _why_idle(of_role, rate or learner.get("learning_rate"))
     return idle
 
 
