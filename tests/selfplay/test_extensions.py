@@ -156,22 +156,6 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     assert {birth["operator"] for birth in births} == {"own_noise"}
 
 
-def of_two(proposed, other):
-    return 1.0
-
-
-@pytest.mark.parametrize("reward", [of_two, lambda: 1.0, lambda p, *, key: 1.0])
-@pytest.mark.parametrize("role", ["teacher", "student"])
-def test_a_reward_of_other_than_one_parameter_is_refused_at_once(runs, tmp_path, reward, role):
-    with pytest.raises(ConfigError, match=f"^reward.{role} is .* argument.*of one, a"):
-        train(
-            runs.config(*TINY),
-            tmp_path / "run",
-            extensions=Extensions(**{f"{role}_reward": reward}),
-        )
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_module_that_quits_when_it_is_imported_is_named(runs, tmp_path, module):
     (tmp_path / "of_mine_quits.py").write_text("import sys\nsys.exit(3)\n")
     with pytest.MonkeyPatch.context() as patch:

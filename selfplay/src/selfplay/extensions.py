@@ -12,7 +12,6 @@ where a checkpoint was made. So do methods of such an object, `functools.partial
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,16 +167,6 @@ def _open_reward(
         load_state(reward, first, option)
     if reward is not None and not callable(reward):
         raise ConfigError(f"{key} is {without_hash(name)!r}, which is no function")
-    try:
-        if reward is not None:
-            signature(getattr(reward, "function", reward)).bind(None)
-    except TypeError as error:
-        written = "a Proposed" if role == "teacher" else "an Attempt"
-        raise ConfigError(
-            f"{key} is {without_hash(name)!r}: {error}; expected a function of one, {written}"
-        ) from error
-    except ValueError:  # of a builtin whose parameters are not known
-        pass
     return name, reward
 
 
