@@ -16,7 +16,6 @@ from selfplay.experiments.experiment import Claim, open_home, read_plan
 from selfplay.experiments.measures import (
     MEASURES,
     Group,
-    back_after,
     changes_of_lead,
     coverage_growth,
     in_last_third,
@@ -45,7 +44,6 @@ PLAN = {
         claim(["lines, change", "oscillation"], POPULATIONS, ["azr"], net=True),
         claim(["oscillation", "changes of lead"], POPULATIONS, net=True),
         claim(["structures added late"], POPULATIONS, ["azr"], net=True),
-        claim(["back within 20 steps"], ["2T+2S"], threshold=0.5),
         claim(["population mean, last third"], ["2T+2S"], ["1T+1S"]),
         claim(["population mean, last third"], ["2T+2S"], ["still"]),
         claim(["above level 4"], POPULATIONS, ["azr"]),
@@ -302,7 +300,6 @@ def test_findings_say_what_was_planted(home):
         (f"{mean}, each minus rate_0", "oscillation"): "shown",
         (f"{mean}, each minus rate_0", "changes of lead"): "shown",
         (f"{mean} − azr, each minus rate_0", "structures added late"): "undecided",
-        ("2T+2S", "back within 20 steps"): "shown",
         ("2T+2S − 1T+1S", "population mean, last third"): "shown",
         ("2T+2S − still", "population mean, last third"): "shown",
         (f"{mean} − azr", "above level 4"): "undecided",
@@ -344,16 +341,6 @@ def test_measures_of_a_run_are_those_that_were_planted(tmp_path):
     assert list(early.gains) == [10, 20]
     assert early.run.last == 25
     assert not early.complete
-
-
-def test_children_are_back_when_they_are_no_longer_behind(tmp_path):
-    config = read_plan(PLAN, "made-up").run_config("2T+2S", None, 1)
-    births = [(20, "s2", "s0"), (50, "s3", "s0")]
-    run = write_trial(tmp_path / "one" / "two" / "run", config, births=births, child_behind=0.5)
-    trial = read_trial(run, Group("a"), 1)
-    assert back_after(trial) == [(20, 20), (None, 10)]
-    assert MEASURES["back within 10 steps"].of(trial) == [0.0]
-    assert MEASURES["back within 20 steps"].of(trial) == [1.0]
 
 
 def test_text_json_and_page_hold_the_same(home, tmp_path):

@@ -150,7 +150,7 @@ class EvalConfig:
     """Measurements on tasks that never change while the run's own tasks do."""
 
     eval_every: Count = 20
-    """Steps between two measurements of every living member; 0 switches them off."""
+    """Steps between two measurements of every living member; births bring one, too. 0: none."""
     held_out: tuple[str, ...] = NANO
     """Where held-out tasks come from: `evals` benchmarks made of tasks, or files of tasks."""
     tasks: AtLeastOne = 240
@@ -394,9 +394,10 @@ class Config:
         return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
 
     def measures(self, step: int) -> bool:
-        """Whether members are measured after this step: every `eval_every`, at start and end."""
-        every = self.eval.eval_every
-        return every > 0 and (step % every == 0 or step == self.steps)
+        """Whether members are measured after this step: every `eval_every`, at births and ends."""
+        every, has_peers = self.eval.eval_every, max(self.teachers, self.students) > 1
+        births = self.mode == "populora" and has_peers and self.evolves(step)
+        return every > 0 and (step % every == 0 or step == self.steps or births)
 
     @property
     def longest_completion(self) -> int:

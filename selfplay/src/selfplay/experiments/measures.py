@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
@@ -200,44 +199,6 @@ def changes_of_lead(trial: Trial) -> Floats | None:
     return np.array([100 * changes / len(signs)])
 
 
-def back_after(trial: Trial) -> list[tuple[int | None, int]]:
-    """Return for each child after how many steps it was back at its parent's level.
-
-    Back: at the first evaluation at which its held-out solve rate is not more than one standard
-    error, paired over tasks, below its first parent's; None where it was not seen back. With it
-    come the steps from birth to the last evaluation of both. Teachers of a population have no
-    held-out solve rate, and a child that was never measured with its parent is left out.
-    """
-    children: list[tuple[int | None, int]] = []
-    for born, birth in trial.run.births:
-        parent = birth.parents[0] if birth.parents else ""
-        behind = {
-            step - born: _behind(gains[birth.child] - gains[parent])
-            for step, gains in trial.gains.items()
-            if step >= born and birth.child in gains and parent in gains
-        }
-        if behind:
-            back = next((after for after, is_behind in behind.items() if not is_behind), None)
-            children.append((back, max(behind)))
-    return children
-
-
-def _behind(differences: Floats) -> bool:
-    known = differences[~np.isnan(differences)]
-    error = known.std(ddof=1) / sqrt(known.size) if known.size > 1 else 0.0
-    return bool(known.size) and bool(known.mean() < -error)
-
-
-def share_back_within(steps: int) -> Of:
-    """Return the share of children that are back within so many steps."""
-
-    def of(trial: Trial) -> Floats | None:
-        within = [(back is not None and back <= steps, seen) for back, seen in back_after(trial)]
-        return _mean(back for back, seen in within if back or seen >= steps)
-
-    return of
-
-
 # Numbers of steps.
 
 
@@ -358,13 +319,10 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
     "Motion": (
         "Oscillation: standard deviation of the smoothed solve rate on own tasks around its "
         "straight trend. Changes of lead: how often the mean rating of one role overtakes the "
-        "other's, after smoothing. Back: share of children not more than one standard error below "
-        "their first parent.",
+        "other's, after smoothing.",
         (
             Measure("oscillation", POINTS, oscillation),
             Measure("changes of lead", "per 100 steps", changes_of_lead),
-            Measure("back within 10 steps", PERCENT, share_back_within(10)),
-            Measure("back within 20 steps", PERCENT, share_back_within(20)),
         ),
     ),
     "Cost": (
