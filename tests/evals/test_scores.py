@@ -97,7 +97,7 @@ def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() 
     means = resample(scores, "b")
     assert means.shape == (2000, 3)
     assert np.array_equal(means[:, 0], means[:, 1])
-    assert set(means[:, 2][~np.isnan(means[:, 2])]) == {1.0}
+    assert (means[:, 2] > means[:, 0]).all()
     assert np.array_equal(means, resample(scores, "b"), equal_nan=True)
     assert not np.array_equal(means, resample(scores, "c"), equal_nan=True)
 
@@ -127,7 +127,26 @@ def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -
     assert population(board, ["lost"]) == {}
     many = score_members({f"s{i}": drawn(i, 30, 1) for i in range(24)}, "aime24")
     for group in (found, population(many, many.members)):
-        assert all(score.low <= score.value <= score.high for score, _ in group.values())
+        score, _ = group["mean"]
+        assert score.low <= score.value <= score.high
+        assert [group[kind][0].interval for kind in ("weakest", "best")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("right", "low", "high"), [(0, 0.0, 0.114), (3, 0.035, 0.256), (30, 0.886, 1.0)]
+)
+def test_one_sample_a_problem_has_wilsons_interval(right: int, low: float, high: float) -> None:
+    found = estimate(share(right, 30))
+    assert (found.low, found.high) == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3))
+
+
+def test_no_interval_is_without_width() -> None:
+    many = {f"p{i}": [False] * 4 for i in range(29)} | {"p": [True, False, False, False]}
+    found = estimate(many)
+    assert found.low < found.value < found.high
+    assert found.high > 0.05
+    same = compare(many, many)
+    assert -0.15 < same.low < 0.0 == same.difference < same.high < 0.15
 
 
 def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
@@ -218,7 +237,7 @@ def test_json_has_shares_and_whose_the_extremes_are() -> None:
     assert found["rows"][0]["scores"]["gsm8k"]["member"] is None
 
 
-def test_notes_name_what_has_no_verdict_or_no_spread() -> None:
+def test_notes_name_what_has_no_verdict() -> None:
     strange: Results = {
         "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
         "b\nc": {"gsm8k": {"q": [False]}},
@@ -228,7 +247,6 @@ def test_notes_name_what_has_no_verdict_or_no_spread() -> None:
         "samples without a verdict, not counted: 1",
         "no sample has a verdict: aime24",
         "members were not graded on the same problems: gsm8k",
-        "an interval without width: all problems went the same way",
     }
     assert "b c" in to_text(found)
     with pytest.raises(EvalsError, match="run or grade one first"):

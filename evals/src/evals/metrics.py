@@ -5,15 +5,18 @@ With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:210
     avg@n  = c / n                                       (the same as pass@1)
     pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
 
-Both are averaged over problems. Intervals are percentiles of a bootstrap over problems, each taken
-with all its samples (Efron and Tibshirani 1993, ch. 8 and 13). The same drawn problems serve every
-member, so that differences, means, minima and maxima are taken on the same problems.
+Both are averaged over problems. Where every problem is right or wrong, as with one sample each, the
+interval is Wilson's (1927, JASA 22). Others are percentiles of a Bayesian bootstrap over problems
+(Rubin 1981, Annals of Statistics 9), each taken with all its samples, with half a problem more at
+either end of the scale: so problems that all went the same way still leave a width. The same
+weights serve every member: differences and means are taken on the same problems.
 """
 
+import math
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from evals.errors import EvalsError
 from evals.recipes import CODE, MATH
@@ -28,20 +31,27 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
 
 DRAWS = 2000
+Z = 1.959964
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean over problems with its 95 % interval. problems: how many entered.
 
-    ungraded: samples that had no verdict and did not enter.
+    low, high: None for a weakest or best, which its own score chose. ungraded: samples that had no
+    verdict and did not enter.
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     problems: int
     ungraded: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends; None where there are none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -64,14 +74,15 @@ class Comparison:
 class Column:
     """Members on one benchmark, or on an average of some, in the order of `members`.
 
-    values: [members]; replicates: [draws, members], means on resampled problems. problems,
-    ungraded: per member, problems that entered and samples without a verdict. uneven: not all
-    members were graded on the same problems.
+    values: [members]; replicates: [draws, members], means on resampled problems. all_or_none: per
+    member, whether each problem is right or wrong. problems, ungraded: per member, problems that
+    entered and samples without a verdict. uneven: not all members were graded on the same problems.
     """
 
     members: tuple[str, ...]
     values: Floats
     replicates: Floats
+    all_or_none: "NDArray[np.bool_]"
     problems: Ints
     ungraded: Ints
     uneven: bool
@@ -81,8 +92,12 @@ class Column:
         if member not in self.members:
             return None
         at = self.members.index(member)
-        counts = int(self.problems[at]), int(self.ungraded[at])
-        return Estimate(float(self.values[at]), *percentiles(self.replicates[:, at]), *counts)
+        value, problems = float(self.values[at]), int(self.problems[at])
+        if self.all_or_none[at]:
+            ends = wilson(value, problems)
+        else:
+            ends = percentiles(self.replicates[:, at], value)
+        return Estimate(value, *ends, problems, int(self.ungraded[at]))
 
 
 def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
@@ -113,30 +128,36 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     return scores
 
 
-def resample(scores: Floats, name: str) -> Floats:
-    """Return the means of members over resampled problems. Shape [DRAWS, members].
+def resample(scores: Floats, name: str, ends: tuple[float, float] = (0.0, 1.0)) -> Floats:
+    """Return the means of members over reweighted problems. Shape [DRAWS, members].
 
     scores: [members, problems]; NaN is a problem that the member was not graded on, and is left
     out of its mean. name: what is resampled, a benchmark; it selects the random stream, so that
-    benchmarks are resampled independently and members together.
+    benchmarks are resampled independently and members together. ends: of the scale of the scores.
     """
     import numpy as np
 
-    problems = scores.shape[1]
-    present = ~np.isnan(scores)
     generator = np.random.default_rng([0, zlib.crc32(name.encode())])
-    weights = generator.multinomial(problems, [1 / problems] * problems, DRAWS).astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means: Floats = (weights @ np.nan_to_num(scores).T) / (weights @ present.T)
+    weights = generator.standard_exponential((DRAWS, scores.shape[1]))
+    halves = generator.standard_gamma(0.5, (DRAWS, 2))
+    total = weights @ ~np.isnan(scores).T + halves.sum(axis=1, keepdims=True)
+    means: Floats = (weights @ np.nan_to_num(scores).T + (halves @ ends)[:, None]) / total
     return means
 
 
-def percentiles(replicates: Floats) -> tuple[float, float]:
-    """Return the bounds of the middle 95 % of replicates [draws]; NaN is left out."""
+def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
+    """Return the bounds of the middle 95 % of replicates [draws], and of the value itself."""
     import numpy as np
 
-    low, high = np.nanquantile(replicates, [0.025, 0.975])
-    return float(low), float(high)
+    low, high = np.quantile(replicates, [0.025, 0.975])
+    return min(float(low), value), max(float(high), value)
+
+
+def wilson(share: float, of: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of so many."""
+    middle = (share + Z**2 / (2 * of)) / (1 + Z**2 / of)
+    half = Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2) / (1 + Z**2 / of)
+    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
 
 
 def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Estimate:
@@ -178,10 +199,11 @@ def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Comparis
             "second; compare two results on one benchmark"
         )
     differences = np.array([left[problem] - right[problem] for problem in shared])
-    low, high = percentiles(resample(differences[None, :], "")[:, 0])
+    difference = float(differences.mean())
+    low, high = percentiles(resample(differences[None, :], "", (-1.0, 1.0))[:, 0], difference)
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
     return Comparison(
-        difference=float(differences.mean()),
+        difference=difference,
         low=low,
         high=high,
         wins=wins,
@@ -221,6 +243,7 @@ def score_members(
         members=tuple(scores),
         values=np.nanmean(table, axis=1),
         replicates=resample(table, benchmark),
+        all_or_none=(np.isnan(table) | (table == 0) | (table == 1)).all(axis=1),
         problems=(~np.isnan(table)).sum(axis=1),
         ungraded=np.array(lost),
         uneven=bool(np.isnan(table).any()),
@@ -244,6 +267,7 @@ def average(columns: Sequence[Column]) -> Column | None:
         members=tuple(names),
         values=np.mean([column.values[at] for column, at in taken], axis=0),
         replicates=np.mean([column.replicates[:, at] for column, at in taken], axis=0),
+        all_or_none=np.zeros(len(names), bool),
         problems=np.sum([column.problems[at] for column, at in taken], axis=0),
         ungraded=np.sum([column.ungraded[at] for column, at in taken], axis=0),
         uneven=any(column.uneven for column in columns),
@@ -266,23 +290,18 @@ def aggregates(columns: Mapping[str, Column]) -> dict[str, Column]:
 def population(column: Column, members: Collection[str]) -> dict[str, tuple[Estimate, str | None]]:
     """Return `mean`, `weakest` and `best` of members, the last two with the member's name.
 
-    Intervals resample problems, not members; the weakest and the best are chosen again in every
-    replicate. Empty when none of the members was graded.
+    The mean's interval resamples problems, not members. The weakest and the best have none: chosen
+    by the scores that they show, they look worse and better than they are. Empty when none of the
+    members was graded.
     """
     at = [place for place, name in enumerate(column.members) if name in members]
     if not at:
         return {}
-    names, values, replicates = column.members, column.values[at], column.replicates[:, at]
-    weakest, best = int(values.argmin()), int(values.argmax())
+    names, values = column.members, column.values[at]
     counts = int(column.problems[at].min()), int(column.ungraded[at].sum())
-
-    def stated(number: Any, draws: Floats) -> Estimate:
-        # Minima of noisy scores lie below, maxima above: the value itself stays inside.
-        value, (low, high) = float(number), percentiles(draws)
-        return Estimate(value, min(low, value), max(high, value), *counts)
-
-    return {
-        "mean": (stated(values.mean(), replicates.mean(axis=1)), None),
-        "weakest": (stated(values[weakest], replicates.min(axis=1)), names[at[weakest]]),
-        "best": (stated(values[best], replicates.max(axis=1)), names[at[best]]),
-    }
+    mean = float(values.mean())
+    ends = percentiles(column.replicates[:, at].mean(axis=1), mean)
+    found: dict[str, tuple[Estimate, str | None]] = {"mean": (Estimate(mean, *ends, *counts), None)}
+    for kind, place in (("weakest", int(values.argmin())), ("best", int(values.argmax()))):
+        found[kind] = (Estimate(float(values[place]), None, None, *counts), names[at[place]])
+    return found

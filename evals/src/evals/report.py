@@ -13,7 +13,7 @@ from evals import tables
 from evals.benchmark import Verdict
 from evals.evaluation import BASE
 from evals.members import Group
-from evals.metrics import Comparison, Estimate, problem_scores
+from evals.metrics import problem_scores
 from evals.results import FinishedRun, Score, by_question
 
 MOST_BYTES = 4_000_000
@@ -93,9 +93,9 @@ def scores(table: tables.Table) -> dict[str, alt.LayerChart]:
     charts = {}
     for column in table.columns:
         rows = [
-            _bar(row.label, row.kind, row.group, cell.value, cell)
+            _bar(row.label, row.kind, row.group, cell.value, cell.interval, cell.problems)
             for row in table.rows
-            if row.kind not in ("weakest", "best") and (cell := row.scores.get(column)) is not None
+            if (cell := row.scores.get(column)) is not None and cell.interval is not None
         ]
         base = [row["value"] for row in rows if row["kind"] == BASE]
         title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
@@ -108,15 +108,20 @@ def differences(pairs: Sequence[tables.Pair]) -> dict[str, alt.LayerChart]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for pair in pairs:
         kind = "base" if pair.adapter.startswith(BASE) else "member"
-        value = pair.comparison.difference
-        row = _bar(pair.adapter, kind, pair.group, value, pair.comparison)
+        of = pair.comparison
+        row = _bar(pair.adapter, kind, pair.group, of.difference, (of.low, of.high), of.problems)
         rows.setdefault(pair.benchmark, []).append(row)
     title = f"points above {pairs[0].against}" if pairs else ""
     return {name: intervals(lines, title, [0.0]) for name, lines in rows.items()}
 
 
 def _bar(
-    label: str, kind: str, group: Group | None, value: float, of: Estimate | Comparison
+    label: str,
+    kind: str,
+    group: Group | None,
+    value: float,
+    ends: tuple[float, float],
+    tasks: int,
 ) -> dict[str, Any]:
     """A row of `intervals`, in points of 100."""
     return {
@@ -124,9 +129,9 @@ def _bar(
         "kind": _kind(kind == "base", group),
         "mean": kind == "mean",
         "value": 100 * value,
-        "low": 100 * of.low,
-        "high": 100 * of.high,
-        "tasks": of.problems,
+        "low": 100 * ends[0],
+        "high": 100 * ends[1],
+        "tasks": tasks,
     }
 
 

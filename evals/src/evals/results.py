@@ -24,7 +24,7 @@ class Score:
     """Counts and rates of a group of samples.
 
     solved: right samples. rate: the mean over tasks of the share of right samples (avg@n, which is
-    pass@1), and interval its 95 % bootstrap interval over tasks; both None when nothing was graded.
+    pass@1), and interval its 95 % interval over tasks; both None when nothing was graded.
     ill_formed, truncated: shares of all samples. ungraded: samples on which the sandbox failed.
     """
 
@@ -126,7 +126,7 @@ def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
         samples=samples,
         solved=sum(1 for item in graded if item.correct),
         rate=measured.value if measured else None,
-        interval=(measured.low, measured.high) if measured else None,
+        interval=measured.interval if measured else None,
         ill_formed=sum(not item.well_formed for item in verdicts) / max(1, samples),
         truncated=sum(item.truncated for item in verdicts) / max(1, samples),
         ungraded=samples - len(graded),

@@ -133,7 +133,7 @@ def build_table(
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
     share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
-    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % bootstrap interval")
+    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
     return Table(tuple(columns.order), tuple(rows), measure, tuple(notes))
 
 
@@ -268,10 +268,11 @@ def _notes(
     samples = sum(int(column.ungraded.sum()) for column in plain.values())
     if samples:
         notes.append(f"samples without a verdict, not counted: {samples}")
-    if any(cell.low == cell.high for cell in cells):
-        notes.append("an interval without width: all problems went the same way")
     if any(row.kind == "weakest" for row in rows):
-        notes.append("weakest and best are chosen column by column")
+        notes.append(
+            "weakest and best are chosen column by column, by the scores shown, which therefore "
+            "look worse and better than they are and have no interval"
+        )
         notes.append("intervals of groups resample problems, not members")
     return notes
 
@@ -282,7 +283,10 @@ def heading(table: Table) -> list[str]:
 
 
 def score_cells(table: Table, row: Row) -> list[str]:
-    """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none."""
+    """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none.
+
+    A weakest or best is without an interval.
+    """
     texts = [row.label]
     for column in table.columns:
         cell = row.scores.get(column)
@@ -290,8 +294,8 @@ def score_cells(table: Table, row: Row) -> list[str]:
             texts.append("-")
             continue
         marks = ("*" if cell.partial else "") + ("†" if cell.incomplete else "")
-        value, low, high = (100 * x for x in (cell.value, cell.low, cell.high))
-        texts.append(f"{value:.1f}{marks} ({low:.1f}-{high:.1f})")
+        ends = " ({:.1f}-{:.1f})".format(*(100 * x for x in cell.interval)) if cell.interval else ""
+        texts.append(f"{100 * cell.value:.1f}{marks}{ends}")
     return texts
 
 

@@ -1,0 +1,97 @@
+"""Simulations with known truth: how often each interval that `evals` prints holds it.
+
+`pytest -m slow -s tests/evals/test_coverage.py` prints the lines of the table in
+docs/experiments.md.
+"""
+
+import numpy as np
+import pytest
+
+from evals.metrics import compare, estimate, population, score_members
+
+RUNS = 400
+NEVER, ALIKE, HARD = "one in ten can be solved", "all alike", "mostly all or none"
+
+
+def chances(rng: np.random.Generator, kind: str, problems: int, share: float) -> np.ndarray:
+    """Draw the chance of each problem, whose mean over all problems there are is the share."""
+    if kind == ALIKE:
+        return np.full(problems, share)
+    if kind == NEVER:
+        return np.where(rng.random(problems) < 0.1, 10 * share, 0.0)
+    return rng.beta(share / 2, (1 - share) / 2, problems)
+
+
+def drawn(rng: np.random.Generator, right: np.ndarray, samples: int) -> dict[str, list[bool]]:
+    rows = rng.random((len(right), samples)) < right[:, None]
+    return {str(i): row.tolist() for i, row in enumerate(rows)}
+
+
+def held(name: str, hits: list[bool], least: float = 0.92) -> None:
+    share = float(np.mean(hits))
+    print(f"| {name} | {100 * share:.1f} |")
+    assert share >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "problems", "samples", "share"),
+    [
+        (ALIKE, 30, 1, 0.01),
+        (ALIKE, 30, 1, 0.03),
+        (ALIKE, 30, 1, 0.3),
+        (ALIKE, 164, 1, 0.95),
+        (HARD, 30, 4, 0.03),
+        (HARD, 30, 16, 0.3),
+        (ALIKE, 30, 64, 0.5),
+        (NEVER, 30, 16, 0.05),
+        (HARD, 164, 4, 0.9),
+    ],
+)
+def test_a_score_is_in_its_interval(kind: str, problems: int, samples: int, share: float) -> None:
+    rng = np.random.default_rng([problems, samples, int(1000 * share)])
+    hits = []
+    for _ in range(RUNS):
+        found = estimate(
+            drawn(rng, chances(rng, kind, problems, share), samples), str(rng.random())
+        )
+        assert found.interval is not None
+        low, high = found.interval
+        assert low < high
+        hits.append(low <= share <= high)
+    held(f"avg@{samples}, {problems} problems, {kind}, truth {100 * share:g} %", hits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problems", "samples", "share", "gain"),
+    [(30, 1, 0.03, 0.0), (30, 1, 0.3, 0.1), (30, 4, 0.3, 0.05), (164, 1, 0.1, 0.02)],
+)
+def test_a_difference_is_in_its_interval(
+    problems: int, samples: int, share: float, gain: float
+) -> None:
+    rng = np.random.default_rng([problems, samples, int(1000 * share), 1])
+    hits = []
+    for _ in range(RUNS):
+        before = chances(rng, HARD, problems, share)
+        # The second solves some of what the first does not; on average it gains what is said.
+        after = before + (1 - before) * gain / (1 - share)
+        found = compare(drawn(rng, after, samples), drawn(rng, before, samples))
+        assert found.low < found.high
+        hits.append(found.low <= gain <= found.high)
+    held(f"difference, avg@{samples}, {problems} problems, truth {100 * gain:g} points", hits)
+
+
+@pytest.mark.slow
+def test_the_mean_of_members_is_in_its_interval() -> None:
+    rng, hits = np.random.default_rng(4), []
+    for _ in range(RUNS):
+        right = chances(rng, HARD, 30, 0.1)
+        members = {f"s{i}": drawn(rng, right, 2) for i in range(4)}
+        column = score_members(members, str(rng.random()))
+        assert column is not None
+        found = population(column, list(members))["mean"][0]
+        assert found.interval is not None
+        low, high = found.interval
+        hits.append(low <= 0.1 <= high)
+    held("mean of four members, avg@2, 30 problems, truth 10 %", hits)
