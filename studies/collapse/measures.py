@@ -158,13 +158,19 @@ def _number(name: str, meaning: str) -> Callable[[Any], float | None]:
 
 
 _OF_TASKS = {
-    "valid proposals": ("%", "share of all proposals, as all that follows in the last third."),
+    "valid proposals": (
+        "% of tasks",
+        "share of all proposals, as all that follows in the last third.",
+    ),
     "traps": ("%", "share of accepted tasks that luck alone solves."),
     "until most are traps": ("steps", "of twenty; where that never happens, all steps."),
-    "leaked": ("%", "share of accepted tasks that the gate should have refused."),
+    "leaked": ("% of tasks", "share of accepted tasks that the gate should have refused."),
     "families extinct": ("of 8", "those with less than a tenth of an even share."),
-    "duplicates, one teacher": ("%", "programs that were there before, of the same teacher."),
-    "duplicates, all teachers": ("%", "programs that were there before, of any teacher."),
+    "duplicates, one teacher": (
+        "% of tasks",
+        "programs that were there before, of the same teacher.",
+    ),
+    "duplicates, all teachers": ("% of tasks", "programs that were there before, of any teacher."),
     "entropy, one teacher": ("bits", "of programs; at most the logarithm of how many there are."),
     "entropy, all teachers": ("bits", "the same of all programs together."),
     "divergence": ("bits", "Jensen-Shannon, of teachers' choices of family."),

@@ -31,6 +31,7 @@ from selfplay import RunRecord
 from selfplay.experiments.comparison import estimate
 from selfplay.experiments.experiment import open_plan, planned_runs
 from selfplay.experiments.measures import Group, read_trial
+from selfplay.experiments.shares import share_interval
 from selfplay.records.run_record import signs_in
 
 HERE = Path(__file__).parent
@@ -284,6 +285,10 @@ MEASURES: Mapping[str, Callable[[Row], float]] = {
 }
 
 
+FALLEN = {"fell > 2, %": 2.0, "fell > 5, %": 5.0}
+"""Measures that count students, and by how many points these fell."""
+MOST = {"traps, %": 100.0, "families extinct": float(len(FAMILIES))}
+"""Measures that may be all or nothing in a run, and what is all."""
 REAL_MEASURES: Mapping[str, Callable[[Row], float]] = {
     "gain, update 10": lambda row: gains(row)[-3],
     "gain, update 20": lambda row: gains(row)[-2],
@@ -306,7 +311,11 @@ def table(
     }
     lines = [_line(["arm", "seeds", *measures]), _line(["---"] * (2 + len(measures)))]
     for arm in arms:
-        cells = [_cell(by_arm[arm].values()) for by_arm in numbers.values()]
+        of_arm = [row for row in rows if row["arm"] == arm]
+        cells = [
+            _fallen(of_arm, FALLEN[name]) if name in FALLEN else _cell(by[arm].values(), name)
+            for name, by in numbers.items()
+        ]
         lines.append(_line([arm, str(sum(r["arm"] == arm for r in rows)), *cells]))
     first = {row["seed"] for row in rows if arms and row["arm"] == arms[0]}
     for arm in arms[1:]:
@@ -352,12 +361,37 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(values: Iterable[float]) -> str:
-    found = estimate([np.array([value]) for value in values if not math.isnan(value)])
+def _cell(values: Iterable[float], name: str = "") -> str:
+    """Return a mean over seeds with its interval; a difference that is not shown also has the
+    smallest that would have been, by the width of its interval. name: of the measure of an arm."""
+    most = MOST.get(name)
+    known = [np.array([value]) for value in values if not math.isnan(value)]
+    found = estimate(known, most)
     if found is None:
         return "–"
-    ends = "" if found.low is None else f" [{found.low:.1f}, {found.high:.1f}]"
-    return f"{found.value:.1f}{ends}"
+    if found.low is None or found.high is None:
+        return f"{found.value:.1f}"
+    low, high = found.low, found.high
+    if name.endswith("%"):
+        low, high = max(low, 0.0), min(high, 100.0)
+    ends = f"{found.value:.1f} [{low:.1f}, {high:.1f}]"
+    is_shown = bool(name) or not low <= 0.0 <= high
+    return (
+        ends if is_shown else f"{ends}, shown from {max(found.value - low, high - found.value):.1f}"
+    )
+
+
+def _fallen(rows: Sequence[Row], points: float) -> str:
+    """Return how many students fell by more than so many points: `3 of 10 [7, 65]`, in per cent."""
+    losses = [falls(row) for row in rows]
+    counts = [
+        (float(sum(f > points for f in of)), len(of)) for of in losses if not np.isnan(of).any()
+    ]
+    if not counts:
+        return "–"
+    low, high = share_interval(counts)
+    fallen, students = (sum(part) for part in zip(*counts, strict=True))
+    return f"{fallen:.0f} of {students} [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 if __name__ == "__main__":

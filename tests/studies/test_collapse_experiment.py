@@ -88,7 +88,7 @@ def test_the_page_shows_what_was_predicted_and_found(home, monkeypatch, capsys):
     page.main()
     said = capsys.readouterr().out
     (line,) = (line for line in said.splitlines() if line.startswith(f"{ARM:24}traps"))
-    assert line.split()[-2:] == ["0", "0.0"]
+    assert line.split()[-4:] == ["0", "0.0", "[0.0,", "97.5]"]
     for name in ("traps.svg", "predicted.svg"):
         assert (home / name).read_text().startswith("<svg")
     assert not (home / "phases.svg").exists()

@@ -170,7 +170,7 @@ def test_what_a_run_did_not_have_is_no_zero():
     *_, none = study.table([row], ["a"], measures).splitlines()
     *_, some = study.table([row, other], ["a"], measures).splitlines()
     assert none == "| a | 1 | – | – | – | – | – |"
-    assert some == "| a | 2 | – | – | 50.0 | 2.0 | 50.0 |"
+    assert some == "| a | 2 | – | – | 50.0 [0.0, 100.0] | 2.0 [0.0, 8.0] | 50.0 |"
 
 
 def test_a_founder_starts_at_the_base_and_a_child_at_its_first_evaluation():

@@ -5,7 +5,8 @@ takes seeds with replacement, and within each drawn seed its tasks with replacem
 runs from the 2.5th to the 97.5th percentile of the draws. A bootstrap of n clusters is too narrow
 by the factor sqrt(n / (n - 1)) t / z (Hesterberg 2015, The American Statistician 69, section
 4.3.2): the deviations of the drawn seeds are stretched by it, and those of the drawn tasks are not.
-So five seeds carry a 95 % interval, and two carry a very wide one.
+So five seeds carry a 95 % interval, and two carry a very wide one. A share of few (`%`, `of 8`) may
+be all or nothing in a seed, which no spread of few seeds shows: there each seed counts once.
 """
 
 import json
@@ -24,7 +25,7 @@ from msgspec import to_builtins
 from selfplay.experiments.arms import open_trials
 from selfplay.experiments.experiment import Claim, Plan
 from selfplay.experiments.measures import (
-    PERCENT,
+    TASKS,
     Group,
     Measure,
     Of,
@@ -35,6 +36,7 @@ from selfplay.experiments.measures import (
     sections_with,
     weakest_member,
 )
+from selfplay.experiments.shares import LEVEL, Z, share_interval, student_t
 from selfplay.records.run_record import Fall, Floats, largest_fall
 from selfplay.reports.pages import Table, figure, text_table, write_page
 
@@ -46,18 +48,15 @@ LEAST_SEEDS = 3
 READING = (
     "Mean over seeds [95 % interval, drawn over seeds and tasks within them; with one seed over "
     "tasks only]. Shown: the interval lies on the predicted side; refuted: on the other side; "
-    "undecided: neither, or fewer than three seeds. Of forty claims with nothing in them about one "
-    "is shown and one refuted by chance. *: a run is missing or not finished, and shown as far as "
-    "it got."
+    "undecided: neither, or fewer than three seeds, or equal ones; beside it the number from "
+    "which an interval of this width would have shown it. Of forty claims with nothing in them "
+    "about one is shown and one refuted by chance. A share in % counts each seed once. *: a run is "
+    "missing or not finished, and shown as far as it got."
 )
 FALLS = "The member of each run that fell most from one of its evaluations to the next"
 MOST_SETTINGS = 5
 """Settings of an arm that are named."""
 DRAWS = 4_000
-LEVEL = 0.95
-_Z = 1.959964
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-"""97.5 % points of Student's t with 1, 2, ... degrees of freedom."""
 Terms = Sequence[tuple[float, Group]]
 """A weighted sum of groups, such as an arm minus its control."""
 
@@ -71,17 +70,18 @@ class Estimate:
     high: float | None
     seeds: int
 
-    def as_share(self) -> "Estimate":
-        """Return the estimate of a share, whose interval ends at 0 and 1."""
-        low, high = (end and min(max(end, 0.0), 1.0) for end in (self.low, self.high))
+    def within(self, least: float, most: float) -> "Estimate":
+        """Return the estimate with an interval that goes no further than these numbers."""
+        low, high = (end and min(max(end, least), most) for end in (self.low, self.high))
         return replace(self, low=low, high=high)
 
 
-def estimate(seeds: Sequence[Floats]) -> Estimate | None:
+def estimate(seeds: Sequence[Floats], most: float | None = None) -> Estimate | None:
     """Return the mean over seeds of their means over tasks; None without any number.
 
     One array a seed, of one number a task; NaN where a task was not judged. A single number a seed
-    is an array of length one. One seed alone has an interval over its tasks only.
+    is an array of length one. One seed alone has an interval over its tasks only. Numbers that are
+    all equal have none. most: of a share, the number that is all; each seed then counts once.
     """
     known = [values[~np.isnan(values)] for values in seeds]
     known = [values for values in known if values.size]
@@ -90,6 +90,9 @@ def estimate(seeds: Sequence[Floats]) -> Estimate | None:
     means = np.array([values.mean() for values in known])
     centre = float(means.mean())
     count = len(known)
+    if most is not None:
+        low, high = share_interval([(float(mean) / most, 1) for mean in means])
+        return Estimate(centre, low * most, high * most, count)
     if count == 1 and known[0].size == 1:
         return Estimate(centre, None, None, 1)
     drawn = _drawn_seeds(count)
@@ -102,6 +105,8 @@ def estimate(seeds: Sequence[Floats]) -> Estimate | None:
             within += np.where(drawn == seed, deviations, 0.0)
     draws = centre + between + within.mean(axis=1)
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    if high - low < 1e-12:
+        return Estimate(centre, None, None, count)
     return Estimate(centre, float(low), float(high), count)
 
 
@@ -109,8 +114,7 @@ def stretch(seeds: int) -> float:
     """Return by what a bootstrap of so many seeds is too narrow."""
     if seeds < 2:
         return 1.0
-    t = _T[seeds - 2] if seeds - 2 < len(_T) else _Z * (1 + (_Z**2 + 1) / (4 * (seeds - 1)))
-    return math.sqrt(seeds / (seeds - 1)) * t / _Z
+    return math.sqrt(seeds / (seeds - 1)) * student_t(seeds - 1) / Z
 
 
 @lru_cache(maxsize=32)
@@ -142,7 +146,7 @@ class Finding:
     def verdict(self) -> str:
         """`shown`: the interval lies on the predicted side; `refuted`: on the other side.
 
-        `undecided` otherwise, and always with fewer than three seeds.
+        `undecided` otherwise, and always with fewer than three seeds, or without an interval.
         """
         e = self.estimate
         if e is None or e.low is None or e.high is None or e.seeds < LEAST_SEEDS:
@@ -151,6 +155,18 @@ class Finding:
             return "undecided"
         side = "above" if e.low > self.claim.threshold else "below"
         return "shown" if side == self.claim.predicted else "refuted"
+
+    @property
+    def shown_from(self) -> float | None:
+        """From which number on an undecided claim would have been shown, by the interval's width.
+
+        None for other verdicts, without an interval, and for shares, whose width moves with them.
+        """
+        e, claim = self.estimate, self.claim
+        if e is None or e.low is None or e.high is None or self.verdict != "undecided":
+            return None
+        half = e.value - e.low if claim.predicted == "above" else e.value - e.high
+        return None if self.measure.most else claim.threshold + half
 
 
 @dataclass(frozen=True)
@@ -183,7 +199,10 @@ class Comparison:
         by_question: dict[str, list[tuple[str, ...]]] = {}
         for f in self.findings:
             predicted = f"{f.claim.predicted} {f.claim.threshold * f.measure.factor:g}"
-            row = (f.compared, f.measure.title, predicted, _cell(f.measure, f.estimate), f.verdict)
+            verdict = f.verdict
+            if f.shown_from is not None:
+                verdict += f", shown from {figure(f.shown_from * f.measure.factor)}"
+            row = (f.compared, f.measure.title, predicted, _cell(f.measure, f.estimate), verdict)
             by_question.setdefault(f.claim.question, []).append(row)
         return [(question, (head, rows)) for question, rows in by_question.items()]
 
@@ -255,11 +274,13 @@ def _marked(title: str, terms: Terms, plan: Plan, trials: Sequence[Trial]) -> st
     return title + "*" * lacking
 
 
-def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:
+def combine(
+    trials: Sequence[Trial], terms: Terms, of: Of, measure: Measure | None = None
+) -> Estimate | None:
     """Return the weighted sum of a quantity over groups, with its interval over seeds and tasks.
 
     Only seeds that every group has are used, each cut to the last step that its runs share; so the
-    same random choices and equal steps are compared.
+    same random choices and equal steps are compared. measure: whose share it is, if it is one.
     """
     by_group = [{t.seed: t for t in trials if t.group == group} for _, group in terms]
     sums: list[Floats] = []
@@ -270,7 +291,13 @@ def combine(trials: Sequence[Trial], terms: Terms, of: Of) -> Estimate | None:
         parts = [weight * v for (weight, _), v in zip(terms, values, strict=True) if v is not None]
         if len(parts) == len(terms) and len({part.shape for part in parts}) == 1:
             sums.append(sum(parts[1:], start=parts[0]))
-    return estimate(sums)
+    is_difference = any(weight < 0 for weight, _ in terms)
+    if measure is None or measure.most is None:
+        return estimate(sums)
+    if measure.unit != TASKS and not is_difference:
+        return estimate(sums, measure.most)
+    found, most = estimate(sums), measure.most * sum(weight for weight, _ in terms if weight > 0)
+    return found and found.within(-most if is_difference else 0.0, most)
 
 
 def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
@@ -291,9 +318,7 @@ def find(plan: Plan, trials: Sequence[Trial]) -> list[Finding]:
         )
         title = _marked(title + (f", each minus {net}" if net else ""), terms, plan, trials)
         for measure in (known[name] for name in claim.measures):
-            value = combine(trials, terms, measure.of)
-            if value and measure.unit == PERCENT and len(terms) == len(claim.plus):
-                value = value.as_share()
+            value = combine(trials, terms, measure.of, measure)
             findings.append(Finding(claim, title, measure, value))
     return findings
 
@@ -317,7 +342,7 @@ def numbers(
         for kind, columns in kinds.items():
             rows = {
                 m.name: {
-                    _marked(title, terms, plan, trials): combine(trials, terms, m.of)
+                    _marked(title, terms, plan, trials): combine(trials, terms, m.of, m)
                     for title, terms in columns.items()
                 }
                 for m in measures
@@ -359,6 +384,7 @@ def to_json(comparison: Comparison) -> str:
                 "predicted": f"{f.claim.predicted} {f.claim.threshold:g}",
                 "estimate": f.estimate,
                 "verdict": f.verdict,
+                "shown_from": f.shown_from,
             }
             for f in comparison.findings
         ],

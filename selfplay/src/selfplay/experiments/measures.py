@@ -1,5 +1,6 @@
 """What a comparison measures of each run: numbers of it, or one of each held-out task."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,8 +18,10 @@ from selfplay.settings import load_object
 from selfplay.tasks import HeldOutTask, held_out_tasks
 
 T = TypeVar("T")
-POINTS, PERCENT = "points", "%"
-"""Units of a difference of shares, and of a share, which lies between 0 and 1."""
+_COUNT = re.compile(r"of ([1-9]\d*)")
+POINTS, PERCENT, TASKS = "points", "%", "% of tasks"
+"""Units of a difference of shares; of a share, which may be all or nothing in a run; and of a share
+of so many tasks that it is not. They are numbers from 0 to 1."""
 
 
 class Group(NamedTuple):
@@ -73,7 +76,15 @@ class Measure(NamedTuple):
     @property
     def factor(self) -> float:
         """What a value is multiplied by to be shown in its unit."""
-        return 100.0 if self.unit in (POINTS, PERCENT) else 1.0
+        return 100.0 if self.unit in (POINTS, PERCENT, TASKS) else 1.0
+
+    @property
+    def most(self) -> float | None:
+        """The number that is all, of a share or of a count such as `of 8`; None of other units."""
+        if self.unit in (PERCENT, TASKS):
+            return 1.0
+        known = _COUNT.fullmatch(self.unit)
+        return float(known[1]) if known else None
 
     @property
     def title(self) -> str:
@@ -283,8 +294,8 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         "the first.",
         (
             Measure("students minus frozen base", POINTS, lately("same_tasks.difference")),
-            Measure("flat tasks", PERCENT, lately("flat")),
-            Measure("commonest structure", PERCENT, lately("coverage.commonest")),
+            Measure("flat tasks", TASKS, lately("flat")),
+            Measure("commonest structure", TASKS, lately("coverage.commonest")),
             Measure("solve rate, change", POINTS, change("solve_rate")),
         ),
     ),
@@ -293,8 +304,8 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
         "the frozen base solves of the valid ones, their reward as if the base were the student, "
         "and structures of programs that the run has not seen.",
         (
-            Measure("solved by the frozen base", POINTS, _teaching("base_solve_rate")),
-            Measure("valid share", POINTS, _teaching("valid_share")),
+            Measure("solved by the frozen base", TASKS, _teaching("base_solve_rate")),
+            Measure("valid share", TASKS, _teaching("valid_share")),
             Measure("reward against the base", "", _teaching("reward")),
             Measure("new structures", "", _teaching("new_structures")),
         ),
@@ -313,7 +324,7 @@ SECTIONS: dict[str, tuple[str, tuple[Measure, ...]]] = {
                 "",
                 lambda trial: _mean([trial.run.steps[-1].coverage.structures]),
             ),
-            Measure("structures added late", POINTS, coverage_growth),
+            Measure("structures added late", TASKS, coverage_growth),
         ),
     ),
     "Motion": (

@@ -57,6 +57,8 @@ def _quantile(part: float, a: float, b: float) -> float:
 
 def _beta_below(x: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function (NIST DLMF 8.17.22)."""
+    if x <= 0.0:
+        return 0.0
     if x > (a + 1) / (a + b + 2):
         return 1 - _beta_below(1 - x, b, a)
     value = 1.0

@@ -1,0 +1,118 @@
+"""Intervals of `compare` and the studies: their values, and how often they hold a known truth.
+
+`pytest -m slow -s tests/selfplay/test_shares.py` prints the lines of the table in
+docs/experiments.md.
+"""
+
+import numpy as np
+import pytest
+
+from selfplay.experiments.comparison import Estimate, Finding, estimate
+from selfplay.experiments.experiment import Claim
+from selfplay.experiments.measures import PERCENT, POINTS, TASKS, Measure
+from selfplay.experiments.shares import clopper_pearson, share_interval, student_t
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"),
+    [
+        (0, 30, 0.0, 0.11570),
+        (3, 10, 0.06674, 0.65245),
+        (10, 10, 0.69150, 1.0),
+        (0, 3, 0.0, 0.70760),
+        (300, 1000, 0.27173, 0.32946),
+    ],
+)
+def test_the_interval_of_a_count_is_clopper_and_pearsons(count, of, low, high):
+    assert clopper_pearson(count, of) == pytest.approx((low, high), abs=1e-5)
+
+
+def test_members_of_runs_that_differ_count_less_than_independent_ones():
+    alike = share_interval([(1, 4), (2, 4), (1, 4), (2, 4), (1, 4)])
+    apart = share_interval([(4, 4), (0, 4), (3, 4), (0, 4), (0, 4)])
+    assert alike[1] - alike[0] < apart[1] - apart[0]
+    assert apart == pytest.approx(clopper_pearson(7 / 4, 5), abs=1e-6)
+    assert share_interval([(0, 4)] * 5) == clopper_pearson(0, 5)
+    assert student_t(4) == 2.776
+    assert student_t(30) == pytest.approx(2.042, abs=4e-3)
+
+
+def test_a_share_counts_each_seed_once_and_has_a_width_where_all_are_equal():
+    nothing = estimate([np.array([0.0])] * 3, 1.0)
+    assert (nothing.low, nothing.high) == (0.0, pytest.approx(0.7076, abs=1e-4))
+    of_eight = estimate([np.array([8.0])] * 5, 8.0)
+    assert (of_eight.low, of_eight.high) == (pytest.approx(8 * 0.4782, abs=1e-3), 8.0)
+    units = ("of 8", PERCENT, TASKS, POINTS, "lines", "of all")
+    assert [Measure("x", unit, None).most for unit in units] == [8.0, 1.0, 1.0, None, None, None]
+
+
+def test_an_undecided_claim_says_from_where_it_would_have_been_shown():
+    def shown_from(estimate, predicted="above", threshold=0.0, unit=POINTS):
+        made = Claim("?", (), ("a",), predicted=predicted, threshold=threshold)
+        return Finding(made, "a", Measure("x", unit, None), estimate).shown_from
+
+    found = Estimate(0.01, -0.02, 0.05, 5)
+    assert shown_from(found) == pytest.approx(0.03)
+    assert shown_from(found, "below") == pytest.approx(-0.04)
+    assert shown_from(found, threshold=0.02) == pytest.approx(0.05)
+    assert shown_from(Estimate(0.1, 0.05, 0.2, 5)) is None
+    assert shown_from(Estimate(0.1, None, None, 5)) is None
+    assert shown_from(found, unit=PERCENT) is None
+
+
+def held(name, hits, least=0.92):
+    print(f"| {name} | {100 * np.mean(hits):.1f} |")
+    assert np.mean(hits) >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seeds", "between", "tasks"), [(3, 1, 1), (5, 1, 1), (8, 1, 1), (5, 0.3, 20)]
+)
+def test_a_mean_is_in_its_interval(seeds, between, tasks):
+    rng, hits = np.random.default_rng([seeds, tasks]), []
+    for _ in range(1000):
+        made = [rng.normal(rng.normal(0, between), 0.5 * (tasks > 1), tasks) for _ in range(seeds)]
+        found = estimate(made)
+        hits.append(found.low <= 0.0 <= found.high)
+    held(f"mean, {seeds} seeds, {tasks} numbers each", hits)
+
+
+def all_or_nothing(rng, share):
+    return float(rng.random() < share)
+
+
+def mostly(rng, share):
+    return rng.beta(share / 3, (1 - share) / 3)
+
+
+def alike(rng, share):
+    return rng.beta(100 * share, 100 * (1 - share))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("kind", [all_or_nothing, mostly, alike])
+def test_a_share_is_in_its_interval(seeds, kind):
+    rng = np.random.default_rng([seeds, len(kind.__name__)])
+    for share in (0.05, 0.3, 0.5):
+        hits = []
+        for _ in range(1000):
+            found = estimate([np.array([kind(rng, share)]) for _ in range(seeds)], 1.0)
+            assert 0.0 <= found.low < found.high <= 1.0
+            hits.append(found.low <= share <= found.high)
+        name = kind.__name__.replace("_", " ")
+        held(f"share, {seeds} seeds that are {name}, truth {100 * share:g} %", hits)
+
+
+@pytest.mark.slow
+def test_a_count_of_members_is_in_its_interval():
+    for kind in (alike, mostly):
+        for share in (0.1, 0.5):
+            rng, hits = np.random.default_rng([int(10 * share), len(kind.__name__)]), []
+            for _ in range(1000):
+                counts = [(rng.binomial(4, kind(rng, share)), 4) for _ in range(5)]
+                low, high = share_interval(counts)
+                hits.append(low <= share <= high)
+            name = f"count, five runs of four members, runs {kind.__name__}"
+            held(f"{name}, truth {100 * share:g} %", hits)
