@@ -368,7 +368,8 @@ def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
 def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each arm and measured update: means over seeds, and the gain by task.
 
-    standard_error: of the gain, over tasks. families: the share of right answers in each.
+    standard_error: of the gain, over families, whose tasks are right or wrong together. families:
+    the share of right answers in each.
     """
     starts = {p["seed"]: p["measured"][-1]["rates"] for p in parts if p["part"] == "start"}
     rows: dict[tuple[str, int], list[tuple[int, dict[str, Any]]]] = defaultdict(list)
@@ -382,7 +383,8 @@ def summary(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         gains = np.mean(by_seed, axis=0)
         row = {"arm": name, "updates": update, "seeds": [seed for seed, _ in measured]}
         row |= {"right": [own["right"] for _, own in measured], "gain": float(gains.mean())}
-        row["standard_error"] = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+        of_gain = gains.reshape(-1, EACH).mean(axis=1)
+        row["standard_error"] = float(of_gain.std(ddof=1)) / math.sqrt(len(of_gain))
         row |= {key: fmean(own[key] for _, own in measured) for key in MEANS}
         of_family = np.mean([own["rates"] for _, own in measured], axis=0).reshape(-1, EACH)
         names = [returned for _, returned in FAMILIES]

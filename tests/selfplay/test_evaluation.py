@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from statistics import stdev
 
 import pytest
 from json_lines import write_rows
@@ -203,3 +204,16 @@ def test_a_buffer_gives_the_last_steps_tasks_first_and_may_keep_its_oldest():
         assert len(drawn) == 3
     assert {buffer.draw_newest("code_i", 3, 3, seed)[2].id for seed in range(20)} == {"0", "1"}
     assert buffer.draw_newest("code_f", 3, 3, 1) == []
+
+
+def test_tasks_that_are_right_or_wrong_together_count_once():
+    tasks = solving(*((float(i % 32 < 8),) for i in range(96)))
+    families = [str(i // 8) for i in range(96)]
+    row = solving_row(["code_o"] * 96, tasks, [0.0] * 96, None, families)
+    of_family = [float(i % 4 == 0) for i in range(12)]
+    assert row.standard_error == pytest.approx(stdev(of_family) / 12**0.5)
+    alone = solving_row(["code_o"] * 96, tasks, [0.0] * 96)
+    assert row.standard_error > 2.7 * alone.standard_error
+    assert (
+        solving_row(["code_o"] * 2, tasks[:2], [0.0] * 2, None, ["a", "a"]).standard_error is None
+    )

@@ -4,11 +4,13 @@ Students attempt held-out tasks, teachers write after references that never chan
 every measurement.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import islice, product
 from math import comb, sqrt
-from statistics import stdev
+from typing import TypeVar
 
 from msgspec import UNSET
 
@@ -22,6 +24,7 @@ from selfplay.rollout import Attempt, Proposed, graded, validated
 from selfplay.run import Run
 from selfplay.tasks import drawn_from
 
+T = TypeVar("T")
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
 
@@ -56,12 +59,13 @@ def evaluate_members(
         }
     start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
+    families = [_family(held_out.task.program) for held_out in run.held_out]
     return [
         EvalRow(
             step=step,
             member=m,
             role=m if step == 0 else role_of(m),
-            solving=solving_row(kinds, solved[m], run.baseline_rates[BASE], start)
+            solving=solving_row(kinds, solved[m], run.baseline_rates[BASE], start, families)
             if kinds and m in solved
             else UNSET,
             teaching=taught.get(m, UNSET),
@@ -96,23 +100,29 @@ def solving_row(
     attempts: Sequence[Sequence[Attempt]],
     base: Sequence[float | None],
     start: Sequence[float | None] | None = None,
+    families: Sequence[str] | None = None,
 ) -> SolvingRow:
     """Return a member's row: rates, and the difference to the base with its standard error.
 
-    kinds, attempts, and solve rates of the base and of a warm start: one for each held-out task;
-    pass_at_k is the unbiased estimate (Chen et al. 2021) at k = all samples of a task.
+    kinds, attempts, and solve rates of the base and of a warm start: one for each held-out task.
+    families: of tasks that are right or wrong together, whose errors are added up; None: each task
+    is its own. pass_at_k is the unbiased estimate (Chen et al. 2021) at k = all samples of a task.
     """
     judged = [[a for a in tries if not a.infra_error] for tries in attempts]
     rates = [_rate(tries) for tries in attempts]
-    over_start = {} if start is None else _paired(rates, start)
+    names = list(map(str, range(len(rates)))) if families is None else families
+    over_start = {} if start is None else _paired(rates, start, names)
     every = [a for tries in attempts for a in tries]
 
-    def of(kind: str, values: Sequence[float | None]) -> list[float | None]:
+    def of(kind: str, values: Sequence[T]) -> list[T]:
         return [value for value, task_kind in zip(values, kinds, strict=True) if task_kind == kind]
 
     return SolvingRow(
-        **_paired(rates, base),
-        kinds={k: RateRow(**_paired(of(k, rates), of(k, base))) for k in sorted(set(kinds))},
+        **_paired(rates, base, names),
+        kinds={
+            k: RateRow(**_paired(of(k, rates), of(k, base), of(k, names)))
+            for k in sorted(set(kinds))
+        },
         pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
         well_formed=mean([float(a.answer is not None) for a in every]),
         tokens=mean([float(len(a.rollout.completion_ids)) for a in every]),
@@ -186,14 +196,38 @@ def _rate(tries: Sequence[Attempt]) -> float | None:
     return mean([float(a.score >= 1.0) for a in tries if not a.infra_error])
 
 
-def _paired(rates: Sequence[float | None], base: Sequence[float | None]) -> dict[str, float | None]:
-    gains = [a - b for a, b in zip(rates, base, strict=True) if a is not None and b is not None]
+def _family(program: str) -> str:
+    """Return what programs have in common that differ in their numbers only."""
+    return re.sub(r"\d+", "#", program)
+
+
+def _paired(
+    rates: Sequence[float | None], base: Sequence[float | None], families: Sequence[str]
+) -> dict[str, float | None]:
+    known = [
+        (family, a - b)
+        for family, a, b in zip(families, rates, base, strict=True)
+        if a is not None and b is not None
+    ]
+    gains = [gain for _, gain in known]
     return {
         "solve_rate": mean(rates),
         "base_solve_rate": mean(base),
         "difference": mean(gains),
-        "standard_error": stdev(gains) / sqrt(len(gains)) if len(gains) > 1 else None,
+        "standard_error": _clustered_error(known),
     }
+
+
+def _clustered_error(gains: Sequence[tuple[str, float]]) -> float | None:
+    """Return the standard error of the mean over clusters (Liang and Zeger 1986, Biometrika 73);
+    that of independent numbers where each is a cluster of its own. None below two clusters."""
+    centre, sums = mean([gain for _, gain in gains]), defaultdict[str, float](float)
+    for family, gain in gains:
+        sums[family] += gain - (centre or 0.0)
+    count = len(sums)
+    if count < 2:
+        return None
+    return sqrt(count / (count - 1) * sum(of**2 for of in sums.values())) / len(gains)
 
 
 def _pass_at(k: int, judged: Sequence[Attempt]) -> float | None:
