@@ -343,7 +343,8 @@ SOLVED = {"test_list": ["assert f(1) == 2"], "code": "def f(x): return x + 1"}
 HUMAN = {
     "prompt": "def g(x):\n    '''Doubles.'''\n",
     "canonical_solution": "    return 2 * x\n",
-    **checked("assert candidate(2) == 4", "g"),
+    "entry_point": "g",
+    "test": "def check(candidate):\n    assert candidate(2) == 4",
 }
 FUNCTION = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["2", "3"], "visible": 1}
 ADDS_ONE = "def f(x):\n    return x + 1"
