@@ -154,15 +154,15 @@ def solving(*tasks):
 
 def test_rates_are_paired_by_task_and_what_was_not_judged_is_left_out():
     mine = solving((1.0, 1.0), (1.0, 0.0), (None, None), (0.0, 0.0), (1.0, None))
-    base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0))
+    base = solving((1.0, 0.0), (0.0, 0.0), (1.0, 1.0), (1.0, 0.0), (1.0, 1.0))
     of_base = solving_row(["code_o"] * 5, base, [None] * 5).rates
-    assert of_base == [0.5, 0.0, 1.0, 0.0, 1.0]
+    assert of_base == [0.5, 0.0, 1.0, 0.5, 1.0]
     row = solving_row(["code_o"] * 5, mine, of_base)
     assert row.over_start is UNSET
     assert solving_row(["code_o"] * 5, mine, [None] * 5, of_base).over_start == row.difference
     assert row.solve_rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
-    assert row.difference == pytest.approx((0.5 + 0.5 + 0 + 0) / 4)
-    assert row.standard_error == pytest.approx((1 / 12) ** 0.5 / 2)
+    assert row.difference == pytest.approx((0.5 + 0.5 - 0.5 + 0) / 4)
+    assert row.standard_error == pytest.approx((0.6875 / 12) ** 0.5)
     assert row.pass_at_k == pytest.approx(2 / 3)
     assert row.solved == (2, 1, 0, 0, 1)
     assert row.judged == (2, 2, 0, 2, 1)
