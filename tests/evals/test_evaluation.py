@@ -89,6 +89,20 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert files(whole) == files(cut)
 
 
+def test_more_samples_extend_a_run_and_fewer_are_refused(tmp_path: Path) -> None:
+    two, more = TableEngine(GOLD), TableEngine(GOLD)
+    ask(two, tmp_path / "a", n=2)
+    result = ask(more, tmp_path / "a", n=4)
+    assert len(two.asked) == len(more.asked) == 40
+    assert not {r.seed for r in two.asked} & {r.seed for r in more.asked}
+    assert (result.overall.samples, result.settings["n"]) == (80, 4)
+    ask(TableEngine(GOLD), tmp_path / "b", n=4)
+    one, other = (files(tmp_path / name / "base" / "sums") for name in "ab")
+    assert one == other
+    with pytest.raises(SettingsChanged, match="n was 4, now 2"):
+        ask(more, tmp_path / "a", n=2)
+
+
 class EchoEngine(TableEngine):
     """Answers every request by its seed, and notes on disk how often it was asked."""
 

@@ -148,7 +148,8 @@ def list_benchmarks(as_json: bool) -> int:
 @click.option(
     "--n",
     type=click.IntRange(min=1),
-    help="Samples per task; default: the recipe's own number, 1 in most.",
+    help="Samples per task; default: the recipe's own number, 1 in most. More than a folder has "
+    "adds those that are missing.",
 )
 @click.option(
     "--temperature",

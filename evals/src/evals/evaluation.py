@@ -67,10 +67,10 @@ def evaluate(
     only the first ones. chat_template_args: for chat templates, such as {"enable_thinking": False}.
     groups: roles and runs of adapters, as `find_members` gives them, kept with the results. out:
     folder that gets ADAPTER/BENCHMARK with samples, verdicts and result; a run that stopped resumes
-    there. workers: programs graded at a time; None is one for each processor. allow_weak: grade
-    where the sandbox has no system-call filter, too. progress: called with "ask" or "grade" and the
-    number of samples that are newly done. finished: called with each run as its folder below `out`
-    holds it.
+    there, and one of fewer samples a question gets those that are missing. workers: programs graded
+    at a time; None is one for each processor. allow_weak: grade where the sandbox has no
+    system-call filter, too. progress: called with "ask" or "grade" and the number of samples that
+    are newly done. finished: called with each run as its folder below `out` holds it.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
 

@@ -131,7 +131,10 @@ def _locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
-    """Samples of an earlier run with these settings; a line that was cut by a crash is removed."""
+    """Samples of an earlier run with these settings; a line that was cut by a crash is removed.
+
+    One of fewer samples a question goes on with those that are missing.
+    """
     samples, known = folder / "samples.jsonl", folder / "settings.json"
     if not known.exists():
         if samples.exists():
@@ -143,6 +146,9 @@ def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[
         write_text(known, json.dumps(settings, indent=2) + "\n")
         return []
     before = parse_object(known.read_bytes(), str(known))
+    fewer, more = before.get("n"), settings.get("n")
+    if isinstance(fewer, int) and isinstance(more, int) and fewer < more:
+        before["n"] = more  # a sample's seed follows from its number: those that are there stay
     changed = [
         f"{name} was {before.get(name)!r}, now {settings.get(name)!r}"
         for name in sorted(before.keys() | settings.keys())
@@ -153,6 +159,8 @@ def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[
             f"{folder} holds a run with other settings: {'; '.join(changed)}; "
             "ask for the same again, or choose another --out"
         )
+    if fewer != more:
+        write_text(known, json.dumps(settings, indent=2) + "\n")
     if not samples.exists():
         return []
     data = samples.read_bytes()
