@@ -357,7 +357,7 @@ def run(strategy, test, examples):
     )()
 
 
-SOME = [4, pytest.param(150, marks=pytest.mark.slow)]
+SOME = [4, pytest.param(60, marks=pytest.mark.slow)]
 """Worlds of each operator."""
 
 

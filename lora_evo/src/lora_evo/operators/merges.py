@@ -9,7 +9,7 @@ that the scale stays; what that cuts off is the truncation loss. Factors are wri
 crossovers are, rows of A orthogonal and as long as the first parent's.
 
 `merge_svd` works between small matrices, as crossovers do. TIES and DARE choose among the entries
-of an update, so that each module in turn is dense, in single precision (double for parents in
+of an update, so that each module in turn is dense, in single precision (double where a parent is in
 double): up to ten matrices of its shape at once, however many parents there are.
 """
 
@@ -137,9 +137,11 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
     weights = factors(request)
 
     def summed(path: str, slots: Sequence[Slot]) -> torch.Tensor:
+        types = {factor.dtype for slot in slots for factor in (slot.A, slot.B)}
+        wide = torch.float64 if torch.float64 in types else torch.float32
+
         def part(index: int) -> torch.Tensor:
             a, b = prepared(slots[index].A), prepared(slots[index].B)
-            wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
             update = (b.to(wide) * slots[index].scale) @ a.to(wide)
             return sparsify(path, index, update.mul_(weights[index]))
 
