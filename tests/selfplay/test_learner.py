@@ -149,7 +149,7 @@ def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(
             k: without[member][k] - tiny.peft_parameter(twin, member, k).grad for k in found[member]
         }
         assert same(wanted, found[member], rtol=1e-3)
-        assert stats[member].loss == pytest.approx(others[member].loss - float(bonus), rel=1e-4)
+        assert stats[member].loss == pytest.approx(others[member].loss - bonus.item(), rel=1e-4)
 
 
 def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(tiny):

@@ -294,7 +294,8 @@ def test_proposals_that_are_hardly_ever_valid_are_named(tmp_path):
             row["valid_share"], row["solve_rates"] = share, [0] * 6
         write_rows(run / "metrics.jsonl", rows)
         line = f"In the last 10 steps {100 * share:.0f} % of the proposals are valid: "
-        assert warnings_of(read_run(run)) == signs * [line + "few tasks are left to learn"]
+        found = [sign for sign in warnings_of(read_run(run)) if "are valid" in sign]
+        assert found == signs * [line + "few tasks are left to learn"]
     write_rows(run / "metrics.jsonl", rows[:9])
     assert warnings_of(read_run(run)) == []
 

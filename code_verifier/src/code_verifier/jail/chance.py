@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from code_verifier.jail.instances import keeps_an_instance
 from code_verifier.jail.modules import words
 
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
@@ -25,7 +24,7 @@ Nodes = Mapping[type[ast.AST], Sequence[Any]]
 
 
 _ALL = words("")
-_MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicodedata"), _ALL) | {
+MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicodedata"), _ALL) | {
     "__future__": words("annotations division generator_stop print_function"),
     "abc": words("ABC ABCMeta abstractmethod"),
     "collections": words("""
@@ -134,21 +133,6 @@ _ITERATORS = (
 )
 _OF_HINTS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load)
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def has_chance(nodes: Nodes, imported: set[str]) -> bool:
-    """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
-    hashes and addresses of objects."""
-    if not imported <= _MEMBERS.keys():
-        return True
-    if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
-        return True
-    program = Program(nodes)
-    if not program.has_quiet_members() or not program.has_quiet_names():
-        return True
-    if program.has_algebra() and program.keeps_a_view():
-        return True
-    return program.makes_texts() and program.keeps_an_address()
 
 
 class Program:
@@ -317,8 +301,8 @@ class Program:
         return False
 
     def keeps_an_address(self) -> bool:
-        """Whether a function, an iterator, a method or an object whose text shows its address may
-        be kept anywhere but in variables and attributes that no text is made of."""
+        """Whether a function, an iterator or a method, whose text shows its address, may be kept
+        anywhere but in variables and attributes that no text is made of."""
         nodes = self.nodes
         if self.names & _DEEP or any(n.decorator_list for kind in _DEFINED for n in nodes[kind]):
             return True  # a decorator may keep what it is given
@@ -328,7 +312,7 @@ class Program:
         if not all(map(self.is_consumed, makers)):
             return True
         functions = self.functions()
-        return not all(map(self.is_called, functions)) or keeps_an_instance(self)
+        return not all(map(self.is_called, functions))
 
     def functions(self) -> list[ast.AST]:
         """Where functions, methods and built-in functions that make iterators are read."""
@@ -393,7 +377,7 @@ class Program:
 
 
 def _is_quiet(module: str, member: str) -> bool:
-    return member in _MEMBERS[module] or (_MEMBERS[module] is _ALL and member[:1] not in "_*")
+    return member in MEMBERS[module] or (MEMBERS[module] is _ALL and member[:1] not in "_*")
 
 
 def _bindings(nodes: Nodes) -> list[str]:

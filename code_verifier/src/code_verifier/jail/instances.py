@@ -5,17 +5,13 @@ where they are made through variables, attributes, arguments and returned values
 stands (in a container, a text, a call of something unknown), it counts as kept.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from code_verifier.jail.chance import Program
 from code_verifier.jail.modules import words
-
-if TYPE_CHECKING:
-    from code_verifier.jail.chance import Program
 
 _PLAIN = words("dict list tuple str int float")
 """Built-in classes whose text shows no address, as that of exceptions."""

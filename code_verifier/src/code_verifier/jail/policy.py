@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any
 
 from code_verifier.jail import modules, protocol
-from code_verifier.jail.chance import Nodes, has_chance
+from code_verifier.jail.chance import MEMBERS, Nodes, Program
+from code_verifier.jail.instances import keeps_an_instance
 
 _LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
 _OUTSIDE = frozenset(
@@ -39,7 +40,22 @@ def examine(tree: ast.Module) -> tuple[str | None, int]:
     names |= {node.module for node in by_type[ast.ImportFrom]}
     imported = {name.partition(".")[0] for name in names}
     flags = _tier(nodes, imported) << protocol.TIER_SHIFT
-    return None, flags | protocol.CHANCE * has_chance(by_type, imported)
+    return None, flags | protocol.CHANCE * _has_chance(by_type, imported)
+
+
+def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
+    """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
+    hashes and addresses of objects."""
+    if not imported <= MEMBERS.keys():
+        return True
+    if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
+        return True
+    program = Program(nodes)
+    if not program.has_quiet_members() or not program.has_quiet_names():
+        return True
+    if program.has_algebra() and program.keeps_a_view():
+        return True
+    return program.makes_texts() and (program.keeps_an_address() or keeps_an_instance(program))
 
 
 def _banned_names(
