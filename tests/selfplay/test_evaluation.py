@@ -90,9 +90,11 @@ def test_every_living_member_is_measured(runs, whole):
 def test_a_run_that_learns_nothing_differs_from_the_base_in_nothing(runs, tmp_path):
     """Equal seeds, equal weights: the pairing is exact, on held-out and on the run's own tasks."""
     off = ("learner.learning_rate=0", "learner.teacher_learning_rate=0", "steps=2")
-    home = runs.train(tmp_path / "run", *off, "evolution.evolve_every=0")
+    tried = ("eval.tasks=12", "eval.samples=4", "rollout.max_completion_length=24")
+    home = runs.train(tmp_path / "run", *off, *tried, "evolution.evolve_every=0")
     rows = runs.rows(home / "eval.jsonl")
     base = rows[0]["teaching"]
+    assert 0.0 < rows[0]["solving"]["solve_rate"] < 1.0
     for row in rows[1:]:
         if "solving" in row:
             assert row["solving"]["difference"] == 0.0
