@@ -18,9 +18,9 @@ from typing import Any
 from benchmarking import parser
 
 from code_verifier import Proposal, Task
-from selfplay.prompts.azr import NUM_INPUTS, OF_THE_FRAME
-from selfplay.prompts.reading import argument_text, without_label
-from selfplay.prompts.template import Template, template_named
+from selfplay.tasks.azr import NUM_INPUTS, OF_THE_FRAME
+from selfplay.tasks.reading import argument_text, without_label
+from selfplay.tasks.template import Template, template_named
 
 Row = dict[str, Any]
 NEUTRAL = Task("code_o", "def f(neutral):\n    return neutral", "0", "0")

@@ -23,9 +23,9 @@ from benchmarking import Row, parser, show
 
 from selfplay import Run
 from selfplay.config import NANO
-from selfplay.evaluation import solve_held_out, solving_row, teaching_rows
-from selfplay.records.rows import TeachingRow
-from selfplay.tasks import held_out_tasks
+from selfplay.evaluate import solve_held_out, solving_row, teaching_rows
+from selfplay.files.rows import TeachingRow
+from selfplay.tasks.buffer import held_out_tasks
 from selfplay.training import open_run
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarking import alone, memory, parser, show
 
 from selfplay import Config, load_preset
-from selfplay.architecture import read_architecture
-from selfplay.devices import GIB, this_machine
-from selfplay.planning import make_plan, rows_in_budget, workload
+from selfplay.machine.architecture import read_architecture
+from selfplay.machine.devices import GIB, this_machine
+from selfplay.machine.plan import make_plan, rows_in_budget, workload
 
 NANO = (
     ("nano", "learning", ()),
@@ -63,7 +63,7 @@ def do(phase: str, config: Config) -> list[float]:
 
     from lora_evo.model import Request, Rollout
     from selfplay import TrainingSample
-    from selfplay.opening import open_learner
+    from selfplay.members.opening import open_learner
 
     learner, engine = open_learner(config)
     step, members = workload(config), learner.members

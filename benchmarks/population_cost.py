@@ -20,8 +20,8 @@ from benchmarking import Row, parser, show
 
 from lora_evo.model import Request, Rollout, stream
 from selfplay import TrainingSample, load_preset
-from selfplay.learning.weight_sync import WeightSync
-from selfplay.opening import open_learner
+from selfplay.members.opening import open_learner
+from selfplay.members.weight_sync import WeightSync
 
 GB = 1e9
 

@@ -13,7 +13,7 @@ import torch
 from benchmarking import parser
 from transformers import AutoModelForCausalLM
 
-from selfplay.architecture import model_config
+from selfplay.machine.architecture import model_config
 
 
 def main() -> None:

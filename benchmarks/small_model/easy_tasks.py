@@ -16,7 +16,7 @@ import numpy as np
 from code_verifier import Proposal, Sandbox
 from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
-from selfplay.tasks import EASY
+from selfplay.tasks.buffer import EASY
 
 SEED, EACH = 20260523, 8
 """Of the shipped set: its seed, and its tasks of a family."""

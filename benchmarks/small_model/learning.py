@@ -53,10 +53,11 @@ from selfplay import (
     verify,
 )
 from selfplay.learning.learner import MemberState
-from selfplay.opening import open_population
-from selfplay.prompts.template import template_of
-from selfplay.rollout import Attempt, Proposed, graded, open_sandbox
-from selfplay.tasks import EASY, TaskBuffer, held_out_tasks
+from selfplay.members.opening import open_population
+from selfplay.sampling.judge import graded, open_sandbox
+from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.tasks.buffer import EASY, TaskBuffer, held_out_tasks
+from selfplay.tasks.template import template_of
 
 TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
 TASKS, ATTEMPTS, SAMPLES = 12, 8, 2

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from studies.collapse.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
 
 from selfplay import RunRecord
-from selfplay.records.rows import TaskRow
+from selfplay.files.rows import TaskRow
 
 BIN = 20
 """Steps of a point of a curve."""

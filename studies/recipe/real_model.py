@@ -22,7 +22,7 @@ from code_verifier import Proposal, Sandbox
 from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay import RunRecord, read_run
-from selfplay.records.rows import START
+from selfplay.files.rows import START
 
 SEED, EACH = 20261126, 12
 """Of the tasks that are written: their seed, and how many a family has."""

@@ -32,7 +32,7 @@ from selfplay.experiments.comparison import estimate
 from selfplay.experiments.experiment import open_plan, planned_runs
 from selfplay.experiments.measures import Group, read_trial
 from selfplay.experiments.shares import share_interval
-from selfplay.records.run_record import signs_in
+from selfplay.files.read import signs_in
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

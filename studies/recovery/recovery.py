@@ -17,7 +17,7 @@ from selfplay import RunRecord, read_run
 from selfplay.experiments.comparison import estimate
 from selfplay.experiments.experiment import open_plan, planned_runs
 from selfplay.experiments.shares import Z, clopper_pearson, share_interval
-from selfplay.records.run_record import Floats
+from selfplay.files.read import Floats
 
 MARGIN = 0.02
 """A child has recovered when it is known to be less than this share of the tasks behind."""

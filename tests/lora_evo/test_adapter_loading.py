@@ -24,7 +24,7 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.model import Request, find_adapters, open_engine
-from lora_evo.model.base_model import load_base_model, public_name, resolve, same_base
+from lora_evo.model.base import load_base_model, public_name, resolve, same_base
 
 
 def refused(model, **adapters):

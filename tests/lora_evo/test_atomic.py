@@ -26,7 +26,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path, monkeyp
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lora_evo.atomic.os.fsync", full)
+    monkeypatch.setattr("lora_evo.files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_text(file, "new")
     with pytest.raises(OSError, match="No space"):

@@ -61,7 +61,7 @@ def test_an_interrupted_command_is_code_130(home, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lora_evo.peft_files.adapter._bytes_of", interrupted)
+    monkeypatch.setattr("lora_evo.peft.adapter._bytes_of", interrupted)
     words = ("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
     assert call(*words, code=130).stderr.strip() == "error: interrupted"
     assert sorted(path.name for path in home.iterdir()) == ["p1", "p2"]

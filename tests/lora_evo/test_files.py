@@ -25,7 +25,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.peft_files.adapter import open_adapter
+from lora_evo.peft.adapter import open_adapter
 
 WEIGHTS = "adapter_model.safetensors"
 INDEX = "adapter_model.safetensors.index.json"

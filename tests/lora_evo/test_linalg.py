@@ -7,8 +7,8 @@ import torch
 from by_hand import changed
 
 from lora_evo import LoraEvoError, Slot, distance
-from lora_evo.peft_files.adapter import check_finite
-from lora_evo.thin import prepared, span, thin
+from lora_evo.operators.thin import prepared, span, thin
+from lora_evo.peft.adapter import check_finite
 
 
 def drawn(seed, *shape, dtype=torch.float32):

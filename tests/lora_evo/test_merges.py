@@ -23,7 +23,7 @@ from lora_evo import (
     verify,
 )
 from lora_evo.children import make_child
-from lora_evo.updates import dead_pairs
+from lora_evo.compare import dead_pairs
 
 
 def updates_of(adapter):

@@ -9,9 +9,9 @@ from lora_evo_command import call
 
 from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate, retention, save_adapter
 from lora_evo.children import make_child
+from lora_evo.compare import dead_pairs, numerical_rank, singular_values
 from lora_evo.operators.operator import stream
 from lora_evo.operators.spectral import masked_values
-from lora_evo.updates import dead_pairs, numerical_rank, singular_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"

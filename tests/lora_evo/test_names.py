@@ -18,7 +18,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.peft_files.names import as_in
+from lora_evo.peft.names import as_in
 
 LAYERS = {
     "transformers 5": "model.language_model.layers.",

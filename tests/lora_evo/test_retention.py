@@ -16,7 +16,7 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.updates import inspect_directory, retention
+from lora_evo.compare import inspect_directory, retention
 
 
 @pytest.mark.parametrize("stretch", [None, 4.0])

@@ -21,8 +21,8 @@ from lora_evo import (
     read_lineage,
     save_adapter,
 )
-from lora_evo.atomic import write_text
-from lora_evo.peft_files.directory import adapter_folders
+from lora_evo.files import write_text
+from lora_evo.peft.directory import adapter_folders
 
 COMMANDS = {
     "mutate": lambda home: mutate_directory("full_gaussian", home / "p", home / "c", seed=1),

@@ -86,8 +86,9 @@ def test_neither_import_nor_help_brings_what_loads_slowly(package: str) -> None:
 def test_the_model_library_loads_with_the_first_model() -> None:
     slow = {"transformers", "huggingface_hub", "altair", "jinja2", "pandas", "peft", "ray"}
     program = (
-        "import sys, lora_evo.model.opening, lora_evo.recovery, selfplay.training, selfplay.sft, "
-        f"selfplay.workers.pool; print({slow} & set(sys.modules))"
+        "import sys, lora_evo.model.opening, lora_evo.recovery, selfplay.training; "
+        "import selfplay.learning.sft, selfplay.members.remote; "
+        f"print({slow} & set(sys.modules))"
     )
     assert python("-c", program) == "set()\n"
 
@@ -119,5 +120,5 @@ def test_no_init_files_under_tests() -> None:
 
 
 def test_all_pages_have_the_same_colours():
-    places = "league.charts", "evals.report", "code_verifier.metrics_page", "selfplay.reports.pages"
+    places = "league.charts", "evals.report", "code_verifier.metrics_page", "selfplay.report.pages"
     assert len({importlib.import_module(place).PALETTE for place in places}) == 1

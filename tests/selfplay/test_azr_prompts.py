@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
-from selfplay.prompts.azr import NUM_INPUTS, chat_frame
-from selfplay.prompts.reading import Fence, fenced, fences
-from selfplay.prompts.template import AZR, template_named
+from selfplay.tasks.azr import NUM_INPUTS, chat_frame
+from selfplay.tasks.reading import Fence, fenced, fences
+from selfplay.tasks.template import AZR, template_named
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from lora_evo.model.base_model import BaseModel, quiet
+from lora_evo.model.base import BaseModel, quiet
 from selfplay import SelfplayError
 from selfplay.config import LearnerConfig
 from selfplay.learning.learner import Learner

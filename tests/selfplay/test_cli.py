@@ -13,7 +13,7 @@ from lora_evo.model import vllm_server as installed
 from selfplay import __version__
 from selfplay.cli import main
 from selfplay.experiments.experiment import plan_names
-from selfplay.records.run_record import read_run
+from selfplay.files.read import read_run
 from selfplay.settings import preset_names
 from selfplay_command import command, refused
 

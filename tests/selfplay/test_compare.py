@@ -24,7 +24,7 @@ from selfplay.experiments.measures import (
     read_trial,
     weakest_member,
 )
-from selfplay.records.run_record import largest_fall, read_run
+from selfplay.files.read import largest_fall, read_run
 from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library
 from synthetic_trial import write_experiment, write_trial

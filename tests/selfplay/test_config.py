@@ -8,8 +8,8 @@ import yaml
 from selfplay.aliases import ALIASES
 from selfplay.config import config_text, load_preset, read_config
 from selfplay.errors import ConfigError
-from selfplay.opening import open_learner
-from selfplay.records.directory import CONFIG, create, open_config
+from selfplay.files.layout import CONFIG, create, open_config
+from selfplay.members.opening import open_learner
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")

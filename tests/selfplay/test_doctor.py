@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import selfplay
+import selfplay.machine
 from selfplay import load_preset
-from selfplay import opening as run_opening
-from selfplay.devices import GIB
-from selfplay.doctor import _gap, _vllm
+from selfplay.machine.devices import GIB
+from selfplay.machine.doctor import _gap, _vllm
+from selfplay.members import opening as run_opening
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
 
@@ -66,8 +66,10 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
 
 def test_the_text_has_all_of_it_and_a_download_as_a_phase_of_its_own(here, monkeypatch):
     asked = []
-    monkeypatch.setattr("selfplay.doctor.snapshot_download", lambda name, **how: asked.append(name))
-    monkeypatch.setattr("selfplay.doctor.resolve", lambda base: "a/b")
+    monkeypatch.setattr(
+        "selfplay.machine.doctor.snapshot_download", lambda name, **how: asked.append(name)
+    )
+    monkeypatch.setattr("selfplay.machine.doctor.resolve", lambda base: "a/b")
     result = doctor(more=["evolution.evolve_every=0"])
     assert result.exit_code == 0
     assert asked == ["a/b"]
@@ -91,7 +93,7 @@ def test_a_machine_without_compiler_or_header_is_named(here, monkeypatch):
     monkeypatch.setenv("PATH", str(here))
     assert "apt-get install build-essential" in failed(doctor(more=["engine=vllm"]))
     (here / "cc").touch(mode=0o755)
-    monkeypatch.setattr("selfplay.doctor.get_paths", lambda: {"include": str(here)})
+    monkeypatch.setattr("selfplay.machine.doctor.get_paths", lambda: {"include": str(here)})
     assert "FAILED  compiler: no Python.h" in failed(doctor(more=["engine=vllm"]))
 
 
@@ -116,7 +118,7 @@ def test_a_driver_that_is_too_old_for_torch_is_named_before_anything_is_planned(
     here, monkeypatch, cuda, driver, oldest
 ):
     monkeypatch.setattr(torch.version, "cuda", cuda)
-    monkeypatch.setattr("selfplay.doctor.plan_run", None)
+    monkeypatch.setattr("selfplay.machine.doctor.plan_run", None)
     (here / "nvidia-smi").write_text(f"#!/bin/sh\necho NVIDIA H100 80GB HBM3, {driver}\n")
     (here / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
@@ -130,7 +132,7 @@ def test_a_driver_that_is_too_old_for_torch_is_named_before_anything_is_planned(
 def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for device, dtype, passed in (("auto", "float32", False), ("cpu", "float32", True)):
-        monkeypatch.setattr("selfplay.doctor.require_vllm", lambda: "0.32.0")
+        monkeypatch.setattr("selfplay.machine.doctor.require_vllm", lambda: "0.32.0")
         check = _vllm(load_preset("nano", "engine=vllm", f"device={device}", f"dtype={dtype}"))
         assert check.passed == passed
         assert ("dtype=bfloat16" in check.remedy) != passed
@@ -152,9 +154,9 @@ def test_what_bfloat16_gives_by_itself_is_no_drift():
 
 def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
     for name in list(sys.modules):
-        if name.startswith(("selfplay.reports", "selfplay.doctor")):
+        if name.startswith(("selfplay.report.", "selfplay.machine.doctor")):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(selfplay, "doctor")  # that of the other tests comes back afterwards
+    monkeypatch.delattr(selfplay.machine, "doctor")  # that of the other tests comes back afterwards
     for name in ("altair", "vl_convert"):
         monkeypatch.setitem(sys.modules, name, None)
     said = failed(doctor(more=["learner.micro_batch_tokens=90000000", "rollout.proposals=90000"]))
@@ -163,7 +165,7 @@ def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
 
 def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("selfplay.doctor.shutil.disk_usage", lambda path: usage(9, 8, 1))
+    monkeypatch.setattr("selfplay.machine.doctor.shutil.disk_usage", lambda path: usage(9, 8, 1))
     assert "try: --set keep_checkpoints=1" in failed(doctor())
     monkeypatch.undo()
     monkeypatch.chdir(here)

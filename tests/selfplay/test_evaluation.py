@@ -11,11 +11,11 @@ from msgspec import UNSET
 from code_verifier import Task
 from selfplay.config import NANO, load_preset
 from selfplay.errors import ConfigError
-from selfplay.evaluation import solving_row, teaching_rows
-from selfplay.reports.run_report import summary
-from selfplay.rollout import Attempt
+from selfplay.evaluate import solving_row, teaching_rows
+from selfplay.report.run_page import summary
+from selfplay.sampling.texts import Attempt
 from selfplay.settings import preset_names
-from selfplay.tasks import TaskBuffer, held_out_tasks
+from selfplay.tasks.buffer import TaskBuffer, held_out_tasks
 from selfplay.training import new_run
 
 

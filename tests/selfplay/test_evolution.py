@@ -12,10 +12,10 @@ from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, ver
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.config import load_preset, refuse_hasty_evolution
-from selfplay.doctor import examine
 from selfplay.errors import ConfigError
-from selfplay.planning import plan_run
-from selfplay.records.run_record import conclusion, read_run
+from selfplay.files.read import conclusion, read_run
+from selfplay.machine.doctor import examine
+from selfplay.machine.plan import plan_run
 from selfplay.settings import preset_names
 from selfplay_command import worked
 

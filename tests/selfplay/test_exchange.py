@@ -11,8 +11,8 @@ from lora_evo.model import Rollout
 from selfplay.learning.batch import TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
 from selfplay.learning.learner import Learner, LearnerConfig
-from selfplay.learning.weight_sync import folder_of
-from selfplay.pieces import batches, blocks, deal, even
+from selfplay.members.pieces import batches, blocks, deal, even
+from selfplay.members.weight_sync import folder_of
 
 CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, micro_batch_tokens=20)
 ROLES = ("teacher", "student", "student")

@@ -24,7 +24,7 @@ from selfplay.experiments.experiment import (
     read_plan,
     resolved,
 )
-from selfplay.records.directory import create
+from selfplay.files.layout import create
 from selfplay.training import train
 from selfplay_command import command, worked
 

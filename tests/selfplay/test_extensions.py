@@ -21,10 +21,10 @@ from lora_evo import OPERATORS, Operator, measured
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.experiments.comparison import open_trials
 from selfplay.extensions import load_state, state_of
-from selfplay.records.directory import create, open_config
-from selfplay.records.progress import Progress
-from selfplay.records.run_record import read_run
-from selfplay.rewards import TEACHER_REWARDS, OverShare, TeacherReward, training_samples
+from selfplay.files.layout import create, open_config
+from selfplay.files.read import read_run
+from selfplay.learning.rewards import TEACHER_REWARDS, OverShare, TeacherReward, training_samples
+from selfplay.report.progress import Progress
 from selfplay.run import Extensions
 from selfplay.step import (
     evolve,

@@ -11,8 +11,8 @@ import evals
 import league
 import selfplay
 from lora_evo.model import open_engine
+from selfplay.files.read import held_out_gain
 from selfplay.nano_benchmarks import nano_code_o
-from selfplay.records.run_record import held_out_gain
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,13 +15,13 @@ from transformers import AutoModelForCausalLM
 
 from lora_evo.model import Rollout, stacked_lora
 from selfplay import load_preset
-from selfplay.architecture import Architecture, model_config, read_architecture
 from selfplay.config import Config
-from selfplay.devices import gpu
 from selfplay.learning.batch import TrainingSample, batch_rows
 from selfplay.learning.learner import Learner
 from selfplay.learning.statistics import StatsSum
-from selfplay.planning import MemoryPlan, make_plan, micro_batch, rows_in_budget, workload
+from selfplay.machine.architecture import Architecture, model_config, read_architecture
+from selfplay.machine.devices import gpu
+from selfplay.machine.plan import MemoryPlan, make_plan, micro_batch, rows_in_budget, workload
 
 PRESETS = {
     "7b-4t4s": (),

@@ -8,9 +8,10 @@ from full_disk import on_full_disk
 
 from code_verifier import Grade, Status, Task, Verdict
 from league import League
-from selfplay.records.recording import metrics_row
-from selfplay.rewards import training_samples
-from selfplay.rollout import Attempt, Proposed, graded
+from selfplay.files.write import metrics_row
+from selfplay.learning.rewards import training_samples
+from selfplay.sampling.judge import graded
+from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.step import match, propose, record_outcomes, solve, verify
 from selfplay.training import new_run
 
@@ -115,7 +116,7 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
 def test_a_full_disk_takes_no_part_of_a_row(tmp_path):
     program = r"""
 from msgspec import Struct
-from selfplay.records.rows import append_rows, read_rows
+from selfplay.files.rows import append_rows, read_rows
 
 class Row(Struct):
     n: int

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from processes import gone, living, started
-from selfplay.records.checkpoint import damage_of
-from selfplay.records.directory import lock
+from selfplay.files.checkpoint import damage_of
+from selfplay.files.layout import lock
 
 pytestmark = [
     pytest.mark.slow,

@@ -104,7 +104,7 @@ def test_a_run_and_its_resume_go_on_after_a_reward_that_is_not_finite(runs, tmp_
 def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
     runs, tmp_path, monkeypatch, capsys
 ):
-    from selfplay.rollout import Prompts
+    from selfplay.sampling.prompts import Prompts
 
     read = Prompts.read
 

@@ -14,17 +14,17 @@ from small_models import small_model
 from transformers import AutoConfig, LlamaConfig
 
 from lora_evo.model import export_adapter, load_tokenizer, stack_adapters
-from selfplay.architecture import read_architecture
 from selfplay.config import LearnerConfig, load_preset
-from selfplay.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.errors import ConfigError
-from selfplay.opening import open_learner
-from selfplay.planning import (
+from selfplay.machine.architecture import read_architecture
+from selfplay.machine.devices import GIB, Machine, gpu, set_allocator, this_machine
+from selfplay.machine.plan import (
     make_plan,
     refuse_what_cannot_fit,
     smaller,
     workload,
 )
+from selfplay.members.opening import open_learner
 from selfplay.settings import preset_names
 from selfplay_command import command, refused, worked
 
@@ -244,8 +244,8 @@ def test_without_the_hub_the_file_to_place_is_named_at_once(monkeypatch):
 
 def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("selfplay.opening.require_vllm", lambda: "0.32.0")
-    monkeypatch.setattr("selfplay.opening.load_base_model", None)
+    monkeypatch.setattr("selfplay.members.opening.require_vllm", lambda: "0.32.0")
+    monkeypatch.setattr("selfplay.members.opening.load_base_model", None)
     with pytest.raises(ConfigError, match="type --set dtype=bfloat16"):
         open_learner(load_preset("nano", "engine=vllm"))
 
@@ -322,10 +322,10 @@ def test_train_refuses_what_does_not_fit_even_if_the_estimate_is_too_large(
 ):
     peak = planned("nano", this_machine("cpu", 1)).peak
     machine = Machine("near", 0.9 * peak, is_gpu=False)
-    monkeypatch.setattr("selfplay.planning.this_machine", lambda device, threads: machine)
+    monkeypatch.setattr("selfplay.machine.plan.this_machine", lambda device, threads: machine)
     refuse_what_cannot_fit(load_preset("nano"))
     tiny = replace(machine, memory=0.2 * GIB)
-    monkeypatch.setattr("selfplay.planning.this_machine", lambda device, threads: tiny)
+    monkeypatch.setattr("selfplay.machine.plan.this_machine", lambda device, threads: tiny)
     arguments = runs.arguments(tmp_path / "run", "steps=1", "rollout.proposals=1")
     refused(command(*arguments), "nano needs", "does not fit near (0.2 GiB)", "--force")
     assert not (tmp_path / "run").exists()

@@ -3,7 +3,7 @@ import torch
 
 from selfplay.config import LearnerConfig
 from selfplay.learning.batch import token_weights
-from selfplay.learning.policy_loss import token_losses
+from selfplay.learning.loss import token_losses
 
 MEMBERS = [0, 0, 1, 1, 1]
 LENGTHS = [2, 6, 4, 4, 1]

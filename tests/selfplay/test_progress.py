@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from selfplay.records.progress import PATIENCE_S, Progress
-from selfplay.records.rows import (
+from selfplay.files.rows import (
     BirthRow,
     CoverageRow,
     EvalRow,
@@ -19,6 +18,7 @@ from selfplay.records.rows import (
     append_rows,
     read_rows,
 )
+from selfplay.report.progress import PATIENCE_S, Progress
 from selfplay.step import train_step
 from selfplay.terminal import wrapped
 from selfplay.training import new_run, resume, train

@@ -8,8 +8,10 @@ from json_lines import write_rows
 from code_verifier import Proposal, Task
 from lora_evo.model import choose_device, load_base_model
 from selfplay.errors import ConfigError
-from selfplay.prompts.template import template_named
-from selfplay.rollout import NOT_SAMPLED, Attempt, Prompts, Proposed, validated
+from selfplay.sampling.judge import validated
+from selfplay.sampling.prompts import Prompts
+from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
+from selfplay.tasks.template import template_named
 from selfplay.training import new_run, train
 
 ECHO = "def f(a):\n    return a + [1]"

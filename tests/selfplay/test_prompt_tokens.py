@@ -14,11 +14,13 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from code_verifier import Proposal, Task
 from lora_evo.model import resolve
 from selfplay.config import config_text, read_config
-from selfplay.prompts import azr
-from selfplay.prompts import template as templates
-from selfplay.prompts.control_tokens import control_token_in, control_tokens
-from selfplay.prompts.template import AZR, NANO, template_of, with_chat_date
-from selfplay.rollout import Prompts, Proposed, open_sandbox, validated
+from selfplay.sampling.judge import open_sandbox, validated
+from selfplay.sampling.prompts import Prompts
+from selfplay.sampling.texts import Proposed
+from selfplay.tasks import azr
+from selfplay.tasks import template as templates
+from selfplay.tasks.control_tokens import control_token_in, control_tokens
+from selfplay.tasks.template import AZR, NANO, template_of, with_chat_date
 from selfplay.training import new_run, open_run
 
 Added = namedtuple("Added", "content special")

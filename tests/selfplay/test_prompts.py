@@ -3,9 +3,9 @@
 import pytest
 
 from code_verifier import Proposal, Task
-from selfplay.prompts import azr, nano
-from selfplay.prompts.nano import NUM_INPUTS
-from selfplay.prompts.template import AZR, NANO
+from selfplay.tasks import azr, nano
+from selfplay.tasks.nano import NUM_INPUTS
+from selfplay.tasks.template import AZR, NANO
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"

@@ -8,7 +8,7 @@ import torch
 from small_models import small_model
 
 from selfplay.config import load_preset
-from selfplay.tasks import WEIGHTS
+from selfplay.tasks.buffer import WEIGHTS
 from selfplay.training import resume, train
 from selfplay_command import train_until
 

@@ -17,9 +17,9 @@ from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
 from selfplay.errors import SelfplayError
+from selfplay.files.write import frac_reward_zero_std, task_rows
 from selfplay.learning.batch import TrainingSample
-from selfplay.records.recording import frac_reward_zero_std, task_rows
-from selfplay.rewards import (
+from selfplay.learning.rewards import (
     TEACHER_REWARDS,
     OverShare,
     TeacherReward,
@@ -31,7 +31,7 @@ from selfplay.rewards import (
     verifier,
     whiten,
 )
-from selfplay.rollout import FORM, Attempt, Proposed
+from selfplay.sampling.texts import FORM, Attempt, Proposed
 
 PROGRAM = "def f(a):\n    return a"
 

@@ -14,8 +14,7 @@ from programs import python
 from rich.console import Console
 
 from selfplay.errors import RunDirectoryError
-from selfplay.records.progress import Progress
-from selfplay.records.run_record import (
+from selfplay.files.read import (
     DRIFT_LIMITS,
     conclusion,
     held_out_gain,
@@ -24,9 +23,10 @@ from selfplay.records.run_record import (
     trend,
     warnings_of,
 )
-from selfplay.reports.pages import duration, figure
-from selfplay.reports.run_charts import skill
-from selfplay.reports.run_report import (
+from selfplay.report.charts import skill
+from selfplay.report.pages import duration, figure
+from selfplay.report.progress import Progress
+from selfplay.report.run_page import (
     PLUS_MINUS,
     choose,
     report,

@@ -7,12 +7,12 @@ from json_lines import write_rows
 
 from selfplay.config import load_preset
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
-from selfplay.prompts.template import template_of
-from selfplay.records.directory import SEEDS
-from selfplay.rollout import open_sandbox
-from selfplay.seeds import given_seeds
+from selfplay.files.layout import SEEDS
+from selfplay.sampling.judge import open_sandbox
 from selfplay.settings import preset_names
-from selfplay.tasks import seed_tasks
+from selfplay.tasks.buffer import seed_tasks
+from selfplay.tasks.seeds import given_seeds
+from selfplay.tasks.template import template_of
 from selfplay.training import new_run, open_run
 
 KINDS = "rollout.kinds=[code_o, code_i, code_f]"

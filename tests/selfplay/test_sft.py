@@ -15,13 +15,13 @@ from lora_evo import load_adapter
 from lora_evo.model import load_tokenizer, resolve
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import Group, over_start, read_trial
-from selfplay.opening import open_learner, warm_start
-from selfplay.prompts import template
-from selfplay.prompts.template import AZR, template_named
-from selfplay.records.run_record import conclusion, read_run
-from selfplay.reports.run_report import summary
+from selfplay.files.read import conclusion, read_run
+from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
+from selfplay.members.opening import open_learner, warm_start
+from selfplay.report.run_page import summary
 from selfplay.settings import read_preset
-from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
+from selfplay.tasks import template
+from selfplay.tasks.template import AZR, template_named
 from selfplay_command import command, refused, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
@@ -56,7 +56,7 @@ def start(runs, data, out, *assignments, say=lambda text: None, **more):
 @pytest.fixture(scope="module", autouse=True)
 def _checkpoints_often():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfplay.sft.SAVE_EVERY", 2)
+        patch.setattr("selfplay.learning.sft.SAVE_EVERY", 2)
         yield
 
 

@@ -3,8 +3,8 @@
 import pytest
 from mortal import changes_until_death
 
-from selfplay.records.checkpoint import damage_of
-from selfplay.records.directory import LOCK, METRICS, RESOURCES
+from selfplay.files.checkpoint import damage_of
+from selfplay.files.layout import LOCK, METRICS, RESOURCES
 from selfplay.training import resume, train
 
 TINY = (

@@ -10,14 +10,15 @@ from json_lines import write_rows
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
+from selfplay.files.read import read_run
 from selfplay.identity import name_of
-from selfplay.prompts.task_kind import CodeO
-from selfplay.prompts.template import template_named
-from selfplay.records.run_record import read_run
-from selfplay.reports.run_report import report
-from selfplay.rollout import Proposed, open_sandbox, validated
+from selfplay.report.run_page import report
 from selfplay.run import Extensions
+from selfplay.sampling.judge import open_sandbox, validated
+from selfplay.sampling.texts import Proposed
 from selfplay.step import remember
+from selfplay.tasks.kind import CodeO
+from selfplay.tasks.template import template_named
 from selfplay.training import new_run, resume, train
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from selfplay.config import read_config
-from selfplay.records import tracking
-from selfplay.records.rows import EvalRow, StepRow, read_rows
-from selfplay.records.tracking import measured_metrics, step_metrics
+from selfplay.files import trackers
+from selfplay.files.rows import EvalRow, StepRow, read_rows
+from selfplay.files.trackers import measured_metrics, step_metrics
 from selfplay.training import resume, train
 from selfplay_command import command, refused, train_until
 
@@ -136,8 +136,8 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_continues(
         "tensorboard": lambda *_: (lambda *_: None, lambda: 1 / 0, ""),
         "trackio": lambda *_: 1 / 0,
     }
-    monkeypatch.setattr(tracking, "OPENERS", opened)
-    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
+    monkeypatch.setattr(trackers, "OPENERS", opened)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: name)
     home = tmp_path / "logged"
     train(runs.config("report_to=[wandb, tensorboard, trackio]"), home)
     assert logged == [0, 1, 2]
@@ -152,7 +152,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_continues(
 
 
 def test_a_tracker_that_is_not_there_is_one_line_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     home = tmp_path / "run"
     done = command("train", "--set", "report_to=[wandb]", "--out", home, "--quiet")
     refused(done, "report_to names wandb, which is not installed; type: ", "-m pip install wandb")

@@ -20,10 +20,10 @@ from rich.console import Console
 import forked
 from lora_evo import EngineStopped
 from selfplay import Extensions, step, training
-from selfplay.opening import Population
-from selfplay.records import directory as run_directory
-from selfplay.records.progress import Progress
-from selfplay.records.run_record import held_out_gain, read_run
+from selfplay.files import layout as run_directory
+from selfplay.files.read import held_out_gain, read_run
+from selfplay.members.opening import Population
+from selfplay.report.progress import Progress
 from selfplay.settings import put
 from selfplay.terminal import program
 from selfplay.training import train

@@ -12,12 +12,12 @@ from small_models import small_model
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.model import HFEngine, Request, stack_adapters
-from lora_evo.model.base_model import BaseModel, load_base_model
+from lora_evo.model.base import BaseModel, load_base_model
 from selfplay import SelfplayError, load_preset
 from selfplay.config import LearnerConfig
 from selfplay.learning.learner import Learner
+from selfplay.learning.sft import make_examples
 from selfplay.learning.try_out import check_targets, try_out, usable_targets
-from selfplay.sft import make_examples
 
 TOKENIZER = SimpleNamespace(eos_token_id=1, decode=lambda ids, **options: "")
 CHECKPOINTED = {"gradient_checkpointing": True}

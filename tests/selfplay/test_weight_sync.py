@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from selfplay import load_preset, opening
+from selfplay import load_preset
 from selfplay.errors import SelfplayError
 from selfplay.learning.exchange import open_store
-from selfplay.learning.weight_sync import WeightSync
-from selfplay.prompts.template import template_of
-from selfplay.rollout import Attempt
-from selfplay.tasks import IDENTITY
+from selfplay.members import opening
+from selfplay.members import worker as workers
+from selfplay.members.weight_sync import WeightSync
+from selfplay.sampling.texts import Attempt
+from selfplay.tasks.buffer import IDENTITY
+from selfplay.tasks.template import template_of
 from selfplay.training import new_run
-from selfplay.workers import worker as workers
 from separate_engine import SeparateEngine, open_separate
 
 SMALL = (

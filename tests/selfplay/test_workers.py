@@ -21,21 +21,22 @@ from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
 from lora_evo.model import Rollout, resolve
 from processes import gone, listening, living
-from selfplay import pieces, training
+from selfplay import training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
+from selfplay.files.layout import create
 from selfplay.learning.batch import TrainingSample
-from selfplay.opening import open_population
-from selfplay.prompts.template import template_of
-from selfplay.records.directory import create
-from selfplay.records.progress import Progress
-from selfplay.rollout import Attempt, Proposed
-from selfplay.tasks import IDENTITY
+from selfplay.members import pieces, remote
+from selfplay.members import ray as ray_module
+from selfplay.members.opening import open_population
+from selfplay.members.ray import open_workers, ray_errors, ray_session
+from selfplay.members.remote import WorkerPool, check_equal
+from selfplay.members.worker import versions
+from selfplay.report.progress import Progress
+from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.tasks.buffer import IDENTITY
+from selfplay.tasks.template import template_of
 from selfplay.training import resume, train
-from selfplay.workers import pool, session
-from selfplay.workers.pool import WorkerPool, check_equal
-from selfplay.workers.session import open_workers, ray_errors, ray_session
-from selfplay.workers.worker import versions
 from selfplay_command import command, refused, train_until
 
 pytestmark = [
@@ -52,7 +53,7 @@ def small_pieces():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "SMALL_ROWS", 1)
         patch.setattr(pieces, "GOOD_ROWS", 3)
-        patch.setattr(session.os, "sched_getaffinity", lambda pid: set(range(4)))
+        patch.setattr(ray_module.os, "sched_getaffinity", lambda pid: set(range(4)))
         yield
 
 
@@ -102,7 +103,7 @@ def pools(monkeypatch):
         opened.append(WorkerPool(*arguments, **more))
         return opened[-1]
 
-    monkeypatch.setattr(session, "WorkerPool", watched)
+    monkeypatch.setattr(ray_module, "WorkerPool", watched)
     return opened
 
 
@@ -296,7 +297,7 @@ def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch
     config = for_workers(runs.config())
     with open_workers(config, template_of(config), 2, None) as population:
         os.kill(population.pool.places[1][1], signal.SIGSTOP)
-        monkeypatch.setattr(pool, "PATIENCE", timedelta(seconds=2))
+        monkeypatch.setattr(remote, "PATIENCE", timedelta(seconds=2))
         with pytest.raises(EngineStopped, match=r"no answer for 0:00:02 from .*worker-1 \(process"):
             population.sync(1)
 
@@ -305,7 +306,7 @@ def test_a_worker_that_says_nothing_is_not_waited_for_for_ever(runs, monkeypatch
 def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch):
     """As where others take the room that was free, or where Ray's own process dies meanwhile."""
     config = for_workers(runs.config())
-    monkeypatch.setattr(pool, "MEETING", timedelta(seconds=3))
+    monkeypatch.setattr(remote, "MEETING", timedelta(seconds=3))
     with (
         ray_session(None, 1) as ray,
         pytest.raises(EngineStopped, match=r"0:00:03 from .*worker-1"),
@@ -314,7 +315,7 @@ def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch)
 
 
 def test_workers_are_refused_a_base_that_is_spread_over_gpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "open_workers", None)
+    monkeypatch.setattr(ray_module, "open_workers", None)
     tensors = ("--set", "engine=vllm", "--set", "vllm.tensor_parallel_size=2")
     words = ("vllm.tensor_parallel_size is 2, and each of several workers has one GPU", "leave out")
     home = tmp_path / "run"
@@ -363,7 +364,7 @@ def test_all_that_is_free_is_taken_without_a_number(tmp_path, monkeypatch):
         counts.append(count)
         raise SelfplayError("seen")
 
-    monkeypatch.setattr(session, "open_workers", stopped)
+    monkeypatch.setattr(ray_module, "open_workers", stopped)
     refused(train_with(tmp_path, "--workers"), "seen")
     assert counts == [0]
 
@@ -524,7 +525,7 @@ sys.stdin.read()
 
 
 def test_a_full_cluster_is_one_line(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "_ROOM_S", 2.0)
+    monkeypatch.setattr(ray_module, "_ROOM_S", 2.0)
     words = [sys.executable, "-c", HOLDING, cluster]
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -16,7 +16,7 @@ from code_verifier import Task
 from forked import Forked
 from selfplay import Proposed, train
 from selfplay.experiments.experiment import open_home, open_plan, planned_runs, read_plan
-from selfplay.tasks import EASY, held_out_tasks
+from selfplay.tasks.buffer import EASY, held_out_tasks
 
 TOP = study.HERE.parents[1]
 PLAN = {

@@ -12,9 +12,9 @@ from code_verifier import Limits, Proposal, Sandbox, canonical
 from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
 from nano_language import INPUTS_PER_PROGRAM, LEVELS, Program, random_program
-from selfplay.prompts.nano import END
-from selfplay.prompts.template import NANO
-from selfplay.tasks import nano_tasks, seed_tasks
+from selfplay.tasks.buffer import nano_tasks, seed_tasks
+from selfplay.tasks.nano import END
+from selfplay.tasks.template import NANO
 from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out_tasks, seed_rows
 from write_tasks import PER_LEVEL as SHIPPED
 

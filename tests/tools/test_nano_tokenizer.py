@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from nano_corpus import ROLES, example
 from nano_tokenizer import VOCABULARY, train_tokenizer
 from pretrain import new_model
-from selfplay.prompts.nano import END, SPECIAL_TOKENS
-from selfplay.tasks import WEIGHTS
+from selfplay.tasks.buffer import WEIGHTS
+from selfplay.tasks.nano import END, SPECIAL_TOKENS
 
 DIGIT = re.compile(r"\d")
 IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")

@@ -15,8 +15,8 @@ import torch
 from lora_evo.model import Engine, Request, Rollout
 from selfplay import load_preset
 from selfplay.learning.learner import Learner
-from selfplay.learning.weight_sync import WeightSync
-from selfplay.opening import open_learner
+from selfplay.members.opening import open_learner
+from selfplay.members.weight_sync import WeightSync
 from setting import SHARE, Setting
 
 MOST_KL, MOST_MEAN, MOST_FLOAT32 = 0.005, 0.05, 1e-3

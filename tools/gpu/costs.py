@@ -12,9 +12,9 @@ from torch.profiler import profile as profiler
 
 from lora_evo.model import Rollout
 from selfplay import TrainingSample, load_preset
-from selfplay.architecture import read_architecture
 from selfplay.learning.learner import Learner
-from selfplay.opening import open_learner
+from selfplay.machine.architecture import read_architecture
+from selfplay.members.opening import open_learner
 from setting import ROOT, Setting, set_all
 
 BASE = "Qwen2.5-7B"

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from code_verifier import Task
 from nano_labels import LabelledProgram, Run, label, labelling_sandbox
 from nano_language import LEVELS, Program, random_program
-from selfplay.prompts.nano import END, NUM_INPUTS
-from selfplay.prompts.template import NANO
+from selfplay.tasks.nano import END, NUM_INPUTS
+from selfplay.tasks.template import NANO
 
 ROLES = ("solve_o", "solve_i", "solve_f", "propose_o", "propose_i", "propose_f")
 # The short way: its probability as taught, and its share among the examples. Skill goes

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from selfplay.prompts.nano import END, PAD, SPECIAL_TOKENS
+from selfplay.tasks.nano import END, PAD, SPECIAL_TOKENS
 
 VOCABULARY = 432
 _WORDS = (

@@ -21,8 +21,8 @@ from lora_evo.model import derive_seed
 from nano_corpus import task_of
 from nano_labels import LabelledProgram, label, labelling_sandbox
 from nano_language import LEVELS, LONG, Program, random_program
-from selfplay.prompts.nano import END
-from selfplay.prompts.template import NANO
+from selfplay.tasks.nano import END
+from selfplay.tasks.template import NANO
 
 HELD_OUT_SEED, PER_LEVEL = 20260516, 100
 SEED_RUNS, SEED_COUNT = 32, 64

@@ -6,13 +6,13 @@ What works on tensors is loaded when it is first asked for, so `import lora_evo`
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lora_evo.atomic import appearing, append_text, check_output, remove_empty, sweep, write_text
 from lora_evo.errors import EngineStopped, LoraEvoError
-from lora_evo.hub import push_to_hub
+from lora_evo.files import appearing, append_text, check_output, remove_empty, sweep, write_text
 from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
-from lora_evo.peft_files.config import AdapterConfig
-from lora_evo.peft_files.directory import content_hash
+from lora_evo.peft.card import push_to_hub
+from lora_evo.peft.config import AdapterConfig
+from lora_evo.peft.directory import content_hash
 
 if TYPE_CHECKING:
     from lora_evo.children import (
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         mutate_directory,
         verify,
     )
+    from lora_evo.compare import distance, retention
     from lora_evo.operators.measured import measured
-    from lora_evo.peft_files.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
+    from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.population import diversity
-    from lora_evo.updates import distance, retention
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ __all__ = [
     "write_text",
 ]
 
-_WITH_TORCH = ("peft_files.adapter", "updates", "operators.measured", "population", "children")
+_WITH_TORCH = ("peft.adapter", "compare", "operators.measured", "population", "children")
 
 
 def __getattr__(name: str) -> Any:

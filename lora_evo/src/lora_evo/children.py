@@ -14,9 +14,17 @@ from typing import Any
 import numpy
 import torch
 
-from lora_evo.atomic import appearing_directory, refuse_existing
+from lora_evo.compare import (
+    Gap,
+    any_update,
+    check_same_ends,
+    effective_rank,
+    numerical_rank,
+    slot_gap,
+    total_gap,
+)
 from lora_evo.errors import LoraEvoError, checked_count
-from lora_evo.hub import CARD_FILE, model_card
+from lora_evo.files import appearing_directory, refuse_existing
 from lora_evo.lineage import (
     LINEAGE_FILE,
     Lineage,
@@ -27,7 +35,8 @@ from lora_evo.lineage import (
 )
 from lora_evo.operators.measured import SlotChild
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
-from lora_evo.peft_files.adapter import (
+from lora_evo.operators.thin import one_thread
+from lora_evo.peft.adapter import (
     Adapter,
     AdapterReader,
     Slot,
@@ -39,18 +48,9 @@ from lora_evo.peft_files.adapter import (
     slot_digest,
     write_adapter,
 )
-from lora_evo.peft_files.config import AdapterConfig
-from lora_evo.peft_files.directory import PathLike, combine, content_hash, shortest_unique_names
-from lora_evo.thin import one_thread
-from lora_evo.updates import (
-    Gap,
-    any_update,
-    check_same_ends,
-    effective_rank,
-    numerical_rank,
-    slot_gap,
-    total_gap,
-)
+from lora_evo.peft.card import CARD_FILE, model_card
+from lora_evo.peft.config import AdapterConfig
+from lora_evo.peft.directory import PathLike, combine, content_hash, shortest_unique_names
 
 # Having freed a block of so many bytes, glibc keeps up to twice as much of what is freed later for
 # the next module, instead of giving it to the system and paying for every page again.

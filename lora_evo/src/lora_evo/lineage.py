@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any, Self
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.directory import (
+from lora_evo.peft.directory import (
     PathLike,
     adapter_folders,
     content_hash,

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from lora_evo.compare import Gap, effective_rank, slot_gap, total_gap
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.adapter import Adapter, check_comparable, slot_source
-from lora_evo.peft_files.directory import PathLike, shortest_unique_names
-from lora_evo.thin import one_thread
-from lora_evo.updates import Gap, effective_rank, slot_gap, total_gap
+from lora_evo.operators.thin import one_thread
+from lora_evo.peft.adapter import Adapter, check_comparable, slot_source
+from lora_evo.peft.directory import PathLike, shortest_unique_names
 
 Matrix = tuple[tuple[float, ...], ...]
 

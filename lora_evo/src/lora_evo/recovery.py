@@ -17,11 +17,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from lora_evo.model.base_model import BaseModel, fitted
+from lora_evo.model.base import BaseModel, fitted
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import fill_member, starting_a
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
-from lora_evo.peft_files.adapter import Adapter, Slot
+from lora_evo.peft.adapter import Adapter, Slot
 from lora_evo.probe import BATCH_SIZE, stacked
 
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)

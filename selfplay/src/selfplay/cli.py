@@ -146,14 +146,14 @@ def train(
     All that the run does is written to a new directory. `selfplay report` shows it, at any time,
     and `selfplay resume` continues it after any interruption.
     """
-    from selfplay.base_defaults import configured
+    from selfplay.machine.base_defaults import configured
 
     config = configured(base, preset, assignments, quiet, **given)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
-        from selfplay.planning import refuse_what_cannot_fit
-        from selfplay.records.progress import Progress
+        from selfplay.machine.plan import refuse_what_cannot_fit
+        from selfplay.report.progress import Progress
         from selfplay.training import train as run_train
 
         silence_transformers()
@@ -175,10 +175,10 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
     have gone without the interruption.
     """
     with one_line_errors(run):
-        from selfplay.records.directory import open_config
+        from selfplay.files.layout import open_config
 
         config = open_config(run)
-        from selfplay.records.progress import Progress
+        from selfplay.report.progress import Progress
         from selfplay.training import resume as run_resume
 
         silence_transformers()
@@ -194,7 +194,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
 def _say_done(home: Path) -> None:
     """End a transcript with the held-out tasks before and after, and how to see the rest."""
-    from selfplay.records.run_record import conclusion, read_run
+    from selfplay.files.read import conclusion, read_run
 
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
     say(f"done: {home}; see it with:")
@@ -234,8 +234,8 @@ def sft(
     them. --base, --preset and --set are those of the run to come, whose members start from the
     result with --set warm_start=OUT. To resume after an interruption, type the same command again.
     """
-    from selfplay.base_defaults import configured
-    from selfplay.sft import fine_tune
+    from selfplay.learning.sft import fine_tune
+    from selfplay.machine.base_defaults import configured
 
     silence_transformers()
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
@@ -267,17 +267,17 @@ def plan(
     part with the settings that lower each, whether it fits, and what to change if it does not.
     Nothing is loaded for it.
     """
-    from selfplay import planning
-    from selfplay.base_defaults import configured
+    from selfplay.machine.base_defaults import configured
+    from selfplay.machine.plan import plan_run, to_text
 
     if preset is not None and Path(preset).is_dir():
         preset = str(Path(preset) / "config.yaml")
     config = configured(base, preset, assignments, as_json)
-    planned, changes = planning.plan_run(config, gpu, workers)
+    planned, changes = plan_run(config, gpu, workers)
     if as_json:
         click.echo(json.dumps(asdict(planned) | {"changes": changes}, indent=1))
     else:
-        click.echo(planning.to_text(planned, changes))
+        click.echo(to_text(planned, changes))
 
 
 @main.command()
@@ -294,8 +294,8 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     trains two steps at the preset's sizes: seconds and memory by phase, and whether the sampler and
     the learner agree. The exit code is 1 where something fails; what to type is then printed.
     """
-    from selfplay.base_defaults import configured
-    from selfplay.doctor import examine, to_text
+    from selfplay.machine.base_defaults import configured
+    from selfplay.machine.doctor import examine, to_text
 
     silence_transformers()
     config = configured(base, preset, assignments, as_json)
@@ -316,15 +316,15 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
     with the evaluation on held-out tasks, which no member was trained on. Several runs are shown
     by `selfplay compare`.
     """
-    from selfplay.records.run_record import read_run
-    from selfplay.reports import run_report
+    from selfplay.files.read import read_run
+    from selfplay.report import run_page
 
     if page is not None:
-        run_report.report(run, page)
+        run_page.report(run, page)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(read_run(run).steps[-1]), indent=1))
     elif page is None:
-        click.echo(run_report.summary(run))
+        click.echo(run_page.summary(run))
     if page is not None:
         click.echo(f"open {page}", err=as_json)
 
@@ -412,7 +412,7 @@ def tasks(run: Path, out: Path, form: str) -> None:
 
     RUN is the directory of a run. Written are the tasks of its teachers that the sandbox accepted.
     """
-    from selfplay.export import export_tasks
+    from selfplay.files.export import export_tasks
 
     click.echo(export_tasks(run, out, form))
 
@@ -436,7 +436,7 @@ def export(run: Path, member: str, out: Path, merge: bool, base_name: str | None
     RUN is the directory of a run, MEMBER a name in it such as s0 (a student) or t0 (a teacher).
     PEFT loads the adapter by its path; with --merge, transformers alone loads the model.
     """
-    from selfplay.export import export_member
+    from selfplay.files.export import export_member
 
     if merge:
         silence_transformers()
@@ -456,7 +456,7 @@ def nano_export(out: Path) -> None:
 
     PEFT, transformers and vLLM load it from there by its path.
     """
-    from selfplay.export import export_nano
+    from selfplay.files.export import export_nano
 
     export_nano(out)
     click.echo(f"model: {out}")

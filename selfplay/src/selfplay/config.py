@@ -14,7 +14,6 @@ from league import LeagueConfig
 from lora_evo.model import TARGET_MODULES
 from selfplay.aliases import ALIASES
 from selfplay.errors import ConfigError
-from selfplay.prompts.task_kind import BUILT_IN, require_known
 from selfplay.settings import (
     AtLeastOne,
     Count,
@@ -28,6 +27,7 @@ from selfplay.settings import (
     read_preset,
     read_settings,
 )
+from selfplay.tasks.kind import BUILT_IN, require_known
 
 LOG_RATIO_LIMIT = 10.0
 """Nats between two log-probabilities of a token up to which losses and statistics take their ratio

@@ -31,7 +31,7 @@ from lora_evo import (
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.identity import called, name_of, resolved
-from selfplay.rewards import TEACHER_REWARDS, keeper_of, needed_by, verifier
+from selfplay.learning.rewards import TEACHER_REWARDS, keeper_of, needed_by, verifier
 from selfplay.run import Extensions, Run
 from selfplay.settings import without_hash
 from selfplay.source_hash import mark_of

@@ -11,9 +11,9 @@ from functools import partial
 
 from code_verifier import Grade, Sandbox
 from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, Verdict, plain
-from selfplay.prompts.nano import END
-from selfplay.prompts.template import NANO
-from selfplay.tasks import DATA, nano_tasks
+from selfplay.tasks.buffer import DATA, nano_tasks
+from selfplay.tasks.nano import END
+from selfplay.tasks.template import NANO
 
 MAX_TOKENS = 192
 DESCRIPTIONS = {

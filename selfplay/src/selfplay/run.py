@@ -11,12 +11,12 @@ from league import League
 from lora_evo import Operator
 from lora_evo.model import derive_seed
 from selfplay.config import Config
-from selfplay.members import Members
-from selfplay.prompts.task_kind import TaskKind
-from selfplay.prompts.template import Template
-from selfplay.records.rows import StepRow
-from selfplay.rewards import TEACHER_REWARDS, StudentReward, TeacherFunction
-from selfplay.tasks import HeldOutTask, TaskBuffer
+from selfplay.files.rows import StepRow
+from selfplay.learning.rewards import TEACHER_REWARDS, StudentReward, TeacherFunction
+from selfplay.members.population import Members
+from selfplay.tasks.buffer import HeldOutTask, TaskBuffer
+from selfplay.tasks.kind import TaskKind
+from selfplay.tasks.template import Template
 
 Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 

@@ -25,19 +25,20 @@ from msgspec import UNSET
 from league import League, Outcome, Pair
 from lora_evo import cross_directory, load_adapter, mutate_directory, read_lineage, save_adapter
 from lora_evo.model import stream
-from selfplay.devices import memory_mb
-from selfplay.evaluation import evaluate_members
+from selfplay.evaluate import evaluate_members
+from selfplay.files.checkpoint import save_checkpoint, write_member
+from selfplay.files.layout import EVALS, METRICS, RESOURCES, TASKS
+from selfplay.files.read import IDLE, cut_roles, idle_roles
+from selfplay.files.rows import BASE, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
+from selfplay.files.write import metrics_row, task_rows
 from selfplay.learning.batch import TrainingSample
-from selfplay.members import Advance, counted, role_of
-from selfplay.records.checkpoint import save_checkpoint, write_member
-from selfplay.records.directory import EVALS, METRICS, RESOURCES, TASKS
-from selfplay.records.progress import Progress
-from selfplay.records.recording import metrics_row, task_rows
-from selfplay.records.rows import BASE, BirthRow, MemberRow, ResourceRow, StepRow, append_rows
-from selfplay.records.run_record import IDLE, cut_roles, idle_roles
-from selfplay.rewards import needed_by, training_samples
-from selfplay.rollout import Attempt, Proposed, graded, validated
+from selfplay.learning.rewards import needed_by, training_samples
+from selfplay.machine.devices import memory_mb
+from selfplay.members.population import Advance, counted, role_of
+from selfplay.report.progress import Progress
 from selfplay.run import Run
+from selfplay.sampling.judge import graded, validated
+from selfplay.sampling.texts import Attempt, Proposed
 
 T = TypeVar("T")
 

@@ -17,14 +17,9 @@ from league import League
 from lora_evo import EngineStopped, write_text
 from lora_evo.model import resolve
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
-from selfplay.devices import refuse_spread_base
-from selfplay.evaluation import evaluate_members
+from selfplay.evaluate import evaluate_members
 from selfplay.extensions import open_extensions, try_operators, with_names
-from selfplay.members import Members
-from selfplay.opening import open_population, warm_start
-from selfplay.prompts.task_kind import recorded_kinds
-from selfplay.prompts.template import Template, template_of, with_chat_date
-from selfplay.records.checkpoint import (
+from selfplay.files.checkpoint import (
     changed_settings,
     kept_rewards,
     newest_checkpoint,
@@ -33,7 +28,7 @@ from selfplay.records.checkpoint import (
     save_checkpoint,
     write_founders,
 )
-from selfplay.records.directory import (
+from selfplay.files.layout import (
     CHANGES,
     CONFIG,
     EVALS,
@@ -45,14 +40,25 @@ from selfplay.records.directory import (
     open_config,
     removed_unless_begun,
 )
-from selfplay.records.progress import Progress
-from selfplay.records.rows import EvalRow, StepRow, append_rows, read_rows
-from selfplay.records.tracking import Trackers, measured_metrics, require_trackers, step_metrics
-from selfplay.rollout import open_sandbox
+from selfplay.files.rows import EvalRow, StepRow, append_rows, read_rows
+from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
+from selfplay.machine.devices import refuse_spread_base
+from selfplay.members.opening import open_population, warm_start
+from selfplay.members.population import Members
+from selfplay.report.progress import Progress
 from selfplay.run import Extensions, Run
-from selfplay.seeds import given_seeds, require_seeds, self_made_seeds, write_seeds, written_seeds
+from selfplay.sampling.judge import open_sandbox
 from selfplay.step import train_step
-from selfplay.tasks import held_out_tasks, require_room
+from selfplay.tasks.buffer import held_out_tasks, require_room
+from selfplay.tasks.kind import recorded_kinds
+from selfplay.tasks.seeds import (
+    given_seeds,
+    require_seeds,
+    self_made_seeds,
+    write_seeds,
+    written_seeds,
+)
+from selfplay.tasks.template import Template, template_of, with_chat_date
 
 REWARDS = ("teacher_reward", "student_reward")
 
@@ -288,7 +294,7 @@ def _members(
         with open_population(config, template) as population:
             yield population
         return
-    from selfplay.workers.session import open_workers
+    from selfplay.members.ray import open_workers
 
     refuse_spread_base(config)
     with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:

@@ -8,7 +8,7 @@ from json_lines import write_rows
 
 from selfplay.config import config_text
 from selfplay.experiments.experiment import planned_runs
-from selfplay.tasks import held_out_tasks
+from selfplay.tasks.buffer import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 

@@ -165,7 +165,7 @@ def merge(
     is resized by --set rank=N, or multiplied by its weight.
     """
     from lora_evo.children import merge_directory
-    from lora_evo.peft_files.directory import adapter_files
+    from lora_evo.peft.directory import adapter_files
 
     as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
     options |= _parameters_from(find_operator(method, "merge"), settings)

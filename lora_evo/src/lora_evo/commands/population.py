@@ -18,7 +18,7 @@ from lora_evo.commands.terminal import (
 )
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import family, tree
-from lora_evo.peft_files.directory import adapter_folders, readable
+from lora_evo.peft.directory import adapter_folders, readable
 
 if TYPE_CHECKING:
     from lora_evo.population import Diversity
@@ -34,7 +34,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     that of its two factors A and B, `eff.rank` how many directions the update B A really uses, and
     `dead` the rows of A and columns of B that add nothing because one of them is zero.
     """
-    from lora_evo.updates import inspect_directory
+    from lora_evo.compare import inspect_directory
 
     view = inspect_directory(directory)
     if as_json:
@@ -74,7 +74,7 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     `cosine` is that of the angle between both updates, and `norm ratio` the norm of SECOND over
     that of FIRST. `change` is the norm of the difference over the norm of FIRST.
     """
-    from lora_evo.updates import retention
+    from lora_evo.compare import retention
 
     comparison = retention(first, second, any_base=True)
     say_unfit([first, second])
@@ -106,7 +106,7 @@ def diversity(directories: tuple[Path, ...], as_json: bool) -> None:
     `lora-evo distance`. What cannot be read, or sits on other modules or another base than the
     first, is named and left out; the exit code is then 1.
     """
-    from lora_evo.peft_files.adapter import Adapter, check_comparable, load_adapter
+    from lora_evo.peft.adapter import Adapter, check_comparable, load_adapter
     from lora_evo.population import diversity as compare_all
 
     folders = [folder for directory in directories for folder in adapter_folders([directory])]

@@ -18,12 +18,12 @@ from lora_evo.commands.terminal import (
     text_table,
 )
 from lora_evo.lineage import parents_on_disk, read_lineage
-from lora_evo.peft_files.directory import content_hash, shortest_unique_names
+from lora_evo.peft.directory import content_hash, shortest_unique_names
 
 if TYPE_CHECKING:  # they bring torch
+    from lora_evo.compare import Gap
     from lora_evo.probe import Behaviour
     from lora_evo.recovery import Recovery
-    from lora_evo.updates import Gap
 
 
 @click.command()
@@ -77,7 +77,7 @@ def retention(
     short = shortest_unique_names(folders)  # refuses a parent given twice
     parents = dict(zip([str(parent) for parent in named] or short, folders, strict=True))
 
-    from lora_evo.updates import retention as compare
+    from lora_evo.compare import retention as compare
 
     weights = {name: compare(folder, child) for name, folder in parents.items()}
     behaviour: dict[str, Behaviour] = {}
@@ -133,9 +133,9 @@ def _run(
     training: Mapping[str, Any],
 ) -> "tuple[dict[str, Behaviour], Recovery | None]":
     """Probe and train a child and its parents on the base model, as far as there are rows."""
-    from lora_evo.model.base_model import choose_device, load_base_model
+    from lora_evo.model.base import choose_device, load_base_model
     from lora_evo.model.supervised import read_rows
-    from lora_evo.peft_files.adapter import load_adapter
+    from lora_evo.peft.adapter import load_adapter
     from lora_evo.probe import probe
     from lora_evo.recovery import recovery
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.directory import adapter_files, readable
+from lora_evo.peft.directory import adapter_files, readable
 
 FOLDER = click.Path(path_type=Path)
 json_option = click.option(

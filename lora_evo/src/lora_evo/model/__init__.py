@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from lora_evo.model.engine import Engine, Request, Rollout, before_stop, derive_seed, stream
-from lora_evo.peft_files.config import TARGET_MODULES
+from lora_evo.peft.config import TARGET_MODULES
 
 if TYPE_CHECKING:
-    from lora_evo.model.base_model import (
+    from lora_evo.model.base import (
         BaseModel,
         choose_device,
         linear_shapes,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
 _MODULES = (
-    "vllm_server", "stacked_lora", "base_model", "supervised", "hf_engine", "vllm_engine",
+    "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine",
     "opening", "decoding",
 )  # fmt: skip
 

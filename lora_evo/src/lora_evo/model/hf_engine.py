@@ -26,7 +26,7 @@ from lora_evo.model.engine import (
     stream,
 )
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
-from lora_evo.peft_files.names import as_in
+from lora_evo.peft.names import as_in
 
 _FIRST_ROOM = 64
 """Positions set aside for completions at first."""

@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lora_evo import Adapter, adapter_hash, load_adapter
+from lora_evo.compare import any_update
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.base_model import (
+from lora_evo.model.base import (
     BaseModel,
     choose_device,
     fitted,
@@ -27,8 +28,7 @@ from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
-from lora_evo.peft_files.directory import no_adapter
-from lora_evo.updates import any_update
+from lora_evo.peft.directory import no_adapter
 
 _BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")

@@ -10,9 +10,9 @@ from typing import Any
 from safetensors import safe_open
 
 from lora_evo.errors import LoraEvoError, pip_install
-from lora_evo.model.base_model import BaseModel, check_base, fingerprint, quiet
-from lora_evo.peft_files.config import AdapterConfig
-from lora_evo.peft_files.directory import CONFIG_FILE, WEIGHTS_FILE
+from lora_evo.model.base import BaseModel, check_base, fingerprint, quiet
+from lora_evo.peft.config import AdapterConfig
+from lora_evo.peft.directory import CONFIG_FILE, WEIGHTS_FILE
 
 _MERGED = {"use_dora": False, "modules_to_save": None}
 """The settings that PEFT's merge is asked for, and their values without."""

@@ -22,7 +22,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 from lora_evo.model.lean_layers import patch_llama_modules
-from lora_evo.peft_files.config import TARGET_MODULES
+from lora_evo.peft.config import TARGET_MODULES
 
 BASE = -1
 """Member index of rows that use no adapter."""

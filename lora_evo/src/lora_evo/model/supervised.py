@@ -20,7 +20,7 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.stacked_lora import StackedAdapters
-from lora_evo.peft_files.directory import PathLike
+from lora_evo.peft.directory import PathLike
 
 _POSITIONS = 1024
 """Completion tokens whose logits over the vocabulary are held at a time."""

@@ -24,7 +24,7 @@ import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 from lora_evo.errors import EngineStopped, LoraEvoError
-from lora_evo.model.base_model import BaseModel, Shapes, check_shapes
+from lora_evo.model.base import BaseModel, Shapes, check_shapes
 from lora_evo.model.engine import (
     Engine,
     Request,

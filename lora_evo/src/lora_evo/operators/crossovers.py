@@ -30,12 +30,12 @@ from itertools import accumulate
 
 import torch
 
+from lora_evo.compare import same
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Request
-from lora_evo.peft_files.adapter import Slot
-from lora_evo.thin import Span, prepared, span
-from lora_evo.updates import same
+from lora_evo.operators.thin import Span, prepared, span
+from lora_evo.peft.adapter import Slot
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0

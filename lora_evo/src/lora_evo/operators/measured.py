@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from lora_evo.compare import singular_values, slot_gap
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft_files.adapter import Slot
-from lora_evo.updates import singular_values, slot_gap
+from lora_evo.peft.adapter import Slot
 
 _TOLERANCE = 1e-7
 _SECANTS = 30

@@ -23,8 +23,8 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers import filled, join, row_length
 from lora_evo.operators.measured import SlotChild, measured
 from lora_evo.operators.operator import Recipe, Request, stream
-from lora_evo.peft_files.adapter import Slot
-from lora_evo.thin import prepared
+from lora_evo.operators.thin import prepared
+from lora_evo.peft.adapter import Slot
 
 _LEAST_DENSITY = 0.001
 _SPARE = 8

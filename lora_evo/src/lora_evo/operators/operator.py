@@ -14,13 +14,13 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Literal
 
 from lora_evo.errors import LoraEvoError, is_number
-from lora_evo.peft_files.config import AdapterConfig
+from lora_evo.peft.config import AdapterConfig
 
 if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does without
     import numpy as np
 
     from lora_evo.operators.measured import SlotChild
-    from lora_evo.peft_files.adapter import Slot
+    from lora_evo.peft.adapter import Slot
 
 Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
 """Maps a module path and the parents' slots there (not to be changed) to the child's; recipes of

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
+from lora_evo.compare import NEGLIGIBLE
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import Recipe, Request
-from lora_evo.peft_files.adapter import Slot
-from lora_evo.thin import Thin, prepared, thin
-from lora_evo.updates import NEGLIGIBLE
+from lora_evo.operators.thin import Thin, prepared, thin
+from lora_evo.peft.adapter import Slot
 
 # Draws of one seed that are tried until one of them can change a module enough.
 DRAWS = 64

@@ -13,7 +13,7 @@ from selfplay.config import Config, set_by_mode
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, Plan, open_plan, planned_runs
 from selfplay.experiments.measures import Group, Trial, read_trial
-from selfplay.records.run_record import flat
+from selfplay.files.read import flat
 
 _SEED = re.compile(r"[-_./]*seed[-_=]?\d+$")
 

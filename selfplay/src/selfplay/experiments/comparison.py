@@ -37,8 +37,8 @@ from selfplay.experiments.measures import (
     weakest_member,
 )
 from selfplay.experiments.shares import LEVEL, Z, share_interval, student_t
-from selfplay.records.run_record import Fall, Floats, largest_fall
-from selfplay.reports.pages import Table, figure, text_table, write_page
+from selfplay.files.read import Fall, Floats, largest_fall
+from selfplay.report.pages import Table, figure, text_table, write_page
 
 if TYPE_CHECKING:
     import altair as alt
@@ -434,7 +434,7 @@ def _gain_chart(trials: Sequence[Trial], who: Who) -> "alt.LayerChart | None":
 
     Points of held-out gain over the frozen base, whose members all begin at 0.
     """
-    from selfplay.reports.run_charts import bands
+    from selfplay.report.charts import bands
 
     by_arm: dict[str, dict[int, list[float]]] = {}
     for trial in trials:

@@ -27,7 +27,7 @@ from lora_evo import write_text
 from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution, set_by_mode
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiments.measures import measures_with
-from selfplay.records.directory import CONFIG, LOCK, METRICS, lock, open_config, size
+from selfplay.files.layout import CONFIG, LOCK, METRICS, lock, open_config, size
 from selfplay.settings import (
     Count,
     assignment,
@@ -395,7 +395,7 @@ def work(home: Path, folder: str) -> None:
     Standard input is a pipe that the parent holds open and never writes to: when the parent ends,
     however it ends, the pipe closes and the run stops, with its checkpoints kept.
     """
-    from selfplay.records.progress import Progress as StepProgress
+    from selfplay.report.progress import Progress as StepProgress
     from selfplay.training import resume, train
 
     threading.Thread(target=_watch_parent, daemon=True).start()

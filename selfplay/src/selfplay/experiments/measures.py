@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from selfplay.errors import ConfigError, SelfplayError, first_line
-from selfplay.records.rows import BASE, START
-from selfplay.records.run_record import Floats, RunRecord, largest_fall, read_run, smooth, trend
+from selfplay.files.read import Floats, RunRecord, largest_fall, read_run, smooth, trend
+from selfplay.files.rows import BASE, START
 from selfplay.settings import load_object
-from selfplay.tasks import HeldOutTask, held_out_tasks
+from selfplay.tasks.buffer import HeldOutTask, held_out_tasks
 
 T = TypeVar("T")
 _COUNT = re.compile(r"of ([1-9]\d*)")

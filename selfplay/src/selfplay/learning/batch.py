@@ -11,9 +11,9 @@ from torch import Tensor
 from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
+from selfplay.files.rows import MemberRow
 from selfplay.learning.statistics import StatsSum
-from selfplay.pieces import batches, blocks, even
-from selfplay.records.rows import MemberRow
+from selfplay.members.pieces import batches, blocks, even
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""

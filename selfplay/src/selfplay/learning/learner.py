@@ -23,6 +23,7 @@ from lora_evo import Adapter
 from lora_evo.model import StackedAdapters, export_adapter, import_adapter, stack_adapters
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
+from selfplay.files.rows import MemberRow
 from selfplay.learning.batch import (
     Outcome,
     Row,
@@ -33,10 +34,9 @@ from selfplay.learning.batch import (
     share_out,
 )
 from selfplay.learning.exchange import Exchange, Homes, Part, added
+from selfplay.learning.loss import ForwardPass
 from selfplay.learning.optimizer import MemberAdamW
-from selfplay.learning.policy_loss import ForwardPass
 from selfplay.learning.statistics import StatsSum
-from selfplay.records.rows import MemberRow
 
 _FLOAT16_SCALE = 2.0**12
 """A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from selfplay.config import LOG_RATIO_LIMIT
-from selfplay.records.rows import MemberRow, finite
+from selfplay.files.rows import MemberRow, finite
 
 _SUMS = (
     "loss",

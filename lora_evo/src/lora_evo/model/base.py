@@ -1,0 +1,356 @@
+"""Base models by name: a folder, a hub name, or `nano`, the model built into selfplay."""
+
+import contextlib
+import gc
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from lora_evo import Adapter
+from lora_evo.errors import LoraEvoError, first_line, pip_install
+from lora_evo.model.vllm_server import refuse_second_import
+from lora_evo.peft.names import as_in
+
+BUILT_IN = ("nano",)
+"""Models that come with selfplay."""
+Shapes: TypeAlias = Mapping[str, tuple[int, int]]
+"""(inputs, outputs) of a base's linear layers by path."""
+_PLAIN = (torch.float32, torch.bfloat16, torch.float16)
+_SAMPLED = 4096
+"""Values of each parameter that enter the fingerprint."""
+_HUB_S = 5.0
+"""How long the hub may take to answer, in seconds."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A loaded model.
+
+    - context: longest text, in tokens.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    context: int | None
+    fingerprint: str
+
+    @property
+    def dtype(self) -> str:
+        """Name of the weights' number type."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+
+def resolve(name: str) -> str:
+    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist.
+
+    All work on a model begins here, so a script that runs a second time ends here.
+    """
+    refuse_second_import()
+    if name in BUILT_IN:
+        return str(_built_in_folder(name))
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise LoraEvoError(f"{name} has no config.json; expected the folder of a base model")
+        return name
+    if folder.exists():
+        raise LoraEvoError(f"{name} is a file; expected the folder of a base model")
+    if folder.is_absolute() or name.startswith(".") or name.count("/") > 1 or not name:
+        raise LoraEvoError(f"there is no folder {name!r}; expected a model folder or a hub name")
+    return name
+
+
+@cache
+def _found(source: str) -> str:
+    """Return a folder or hub name; the folder in the hub's cache where the hub does not answer.
+
+    The hub is asked once, for seconds; transformers asks for file after file, each several times,
+    for a minute in all. Raises LoraEvoError, which says where was looked, for what is nowhere.
+    """
+    if Path(source).is_dir():
+        return source
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    try:
+        cached = try_to_load_from_cache(source, "config.json")
+        try:
+            get_hf_file_metadata(hf_hub_url(source, "config.json"), timeout=_HUB_S)
+        except Exception:
+            if isinstance(cached, str):
+                return str(Path(cached).parent)
+            raise
+    except errors.HFValidationError:
+        why = "is no name of the hub"
+    except errors.GatedRepoError:
+        why = "is given by the hub to those who accept its terms there and type `hf auth login`"
+    except errors.EntryNotFoundError:
+        why = "has no config.json on the hub"
+    except errors.RepositoryNotFoundError:
+        why = "is not on the hub, or private (`hf auth login` lets you in)"
+    except errors.OfflineModeIsEnabled:
+        why = "is not in the hub's cache, and HF_HUB_OFFLINE forbids to ask the hub"
+    except Exception as error:  # whatever an absent network raises
+        why = f"is not in the hub's cache, and the hub cannot be reached ({first_line(error)})"
+    else:
+        return source
+    copy = f" (`hf download {source} --local-dir FOLDER` makes one where there is a network)"
+    raise LoraEvoError(
+        f"there is no model {source}: it is no folder here, and {why}; type OWNER/MODEL as on the "
+        f"hub, or the path of a model's folder{copy if '/' in source else ''}"
+    )
+
+
+def public_name(name: str) -> str:
+    """The name without the machine it is on: one of `BUILT_IN`, `owner/model` of a hub, or the
+    folder's name.
+
+    Two spellings of one base model get one public name.
+    """
+    parts = Path(os.path.normpath(name)).parts
+    if name in BUILT_IN:
+        return name
+    if parts[-3:-1] == ("selfplay", "data") and parts[-1] in BUILT_IN:
+        return parts[-1]
+    if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
+        return parts[-3].removeprefix("models--").replace("--", "/")
+    if Path(name).is_dir():
+        return Path(name).resolve().name
+    return name if len(parts) <= 2 and not Path(name).is_absolute() else parts[-1]
+
+
+def same_base(one: str, other: str) -> bool:
+    """Whether two names mean one base model, as far as names can tell (owner left out)."""
+    return public_name(one).split("/")[-1] == public_name(other).split("/")[-1]
+
+
+def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> BaseModel:
+    """Load model and tokenizer. Raises LoraEvoError in one line when that is not possible.
+
+    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
+    """
+    with uncollected():
+        from transformers import AutoModelForCausalLM
+
+    source = _found(resolve(name))
+    # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
+    # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    kind = "auto" if dtype == "auto" else getattr(torch, dtype)
+    tokenizer = load_tokenizer(name)
+    try:
+        with quiet():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                source, dtype=kind, output_loading_info=True, trust_remote_code=False
+            )
+    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+        raise _unloadable(name, source, " ".join(str(error).split())) from error
+    lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
+    if lacking:
+        raise LoraEvoError(
+            f"cannot load the model {name}: {len(lacking)} weights are missing or of another "
+            f"shape, {lacking[0]} first; copy or save it again"
+        )
+    _check_plain_weights(name, model)
+    model = model.to(device).eval().requires_grad_(False)
+    return BaseModel(
+        name=public_name(name),
+        model=model,
+        tokenizer=tokenizer,
+        context=getattr(model.config, "max_position_embeddings", None),
+        fingerprint=fingerprint(model),
+    )
+
+
+def _check_plain_weights(name: str, model: nn.Module) -> None:
+    """Raise LoraEvoError for a quantised base: adapters here multiply by its plain weights."""
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            weight, shape = module.weight, (module.out_features, module.in_features)
+            if weight.dtype not in _PLAIN or tuple(weight.shape) != shape:
+                kind = str(weight.dtype).removeprefix("torch.")
+                raise LoraEvoError(
+                    f"{name} is quantised: {path} is a {type(module).__name__} of {kind}; expected "
+                    "weights in float32, bfloat16 or float16: name the model that it was made of"
+                )
+
+
+def load_tokenizer(name: str) -> Any:
+    """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
+    with uncollected():
+        from transformers import AutoTokenizer
+
+    source, cause, reason = _found(resolve(name)), None, "all texts are the same to it"
+    try:
+        with quiet():
+            tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+            # transformers makes up an empty one for some folders that have none
+            if tokenizer.encode("a") != tokenizer.encode("b"):
+                return tokenizer
+    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+        cause, reason = error, " ".join(str(error).split())
+    if Path(source).is_dir():
+        reason = (
+            "it has no tokenizer that works; copy tokenizer.json and tokenizer_config.json into "
+            f"its folder from the model that it was made of ({reason})"
+        )
+    raise _unloadable(name, source, reason) from cause
+
+
+def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
+    where = ""
+    if not Path(source).is_dir():
+        where = (
+            f" (where the hub can be reached, `hf download {name} --local-dir FOLDER` makes a "
+            "copy, whose FOLDER may be named instead)"
+        )
+    return LoraEvoError(f"cannot load the model {name}{where}: {reason}")
+
+
+def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """Return (inputs, outputs) of the linear layers of a model by path, also of one on `meta`."""
+    return {
+        path: (module.in_features, module.out_features)
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+
+
+def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True) -> Adapter:
+    """Return an adapter with its modules as this base names them.
+
+    Raises LoraEvoError unless it names this base and has factors of the right shape for all that
+    it targets.
+    """
+    if not any_base:
+        check_base(base, adapter.config.base_model_name_or_path, folder)
+    shapes, modules = linear_shapes(base.model), dict(base.model.named_modules())
+    adapter = adapter.renamed(as_in(adapter.paths, list(shapes)))
+    config = adapter.config
+    for path in adapter.slots:
+        if path in modules and path not in shapes:
+            raise LoraEvoError(
+                f"{folder} adapts {path}, which is a {type(modules[path]).__name__} in {base.name};"
+                " the engines run adapters of nn.Linear alone: merge it in PEFT (merge_and_unload, "
+                "save_pretrained, with the tokenizer) and open the result as a model"
+            )
+    check_shapes(folder, adapter, shapes, base.name)
+    targets = {path for path in shapes if config.adapts(path)}
+    if str(config.target_modules).lower() == "all-linear":
+        targets = {
+            path for path in targets if modules[path] is not base.model.get_output_embeddings()
+        }
+    odd = sorted(targets ^ adapter.slots.keys())
+    if odd:
+        raise LoraEvoError(
+            f"{folder} is of another base model, or damaged: it has factors for "
+            f"{len(adapter.slots)} modules, its configuration targets {len(targets)} of "
+            f"{base.name}; they differ in {odd[0]}"
+        )
+    return adapter
+
+
+def check_base(base: BaseModel, named: str | None, folder: str) -> None:
+    """Raise LoraEvoError when an adapter names another base model than this one."""
+    if named and not same_base(named, base.name):
+        raise LoraEvoError(
+            f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
+            "name the right --model, or accept it with --any-base"
+        )
+
+
+def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
+    """Raise LoraEvoError for factors that fit no linear layer of the base."""
+    for path, slot in adapter.slots.items():
+        if path not in shapes:
+            raise LoraEvoError(
+                f"{who} is of another base model: {base} has no linear module {path}"
+            )
+        shape = (slot.A.shape[1], slot.B.shape[0])
+        if shape != shapes[path]:
+            raise LoraEvoError(
+                f"{who} is of another base model: its factors of {path} map {shape[0]} to "
+                f"{shape[1]} features, {base} has {shapes[path][0]} to {shapes[path][1]} there"
+            )
+
+
+def fingerprint(model: Any) -> str:
+    """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each.
+
+    Tells one training of a model from another without reading all of a large one.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in sorted(model.named_parameters()):
+        flat = parameter.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].float().cpu().contiguous()
+        digest.update(f"{name} {parameter.dtype} {list(parameter.shape)}\n".encode())
+        digest.update(sample.numpy().tobytes())
+    return f"blake2b:{digest.hexdigest()}"
+
+
+_CHECKOUT = ("./code_verifier", "./league", "./lora_evo[model]", "./selfplay")
+"""Folders from which selfplay is installed, with the packages that it needs."""
+
+
+def choose_device(device: str) -> torch.device:
+    """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise LoraEvoError(f"device is {device!r}; expected auto, cpu or cuda") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise LoraEvoError(
+            f"device is {device!r}, and torch finds no GPU here; expected cpu, or auto, which "
+            "takes a GPU where there is one"
+        )
+    return chosen
+
+
+def _built_in_folder(name: str) -> Path:
+    spec = importlib.util.find_spec("selfplay")  # finds the package without importing it
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / "data" / name
+        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
+            return folder
+    raise LoraEvoError(
+        f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
+        f"in a checkout of PopuLab type: {pip_install(*_CHECKOUT)}, or name a model folder"
+    )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the progress bars and notes of transformers, which are put back afterwards."""
+    from transformers.utils import logging as log
+
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection, which takes a third of the import of a large library in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,396 @@
+"""Adapters in memory: a configuration and one pair of factors per module; loaded and saved."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self, TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.files import appearing_directory
+from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
+from lora_evo.peft.card import CARD_FILE, model_card
+from lora_evo.peft.config import AdapterConfig, check_pair
+from lora_evo.peft.directory import (
+    CONFIG_FILE,
+    NUMBER_TYPES,
+    WEIGHTS_FILE,
+    AdapterFiles,
+    PathLike,
+    adapter_files,
+    combine,
+    naming,
+    tensor_names,
+    write_tensors,
+)
+from lora_evo.peft.names import as_in
+
+_NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
+Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
+"""Type, as safetensors names it, and shape of tensors by name."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Slot:
+    """The factors of one linear layer; its update is `scale * B @ A` [out, in].
+
+    - A: [r, in].
+    - B: [out, r].
+    """
+
+    A: torch.Tensor
+    B: torch.Tensor
+    scale: float
+
+    @property
+    def rank(self) -> int:
+        """Number of rank-one pairs, dead or alive."""
+        return int(self.A.shape[0])
+
+    def __repr__(self) -> str:
+        shape = f"{self.B.shape[0]} x {self.A.shape[1]}"
+        return f"Slot({shape}, rank {self.rank}, scale {self.scale:g}, {self.A.dtype})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adapter:
+    """A PEFT configuration with its slots.
+
+    Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
+    where they are read or used (`check_finite`), not here.
+
+    - slots: by module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`.
+    """
+
+    config: AdapterConfig
+    slots: Mapping[str, Slot]
+
+    def __repr__(self) -> str:
+        base, ranks = self.config.base_model_name_or_path, {s.rank for s in self.slots.values()}
+        rank = " to ".join(str(end) for end in sorted({min(ranks), max(ranks)}))
+        return f"Adapter(rank {rank}, {len(self.slots)} modules, base {base!r})"
+
+    def _repr_html_(self) -> str:
+        kinds = Counter(
+            (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
+            for path, slot in self.slots.items()
+        )
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (*of, count))}</tr>"
+            for of, count in sorted(kinds.items())
+        )
+        head = "<tr><th>module</th><th>rank</th><th>in</th><th>out</th><th>times</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{rows}</table>"
+
+    def __post_init__(self) -> None:
+        if not self.slots:
+            raise LoraEvoError("the adapter has no slots: it would change no module")
+        if self.config.start_problem:
+            raise LoraEvoError(self.config.start_problem)
+        for path, slot in self.slots.items():
+            check_pair(self.config, path, tuple(slot.A.shape), tuple(slot.B.shape))
+            for name, dtype in (("A", slot.A.dtype), ("B", slot.B.dtype)):
+                if dtype not in _NAMES:
+                    wrong, *known = (str(kind).removeprefix("torch.") for kind in (dtype, *_NAMES))
+                    raise LoraEvoError(
+                        f"lora_{name} of {path} is {wrong}; expected one of {', '.join(known)}"
+                    )
+            expected = self.config.scale(path)
+            if not math.isclose(slot.scale, expected, rel_tol=1e-6):
+                raise LoraEvoError(
+                    f"the slot {path} has scale {slot.scale}, but its configuration says "
+                    f"{expected} (alpha/r, or alpha/sqrt(r) with use_rslora); build it with "
+                    "config.scale(path)"
+                )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Module paths in sorted order."""
+        return tuple(sorted(self.slots))
+
+    def slot(self, path: str) -> Slot:
+        """Return the slot at `path`, after a check for NaN and infinity."""
+        check_finite(path, self.slots[path])
+        return self.slots[path]
+
+    def renamed(self, names: Mapping[str, str]) -> "Adapter":
+        """Return this adapter with its modules by new names; the keys are the old ones."""
+        slots = {names[path]: slot for path, slot in self.slots.items()}
+        same = slots.keys() == self.slots.keys()
+        return self if same else Adapter(self.config.renamed(names), slots)
+
+    @classmethod
+    def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
+        """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
+
+        Or of a transformers model with `add_adapter`; either may be compiled. Needs peft. Raises
+        `LoraEvoError` where there is no such adapter, or it cannot be used.
+        """
+        from peft import PeftModel, get_peft_model_state_dict
+
+        model = getattr(model, "_orig_mod", model)
+        known = _peft_names(model)
+        if name not in known:
+            raise LoraEvoError(
+                f"the model has no PEFT adapter {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+        with TemporaryDirectory() as folder:
+            home, options = Path(folder), {"save_embedding_layers": False}
+            if isinstance(model, PeftModel):
+                model.save_pretrained(folder, selected_adapters=[name], **options)
+                home = Path(folder, "" if name == "default" else name)
+                tensors = load_file(home / WEIGHTS_FILE)
+            else:
+                model.peft_config[name].save_pretrained(folder)
+                state = get_peft_model_state_dict(model, adapter_name=name, **options)
+                tensors = {f"base_model.model.{n}": t.contiguous() for n, t in state.items()}
+            plain = {n.replace("._orig_mod.", "."): t for n, t in tensors.items()}
+            save_file(plain, home / WEIGHTS_FILE)
+            fields = json.loads((home / CONFIG_FILE).read_text(encoding="utf-8"))
+            for field in ("rank_pattern", "alpha_pattern"):  # whose order PEFT's file loses
+                fields[field] = dict(getattr(model.peft_config[name], field) or {})
+            (home / CONFIG_FILE).write_text(json.dumps(fields), encoding="utf-8")
+            return load_adapter(home)
+
+    def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
+        """Return a `peft.PeftModel` that holds this adapter as `name`.
+
+        `model` is the base model, which becomes part of the result with this adapter active; or a
+        PeftModel, which gets one more. Factors keep their number type, or, to be trained, have
+        that which PEFT trains in. Needs peft. Raises `LoraEvoError` where the name is taken
+        or the model lacks a module of the adapter, which PEFT would leave out silently.
+        """
+        from peft import PeftModel
+
+        if name in _peft_names(model):
+            raise LoraEvoError(
+                f"the model has a PEFT adapter {name!r} already; choose another name, or call "
+                f"model.delete_adapter({name!r}) first"
+            )
+        wrapped = isinstance(model, PeftModel)
+        there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
+        lacking = sorted(set(self.slots) - there)
+        if lacking:
+            raise LoraEvoError(
+                f"the model has no module {lacking[0]} ({len(lacking)} of {len(self.slots)} are "
+                "missing); expected the adapter's own base model"
+            )
+        with TemporaryDirectory() as folder:
+            home = Path(folder, "adapter")
+            save_adapter(self, home)
+            if wrapped:
+                model.load_adapter(home, name, is_trainable=is_trainable)
+            else:
+                model = PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
+        for path, slot in self.slots.items() if not is_trainable else ():
+            layer = model.get_base_model().get_submodule(path)
+            for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
+                weight[name].weight.data = factor.detach().to(weight[name].weight.device, copy=True)
+        return model
+
+
+def _peft_names(model: Any) -> list[str]:
+    """Return the names of a model's PEFT adapters."""
+    return list(getattr(model, "peft_config", ()))
+
+
+@dataclass(frozen=True)
+class AdapterReader(AdapterFiles):
+    """An adapter directory whose values are read slot by slot."""
+
+    def slot(self, path: str) -> Slot:
+        """Read, check and return the slot at `path`."""
+        with naming(self.directory):
+            factors = []
+            for stored in map(self.tensors.__getitem__, tensor_names(path)):
+                factor = torch.empty(stored.shape, dtype=getattr(torch, NUMBER_TYPES[stored.dtype]))
+                with stored.file.open("rb") as file:
+                    file.seek(stored.start)
+                    file.readinto(_bytes_of(factor))
+                stored.check_unchanged()
+                factors.append(factor)
+            slot = Slot(factors[0], factors[1], self.config.scale(path))
+            check_finite(path, slot)
+        return slot
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return this adapter with its modules by new names; the keys are the old ones."""
+        if set(names.values()) == set(self.paths):
+            return self
+        tensors = {
+            new: self.tensors[old]
+            for path in self.paths
+            for old, new in zip(tensor_names(path), tensor_names(names[path]), strict=True)
+        }
+        config, paths = self.config.renamed(names), tuple(sorted(names.values()))
+        return replace(self, config=config, paths=paths, tensors=tensors)
+
+
+def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout:
+    """Return type and shape by name of the tensors of a child with the ranks of `config`."""
+    layout: Layout = {}
+    for path in {path for parent in parents for path in parent.paths}:
+        rank, (a, b) = config.rank(path), tensor_names(path)
+        tensors = next(parent.tensors for parent in parents if a in parent.tensors)
+        layout[a] = tensors[a].dtype, (rank, tensors[a].shape[1])
+        layout[b] = tensors[b].dtype, (tensors[b].shape[0], rank)
+    return layout
+
+
+SlotSource: TypeAlias = Adapter | AdapterReader
+"""What is read module by module: in memory, or on disk."""
+
+
+def open_adapter(directory: PathLike, *, any_start: bool = False) -> AdapterReader:
+    """Return the reader of a PEFT LoRA directory, its weights in one file or in shards.
+
+    Raises `LoraEvoError` for what cannot be used; any_start: only to be looked at, so that the
+    base may be without a part of it (PiSSA and the like).
+    """
+    files = adapter_files(directory)
+    if files.config.start_problem and not any_start:
+        raise LoraEvoError(f"{directory}: {files.config.start_problem}")
+    return AdapterReader(files.directory, files.config, files.paths, files.tensors)
+
+
+def slot_source(adapter: Adapter | PathLike) -> SlotSource:
+    """Return an adapter as it is, a directory as a reader."""
+    return adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
+
+
+def load_adapter(directory: PathLike) -> Adapter:
+    """Read a PEFT LoRA directory whole; raises `LoraEvoError` for one that cannot be used.
+
+    Example:
+
+        >>> load_adapter("members/t0").config.r
+        8
+    """
+    reader = open_adapter(directory)
+    return Adapter(reader.config, {path: reader.slot(path) for path in reader.paths})
+
+
+def save_adapter(
+    adapter: Adapter,
+    directory: PathLike,
+    *,
+    overwrite: bool = False,
+    lineage: Lineage | None = None,
+    results: Mapping[str, float] | None = None,
+) -> None:
+    """Write a PEFT LoRA directory atomically, with a model card (README.md).
+
+    Refuses an existing one unless `overwrite`, which keeps its other files; so lineage.json stays,
+    unless another `lineage` is given. The card names the parents and these `results`.
+
+    Example:
+
+        >>> child = mutate(load_adapter("members/t0"), "svd_structured", seed=1)
+        >>> save_adapter(child, "members/t2")
+    """
+    for path, slot in adapter.slots.items():
+        check_finite(path, slot)
+    layout: Layout = {
+        name: (_NAMES[factor.dtype], tuple(factor.shape))
+        for path, slot in adapter.slots.items()
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    }
+    with appearing_directory(Path(directory), overwrite=overwrite) as draft:
+        write_adapter(draft, adapter.config, layout, adapter.slots.items())
+        if lineage is not None:
+            (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
+        card = model_card(adapter.config, lineage or read_lineage(directory), results)
+        (draft / CARD_FILE).write_text(card, encoding="utf-8")
+
+
+def write_adapter(
+    folder: Path, config: AdapterConfig, layout: Layout, slots: Iterable[tuple[str, Slot]]
+) -> None:
+    """Write configuration and weights into `folder`; slots come one by one, in any order."""
+    (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
+    payloads = (
+        (name, _bytes_of(factor))
+        for path, slot in slots
+        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
+    )
+    write_tensors(folder / WEIGHTS_FILE, layout, payloads)
+
+
+def adapter_hash(adapter: Adapter) -> str:
+    """Return the content hash of an adapter: the `content_hash` of its saved directory."""
+    return combine(adapter.config, {path: slot_digest(s) for path, s in adapter.slots.items()})
+
+
+def slot_digest(slot: Slot) -> str:
+    """Return the SHA-256 of both factors of a slot: dtype, shape and bytes."""
+    digest = hashlib.sha256()
+    for factor in (slot.A, slot.B):
+        digest.update(f"{factor.dtype}{list(factor.shape)}".encode())
+        digest.update(_bytes_of(factor))
+    return digest.hexdigest()
+
+
+def check_finite(path: str, slot: Slot) -> None:
+    """Refuse NaN and infinity, naming the tensor."""
+    for name, factor in (("A", slot.A), ("B", slot.B)):
+        values = factor.detach()
+        narrow = torch.float32 if values.dtype == torch.float16 else None
+        # One sum tells: NaN and infinity survive every addition. Only where it is not finite,
+        # which an overflow of large values can cause too, every value is looked at.
+        sound = math.isfinite(values.sum(dtype=narrow))
+        bad = 0 if sound else int((~torch.isfinite(values)).sum())
+        if bad:
+            raise LoraEvoError(
+                f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
+                "go back to a checkpoint from before training diverged"
+            )
+
+
+def check_comparable(
+    named: Mapping[str, SlotSource], *, any_base: bool = False, any_modules: bool = False
+) -> list[tuple[SlotSource, dict[str, str]]]:
+    """Return adapters with their modules as the first one names them, and the new names by the old.
+
+    Refuses those, by what they are called, on other modules or base models than the first.
+    any_base: the names of their base models may differ; any_modules: so may the modules.
+    """
+    for field in () if any_base else ("base_model_name_or_path", "revision"):
+        bases = [(who, one.config.to_dict().get(field)) for who, one in named.items()]
+        (first, wanted), *others = [pair for pair in bases if pair[1]] or [("", None)]
+        for who, base in others:
+            if base != wanted:
+                raise LoraEvoError(
+                    f"{first} has {field} {wanted!r}, {who} has {base!r}; an update means nothing "
+                    "on another base: choose adapters of one base, or, if both names mean the same "
+                    f"weights, make {field} in adapter_config.json equal"
+                )
+    known: list[str] = []
+    sources: list[tuple[SlotSource, dict[str, str]]] = []
+    for source in named.values():
+        names = as_in(source.paths, known or source.paths)
+        sources.append((source.renamed(names), names))
+        known += names.values()
+    (first, (one, _)), *rest = zip(named, sources, strict=True)
+    for who, (other, _) in rest:
+        odd = sorted(set(one.paths) ^ set(other.paths))
+        if odd and not any_modules:
+            raise LoraEvoError(
+                f"{first} and {who} sit on different modules: {len(odd)} differ, for example "
+                f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
+                "target_modules, or use merge, to which a missing module is 0"
+            )
+    return sources
+
+
+def _bytes_of(factor: torch.Tensor) -> memoryview:
+    flat = factor.detach().cpu().contiguous().reshape(-1)
+    payload: memoryview = flat.view(torch.uint8).numpy().data
+    return payload

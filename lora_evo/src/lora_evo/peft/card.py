@@ -1,0 +1,76 @@
+"""The model card (README.md) of an adapter directory, and a push of it to the Hugging Face hub.
+
+A card holds nothing but what the configuration, the lineage and the caller say: no time, path or
+host, so that equal adapters have equal cards. Content hashes do not cover it.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from lora_evo.errors import LoraEvoError, pip_install
+from lora_evo.lineage import LINEAGE_FILE, Lineage
+from lora_evo.peft.config import AdapterConfig
+from lora_evo.peft.directory import CONFIG_FILE, PathLike, adapter_files
+
+CARD_FILE = "README.md"
+
+
+def model_card(
+    config: AdapterConfig,
+    lineage: Lineage | None = None,
+    results: Mapping[str, float] | None = None,
+) -> str:
+    """Return a model card: YAML front matter for the hub and PEFT, what the adapter is, how it was
+    made of which parents, and results by name."""
+    base = config.base_model_name_or_path
+    lines = ["---", "library_name: peft"]
+    if base:
+        lines.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
+    lines += ["tags:", "- lora", "- populab", "---", "", "# LoRA adapter", ""]
+    on = f" of `{base}`" if base else ""
+    lines.append(f"A LoRA adapter{on}: rank {config.r}, alpha {config.lora_alpha:g}.")
+    if lineage is not None:
+        settings = {"seed": lineage.seed, "strength": lineage.strength, "weights": lineage.weights}
+        values = {**settings, **lineage.parameters}
+        words = [f"{name} {json.dumps(v)}" for name, v in values.items() if v is not None]
+        lines += ["", f"Made by `{lineage.operator}` ({', '.join(words)})"]
+        if lineage.parents:
+            lines[-1] += f", generation {lineage.generation}, from the adapters with the contents"
+            lines += ["", *(f"- `{parent}`" for parent in lineage.parents)]
+        lines += ["", f"`{LINEAGE_FILE}` has the details; it may have been trained since."]
+    if results:
+        lines += ["", "| result | |", "|---|---|"]
+        lines += [f"| {name} | {value:.4g} |" for name, value in results.items()]
+    return "\n".join(lines) + "\n"
+
+
+def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = None) -> str:
+    """Upload an adapter directory to a model repository of the hub and return the commit's URL.
+
+    Makes the repository where there is none (`private`: so that others do not see it; None: as the
+    account says). Uploads configuration, weights, lineage and model card, nothing else; the token
+    is that of `hf auth login`, or HF_TOKEN. Raises `LoraEvoError` for an unusable directory or
+    base and without huggingface_hub, whose own errors pass as they are.
+    """
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise LoraEvoError(
+            f"pushing needs huggingface_hub; type: {pip_install('huggingface_hub')}"
+        ) from error
+    base = adapter_files(directory).config.base_model_name_or_path or ""
+    if base.count("/") > 1 or base.startswith((".", "/", "~")):
+        raise LoraEvoError(
+            f"{directory} has the base model {base!r}, a path of this machine; set "
+            f"base_model_name_or_path in {CONFIG_FILE} and base_model in {CARD_FILE} to its id on "
+            "the hub"
+        )
+    api = HfApi()
+    api.create_repo(repo_id, private=private, exist_ok=True)
+    files = [CONFIG_FILE, "adapter_model*", LINEAGE_FILE, CARD_FILE]
+    done = api.upload_folder(
+        folder_path=Path(directory), repo_id=repo_id, allow_patterns=files,
+        commit_message="Upload adapter",
+    )  # fmt: skip
+    return str(done.commit_url)

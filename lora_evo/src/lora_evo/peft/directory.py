@@ -1,0 +1,406 @@
+"""PEFT adapter directories: looked at, checked, hashed and written; no torch.
+
+Weights may lie in several safetensors files (shards): `adapter_model-00001-of-00003.safetensors`,
+..., with an index whose `weight_map` says in which file each tensor lies. Directories are also
+hashed by content, and found in folders.
+"""
+
+import hashlib
+import json
+import math
+import os
+import pickletools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError, deserialize, safe_open
+
+from lora_evo.errors import LoraEvoError
+from lora_evo.peft.config import MERGE, AdapterConfig, check_pair
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+INDEX_FILE = "adapter_model.safetensors.index.json"
+NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""The stored types that can be read and written, by their names in safetensors and in torch."""
+_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_PICKLE_ADVICE = (
+    "pickles can run code when opened: load it with PEFT where you trust it and call "
+    "save_pretrained, which writes adapter_model.safetensors"
+)
+CONFIG_FILE = "adapter_config.json"
+_HEAD = 4096
+"""Bytes of a file by which another format is recognised."""
+_OPCODES = 6
+"""So many opcodes of a pickle in a row are no chance."""
+_ON_HUB = re.compile(
+    r"(?:hf:/+|https?:/+huggingface\.co/)(?:models/)?([\w.-]+/[\w.-]+)(?:[@/].*)?|([\w.-]+/[\w.-]+)"
+)
+_T = TypeVar("_T")
+PathLike = str | os.PathLike[str]
+_PREFIX = "base_model.model."
+_KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
+_NOT_OF_MODULES = re.compile(
+    r"^(?:.*\bbase_model\.model\.)?(?:module\.|_\w*mod(?:ule)?\.)*"
+    r"|(?<=\.)_\w*mod(?:ule)?\."
+    r"|(?<=\.lora_[AB])\.\w+(?=\.weight$)"
+)
+"""In a tensor's name: PEFT's prefix, what FSDP, checkpointing, torch.compile and data parallelism
+put there, and the adapter's own name. A model may have modules of such names, too."""
+_WRAPPED = re.compile(
+    r".*\._(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module|forward_module)\."
+    r"|base_model\.model\.(?:module\.|base_model\.model\.)+"
+    r"(?:model|language_model|transformer|gpt_neox|backbone|lm_head)\."
+)
+"""In the name of a tensor, what no model has of its own: wrappers, and what holds a whole model."""
+_RENAME = (
+    "import re, shutil, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
+    f"old = load_file(shutil.copy(f, f + '.before')); new = {{'{_PREFIX}' + re.sub("
+    f"r'{_NOT_OF_MODULES.pattern}', '', n): t.clone() for n, t in old.items()}}; "
+    "len(new) == len(old) and save_file(new, f)"
+)
+_GATHER = (
+    "if it is of DeepSpeed's ZeRO-3, gather the weights: save_pretrained(FOLDER, state_dict="
+    "accelerator.get_state_dict(model)), or zero_to_fp32.py on the checkpoint"
+)
+_OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
+_REASONS = {
+    "lora_embedding_": "it adapts an embedding, and only linear layers can be read; "
+    f"{MERGE}train without the embedding in target_modules",
+    ".base_layer.out_proj.lora_": "it belongs to an nn.MultiheadAttention, which PEFT adapts as a "
+    "whole, and only linear layers can be read; train with linear layers in target_modules",
+    "lora_magnitude_vector": f"it belongs to DoRA; {MERGE}train without use_dora",
+    "modules_to_save": f"it is a whole trained module; {MERGE}train without modules_to_save",
+    "token_adapter": f"it holds trained embedding rows; {MERGE}train without "
+    "trainable_token_indices",
+    "base_layer": _OF_BASE,
+    "embed_tokens.weight": _OF_BASE,
+    "lm_head.weight": _OF_BASE,
+    ".bias": f"it is a bias; {MERGE}train with bias='none'",
+}
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor is stored, and as what; its values are not read."""
+
+    file: Path
+    dtype: str
+    """As safetensors names it: F32, BF16, ..."""
+    shape: tuple[int, ...]
+    start: int
+    """Where its bytes begin in the file."""
+    stamp: tuple[int, ...]
+    """Of the file when it was looked at."""
+
+    def check_unchanged(self) -> None:
+        """Raise `LoraEvoError` where the file is not the one that was looked at."""
+        if file_stamp(self.file) != self.stamp:
+            raise LoraEvoError(f"{self.file.name} was changed while it was read; try again")
+
+
+def file_stamp(file: Path) -> tuple[int, ...]:
+    """Return what tells a file from another of its name."""
+    stat = file.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def write_tensors(
+    path: Path, layout: Mapping[str, tuple[str, Sequence[int]]], payloads: Iterable[tuple[str, Any]]
+) -> None:
+    """Write a safetensors file of this layout; the tensors' bytes come piece by piece, in any
+    order.
+
+    safetensors' own writer needs them all at once.
+    """
+    # Wide types first, then by name: every tensor is aligned to its own element size.
+    ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1][0]], item[0]))
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, (dtype, shape) in ordered:
+        start, end = end, end + math.prod(shape) * _SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, payload in payloads:
+            file.seek(8 + len(text) + header[name]["data_offsets"][0])
+            file.write(payload)
+
+
+def stored_weights(folder: Path) -> Mapping[str, StoredTensor]:
+    """Return every tensor of an adapter directory: of one file of weights, as PEFT, or of shards.
+
+    Raises `LoraEvoError` when there are none, or only a pickle.
+    """
+    if (folder / WEIGHTS_FILE).is_file():
+        return stored_tensors(folder / WEIGHTS_FILE)
+    if (folder / INDEX_FILE).is_file():
+        return _stored_shards(folder)
+    if (folder / "adapter_model.bin").is_file():
+        raise LoraEvoError(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
+    if any(folder.glob("adapter_model-*-of-*.safetensors")):
+        raise LoraEvoError(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
+    raise LoraEvoError(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
+
+
+def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
+    try:
+        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise LoraEvoError(f"{INDEX_FILE} is not JSON: {error}") from error
+    places = raw.get("weight_map") if isinstance(raw, dict) else None
+    if not isinstance(places, dict) or not places:
+        raise LoraEvoError(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
+    tensors: dict[str, StoredTensor] = {}
+    for name, shard in places.items():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise LoraEvoError(
+                f"{INDEX_FILE} puts {name} into {shard!r}; expected the name of a file next to it"
+            )
+    for shard in sorted(set(places.values())):
+        if not (folder / shard).is_file():
+            raise LoraEvoError(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
+        stored = stored_tensors(folder / shard)
+        listed = {name for name, place in places.items() if place == shard}
+        odd = sorted(listed ^ stored.keys())
+        if odd:
+            raise LoraEvoError(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
+        tensors |= stored
+    return tensors
+
+
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Return what a safetensors file holds; refuse another file, saying what it seems to be."""
+    stamp = file_stamp(path)
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    try:
+        with safe_open(path, framework="np"), path.open("rb") as file:  # which checks the whole
+            header = json.loads(file.read(size := int.from_bytes(file.read(8), "little")))
+        header.pop("__metadata__", None)
+        return {
+            name: StoredTensor(
+                path, one["dtype"], tuple(one["shape"]), 8 + size + one["data_offsets"][0], stamp
+            )
+            for name, one in header.items()
+        }
+    except (SafetensorError, OSError, ValueError) as error:
+        raise LoraEvoError(f"{path.name} {_fault(head, error)}") from error
+
+
+def _fault(head: bytes, error: Exception) -> str:
+    """Say what a file seems to be that is no whole safetensors file, by its first bytes."""
+    if head.startswith(b"version https://"):
+        return "is a Git LFS pointer; run `git lfs pull` to get the weights"
+    torch_zip = head.startswith(b"PK\x03\x04") and b"/data.pkl" in head
+    if torch_zip or _is_pickle(head):
+        return f"is a pickle under another name; {_PICKLE_ADVICE}"
+    return (
+        f"is not a whole safetensors file ({error}); it is truncated or corrupt: copy or save it "
+        "again"
+    )
+
+
+def _is_pickle(head: bytes) -> bool:
+    """Whether bytes are the beginning of a pickle of any protocol; nothing of it is executed."""
+    if head[4:9] == b"\0\0\0\0{":  # the length of a safetensors header, and the header
+        return False
+    opcodes = 0
+    try:
+        for opcode, _, _ in pickletools.genops(head):
+            opcodes += 1
+            if opcode.name == "STOP":
+                break
+    except ValueError:  # no opcode, or one that goes on beyond these bytes
+        return opcodes >= _OPCODES
+    return opcodes > 1
+
+
+@dataclass(frozen=True)
+class AdapterFiles:
+    """An adapter directory: names, shapes and types are checked, values are not read."""
+
+    directory: Path
+    config: AdapterConfig
+    paths: tuple[str, ...]
+    """Module paths in sorted order."""
+    tensors: Mapping[str, StoredTensor]
+
+
+def adapter_files(directory: PathLike) -> AdapterFiles:
+    """Look at a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
+    folder = Path(directory)
+    if not (folder / CONFIG_FILE).is_file():
+        raise LoraEvoError(f"{folder} {no_adapter(folder)}")
+    with naming(folder):
+        try:
+            text = (folder / CONFIG_FILE).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
+        config = AdapterConfig.from_json(text)
+        tensors = stored_weights(folder)
+        return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
+
+
+def no_adapter(folder: Path) -> str:
+    """Say why a path is no adapter directory, and which may be meant."""
+    if not folder.is_dir():
+        meant, match = "", _ON_HUB.fullmatch(str(folder))
+        if match:
+            name = match[1] or match[2]
+            meant = f"; from the hub: hf download {name} --local-dir FOLDER, and name that FOLDER"
+        return f"is not a folder; expected a PEFT adapter directory{meant}"
+    inside = sorted(file.parent.name for file in folder.glob(f"*/{CONFIG_FILE}"))
+    if inside:
+        return (
+            f"has no {CONFIG_FILE}, but adapters in folders of its own: name one of "
+            + ", ".join(str(folder / name) for name in inside)
+        )
+    return f"has no {CONFIG_FILE}; expected a PEFT adapter directory"
+
+
+@contextmanager
+def naming(folder: Path) -> Iterator[None]:
+    """Put the adapter's folder in front of the errors raised inside."""
+    try:
+        yield
+    except LoraEvoError as error:
+        raise LoraEvoError(f"{folder}: {error}") from error
+
+
+def tensor_names(path: str) -> tuple[str, str]:
+    """Return the names that PEFT gives to A and B of the module at `path`."""
+    return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
+
+
+def content_hash(directory: PathLike) -> str:
+    """Return the hash of an adapter directory's configuration and weights (not of its lineage).
+
+    It does not depend on the order of tensors in the file and of target modules.
+    """
+    adapter = adapter_files(directory)
+    values: dict[str, Any] = {}
+    with naming(adapter.directory):
+        for file in {tensor.file for tensor in adapter.tensors.values()}:
+            values |= deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+        for tensor in adapter.tensors.values():
+            tensor.check_unchanged()
+    digests = {}
+    for path in adapter.paths:
+        digest = hashlib.sha256()
+        for name in tensor_names(path):
+            stored = adapter.tensors[name]
+            # The words are torch's, so that a slot in memory has the same digest.
+            digest.update(f"torch.{NUMBER_TYPES[stored.dtype]}{list(stored.shape)}".encode())
+            digest.update(values[name]["data"])
+        digests[path] = digest.hexdigest()
+    return combine(adapter.config, digests)
+
+
+def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
+    """Return the content hash of an adapter from its configuration and its slots' digests."""
+    digest = hashlib.sha256(config.fingerprint())
+    for path in sorted(digests):
+        digest.update(f"\n{path} {digests[path]}".encode())
+    return "sha256:" + digest.hexdigest()
+
+
+def adapter_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return every adapter directory at or below the roots, sorted, without hidden ones."""
+    folders: dict[Path, Path] = {}
+    for root in roots:
+        if not root.is_dir():
+            raise LoraEvoError(f"{root} {no_adapter(root)}, or a folder of them")
+        for file in sorted(root.rglob(CONFIG_FILE)):
+            folder = file.parent
+            if not any(part.startswith(".") for part in folder.relative_to(root).parts):
+                folders.setdefault(folder.resolve(), folder)
+    return sorted(folders.values())
+
+
+def readable(
+    folders: Iterable[Path], read: Callable[[Path], _T], unreadable: Callable[[str], None] | None
+) -> Iterator[tuple[Path, _T]]:
+    """Read folders one by one; `unreadable` gets the reason of one that cannot be (None: raise)."""
+    for folder in folders:
+        try:
+            value = read(folder)
+        except (LoraEvoError, OSError) as error:
+            if unreadable is None:
+                raise
+            reason = str(error)
+            if isinstance(error, OSError):
+                reason = f"{error.filename or folder}: {error.strerror or error}"
+            unreadable(reason)
+        else:
+            yield folder, value
+
+
+def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
+    """Return the last parts of the paths, as many as it takes to tell all of them apart.
+
+    Raises `LoraEvoError` when one folder is given twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for place, path in enumerate(parts):
+        if path in parts[:place]:
+            raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
+    candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
+    return next(names for names in candidates if len(set(names)) == len(names))
+
+
+def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:
+    """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
+    halves: dict[str, str] = {}
+    for part, reason in _REASONS.items():
+        for name in tensors:
+            if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
+                raise LoraEvoError(f"unexpected tensor {name}: {reason}")
+    for name, tensor in tensors.items():
+        match, plain = _KEY.fullmatch(name), _PREFIX + _NOT_OF_MODULES.sub("", name)
+        mended = _KEY.fullmatch(plain)
+        # Right is what the targets fit, unless they fit the plain name, too, and this one is of a
+        # wrapper.
+        fits = match and config.adapts(match["path"])
+        wrapped = mended and config.adapts(mended["path"]) and _WRAPPED.match(name)
+        if plain != name and mended and (wrapped or not fits):
+            raise LoraEvoError(
+                f"{name} is not what PEFT calls it, {plain}: there is no prefix, or the name of a "
+                "wrapper or an adapter too many, so that PEFT would leave it out; rename the "
+                f'tensors: python -c "{_RENAME}" {tensor.file}'
+            )
+        if match is None:
+            raise LoraEvoError(
+                f"unknown tensor {name}: expected only names like "
+                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
+            )
+        if 0 in tensor.shape:
+            raise LoraEvoError(f"{name} is empty: {list(tensor.shape)}; {_GATHER}")
+        if tensor.dtype not in NUMBER_TYPES:
+            raise LoraEvoError(
+                f"{name} is stored as {tensor.dtype}; expected one of {', '.join(NUMBER_TYPES)}: "
+                "save the adapter unquantised"
+            )
+        halves[match["path"]] = halves.get(match["path"], "") + match["half"]
+    if halves and config.target_modules is None:
+        names = sorted({path.rpartition(".")[2] for path in halves})
+        raise LoraEvoError(
+            "target_modules is null: PEFT then takes names of its own by the type of the base "
+            "model, and drops other factors silently; in adapter_config.json write "
+            f'"target_modules": {json.dumps(names)}, the modules of these weights'
+        )
+    if not halves:
+        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_GATHER}")
+    for path, present in halves.items():
+        if len(present) == 1:
+            other = "B" if present == "A" else "A"
+            raise LoraEvoError(f"half a pair: {path} has lora_{present} but no lora_{other}")
+        a, b = tensor_names(path)
+        check_pair(config, path, tensors[a].shape, tensors[b].shape)
+    return tuple(sorted(halves))

@@ -1,0 +1,159 @@
+"""What other programs load: members and the nano base as directories, tasks as JSON Lines."""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lora_evo.model
+from code_verifier import Task
+from lora_evo import LoraEvoError, appearing, check_output, read_lineage, write_text
+from selfplay.errors import SelfplayError
+from selfplay.files.layout import EVALS, TASKS, open_config
+from selfplay.files.rows import EvalRow, TaskRow, read_rows
+from selfplay.tasks import azr
+from selfplay.tasks.kind import BUILT_IN, CALLS
+from selfplay.tasks.template import AZR
+
+
+def export_nano(out: Path) -> None:
+    """Write the built-in base model into a new directory: configuration, weights, tokenizer."""
+    with _new_directory(out) as draft:
+        shutil.copytree(lora_evo.model.resolve("nano"), draft, dirs_exist_ok=True)
+
+
+def export_member(
+    run: Path, member: str, out: Path, *, merge: bool = False, base_name: str | None = None
+) -> str:
+    """Write a member of a run into a new directory and return the base that it names.
+
+    Without `merge`: a PEFT adapter whose base model is `base_name`, or the run's (for nano the
+    installed package's directory), so that PEFT finds it. With it: the base plus the member's
+    update scale * B A, a plain model with its tokenizer, in the run's number type.
+
+    Example:
+
+        >>> base = export_member(Path("runs/mine"), "s0", Path("s0"))
+    """
+    check_output(out, folder=True)
+    if merge and base_name is not None:
+        raise SelfplayError("a merged model names no base; leave out --merge or --base-name")
+    config = open_config(run)
+    named = lora_evo.model.resolve(config.base)
+    home = run / "members" / member
+    try:
+        adapter = lora_evo.load_adapter(home)
+    except (LoraEvoError, OSError) as error:
+        known = sorted(p.name for p in (run / "members").glob("*") if p.name[0] != ".")
+        raise SelfplayError(
+            f"{run} has no member {member!r} to export ({error}); it has {', '.join(known)}"
+        ) from error
+    if not merge:
+        if out.exists():
+            raise SelfplayError(f"{out} exists; choose another --out")
+        named = base_name or named
+        renamed = replace(adapter.config, base_model_name_or_path=named)
+        rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
+        last = rates[-1] if rates else None
+        results = {"share of held-out tasks solved": last.solve_rate or 0.0} if last else None
+        record = read_lineage(home)
+        lora_evo.save_adapter(
+            replace(adapter, config=renamed), out, lineage=record, results=results
+        )
+        return named
+    with _new_directory(out) as draft:
+        loaded = lora_evo.model.load_base_model(
+            named, lora_evo.model.choose_device("cpu"), config.dtype
+        )
+        lora_evo.model.merge_adapter(loaded.model, adapter)
+        loaded.model.save_pretrained(draft)
+        loaded.tokenizer.save_pretrained(draft)
+    return named
+
+
+def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
+    """Write a run's accepted tasks as JSON Lines of a form; return what was written.
+
+    | form | rows |
+    |---|---|
+    | ours | as `code-verifier check` reads them, with where they came from |
+    | azr | Absolute Zero's seeds; its seeds of code_f are a file of their own beside `out` |
+    | cruxeval | CRUXEval's columns, for code_o and code_i alike |
+    | trl | `prompt`, a conversation, and the columns of `code_verifier.trl_reward` |
+    | verl | verl's columns, with a ground truth for `code_verifier.compute_score` |
+
+    Kinds that a form has no place for are left out. A call that is a task of two kinds is one row
+    where the rows have no kind.
+    """
+    check_output(out)
+    open_config(run)
+    accepted = [row for row in read_rows(run / TASKS, TaskRow) if row.accepted]
+    if form == "ours":
+        return _written(out, map(_own_row, accepted))
+    tasks = [row.task() for row in accepted if row.kind in BUILT_IN]
+    calls = list({(t.program, t.input): t for t in tasks if t.kind in CALLS}.values())
+    functions = [task for task in tasks if task.kind not in CALLS]
+    left = len(accepted) - len(tasks) + (len(functions) if form == "cruxeval" else 0)
+    lines = [f"{left} of other kinds left out"] if left else []
+    if form == "azr" and functions:
+        beside = out.with_name(f"{out.stem}_code_f{out.suffix}")
+        lines.insert(0, _written(beside, map(_azr_row, functions)))
+    rows_of: dict[str, Iterable[dict[str, Any]]] = {
+        "azr": map(_azr_row, calls),
+        "cruxeval": map(_cruxeval_row, calls),
+        "trl": ({"prompt": _asked(task), **task.to_row()} for task in tasks),
+        "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
+    }
+    return "\n".join([_written(out, rows_of[form]), *lines])
+
+
+def _written(out: Path, rows: Iterable[dict[str, Any]]) -> str:
+    lines = [json.dumps(row) + "\n" for row in rows]
+    write_text(out, "".join(lines))
+    return f"{len(lines)} tasks: {out}"
+
+
+def _own_row(row: TaskRow) -> dict[str, Any]:
+    keys = ("id", "step", "teacher", "student", "kind", "program", "input", "output")
+    more = ("inputs", "outputs", "message", "visible", "solve_rate", "status")
+    return {k: v for k in keys + more if (v := getattr(row, k)) not in (None, (), "")}
+
+
+def _azr_row(task: Task) -> dict[str, Any]:
+    """Imports stand in the program itself."""
+    row: dict[str, Any] = {"snippet": task.program, "imports": []}
+    if task.kind not in CALLS:
+        pairs = {"inputs": list(task.inputs), "outputs": list(task.outputs)}
+        return row | pairs | {"message": task.message}
+    row |= {"original_snippet": task.program, "composite_functions": []}
+    return row | {"input": task.input, "output": task.output}
+
+
+def _cruxeval_row(task: Task) -> dict[str, Any]:
+    return {"code": task.program, "input": task.input, "output": task.output, "id": task.id}
+
+
+def _verl_row(index: int, task: Task) -> dict[str, Any]:
+    truth = {"style": "rule", "ground_truth": json.dumps(task.to_row())}
+    where = {"index": index, "id": task.id}
+    row = {"data_source": f"populab/{task.kind}", "prompt": _asked(task), "ability": "code"}
+    return row | {"reward_model": truth, "extra_info": where}
+
+
+def _asked(task: Task) -> list[dict[str, str]]:
+    """The conversation that asks for a solution, as a run with template=azr-chat does."""
+    return [{"role": "user", "content": azr.in_form(AZR.kind(task.kind).solve_prompt(task))}]
+
+
+@contextmanager
+def _new_directory(out: Path) -> Iterator[Path]:
+    """Yield a draft that takes the name `out` when the block ends well."""
+    check_output(out, folder=True)
+    if out.exists():
+        raise SelfplayError(f"{out} exists; choose another --out")
+    with appearing(out) as draft:
+        draft.mkdir()
+        yield draft

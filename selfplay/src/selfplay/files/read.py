@@ -1,0 +1,566 @@
+"""What a run directory says: configuration, steps, evaluations, tasks, lineage; trends in it."""
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET, Struct, structs, to_builtins
+
+from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
+from selfplay.files.layout import CHANGES, CONFIG, EVALS, METRICS, RESOURCES, TASKS
+from selfplay.files.rows import (
+    BASE,
+    START,
+    BirthRow,
+    ChangeRow,
+    EvalRow,
+    Maybe,
+    MemberRow,
+    ResourceRow,
+    StepRow,
+    TaskRow,
+    mean,
+    read_rows,
+)
+from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
+
+Floats = npt.NDArray[np.float64]
+Points = Sequence[tuple[int, float | None]]
+"""A value, or none, by step."""
+
+
+FALL = 5.0
+"""Points that a member loses between two evaluations before a report says so, if they are also
+twice their standard error over tasks."""
+WINDOW, LEAST_TASKS = 10, 4
+"""Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
+fewer, one structure has a large share by chance."""
+IDLE = 5
+"""Steps without an update of a role after which that is said."""
+SIGNS = (
+    ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
+    ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
+)
+"""Of a collapse: a share of the tasks by its path, the most that is no sign, and what more is."""
+LEAST_VALID = 0.1
+"""Share of valid proposals below which there is little to learn from."""
+DRIFT_LIMITS = {"float32": 1e-3, "bfloat16": 5e-3, "float16": 5e-3}
+"""KL divergence (k3, nats a token) of sampler and learner above which they drift apart, by dtype.
+
+The arithmetic of float32 gives 1e-11. That of bfloat16 grows with depth: 5e-5 in small models, 5e-4
+to 8e-4 in healthy runs of LoRA at 0.5B (Fast-LLM, pull request 525), 1.6e-3 throughout at 7B (verl,
+pull request 7749). Three times as much comes from something else, such as weights that did not
+arrive. Below it the truncated importance weights correct what there is.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A member from its birth (step 0 for founders) to the step at which it was replaced."""
+
+    name: str
+    role: str
+    place: int
+    """A number for each place in the population; a child takes that of the member it replaces."""
+    born: int
+    died: int | None = None
+    birth: BirthRow | None = None
+    generation: int = 0
+    """1 + the largest of the parents'; 0 for founders."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunRecord:
+    """The rows of a run; `name` tells it from the others on a page.
+
+    - evals: measurements against the frozen base.
+    - changes: settings that were changed on the way.
+    """
+
+    directory: Path
+    name: str
+    config: Mapping[str, Any]
+    steps: tuple[StepRow, ...]
+    evals: tuple[EvalRow, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
+
+    def __repr__(self) -> str:
+        gain = held_out_gain(self)
+        facts = f", {points(gain)} points above the base, held-out" if gain else ""
+        born = f", {len(self.births)} members born"
+        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
+
+    def _repr_html_(self) -> str:
+        ratings = next((step.ratings for step in reversed(self.steps) if step.ratings), {})
+        gains = {row.member: row.rate.difference for row in self.latest_evals() if row.rate}
+        rows = ""
+        for life in self.lives():
+            died = "" if life.died is None else life.died
+            rating = "{:.1f} ± {:.1f}".format(*ratings[life.name]) if life.name in ratings else ""
+            gain = gain_text(gains[life.name], None) if life.name in gains else ""
+            cells = (life.name, life.role, life.born, died, life.generation, rating, gain)
+            rows += f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        names = ("member", "role", "born", "replaced", "generation", "μ ± σ", "held-out gain")
+        heads = "".join(f"<th>{name}</th>" for name in names)
+        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
+
+    @property
+    def last(self) -> int:
+        """Number of the last finished step."""
+        return self.steps[-1].step
+
+    @property
+    def kinds(self) -> list[str]:
+        """Task kinds that occur, sorted."""
+        return sorted({kind for step in self.steps for kind in step.kinds})
+
+    @property
+    def births(self) -> list[tuple[int, BirthRow]]:
+        """All replacements with their steps, in order."""
+        return [(row.step, birth) for row in self.steps for birth in row.evolution]
+
+    def tasks(self) -> Iterator[TaskRow]:
+        """Read the proposals, refused ones too."""
+        return read_rows(self.directory / TASKS, TaskRow)
+
+    def series(self, path: str) -> list[tuple[int, float | None]]:
+        """Return a number of every step by its dotted path, such as `complexity.loc`."""
+        return [(step.step, number_at(step, path)) for step in self.steps]
+
+    def until(self, step: int) -> "RunRecord":
+        """Return the run as it was after a step."""
+        steps = tuple(row for row in self.steps if row.step <= step)
+        return replace(self, steps=steps, evals=tuple(r for r in self.evals if r.step <= step))
+
+    def lives(self) -> list[Life]:
+        """Return all members, founders first, then children in the order of their births."""
+        roles = {name: m.role for step in reversed(self.steps) for name, m in step.members.items()}
+        children = {birth.child for _, birth in self.births}
+        founders = [name for name in roles if name not in children]
+        founders.sort(key=lambda name: (roles[name] != "teacher", name[0], len(name), name))
+        lives = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
+        for step, birth in self.births:
+            removed = birth.removed
+            place = lives.get(removed) or Life(removed, "member", len(lives), 0)
+            lives[removed] = replace(place, died=step)
+            above = [lives[parent].generation for parent in birth.parents if parent in lives]
+            generation = 1 + max(above, default=0)
+            lives[birth.child] = Life(
+                birth.child, place.role, place.place, step, None, birth, generation
+            )
+        return list(lives.values())
+
+    def latest_evals(self) -> list[EvalRow]:
+        """Return the rows of the last evaluation."""
+        last = max((row.step for row in self.evals), default=0)
+        return [row for row in self.evals if row.step == last]
+
+    def solvers(self) -> list[EvalRow]:
+        """Return the evaluations on held-out tasks, those of the base left out."""
+        return [row for row in self.evals if row.rate and row.role != BASE]
+
+    def held_out_gains(self) -> dict[int, dict[str, Floats]]:
+        """Return by step and member [tasks] held-out solve rates minus the frozen base's.
+
+        NaN where a task was not judged. The warm start is a member of step 0. A child is left out
+        at the step of its birth: it repeats its parents, and has not learned.
+        """
+        base, rates = self.held_out_rates()
+        born = {(row.step, row.member) for row in self.evals if row.born is True}
+        return {
+            step: {m: rate - base for m, rate in of_members.items() if (step, m) not in born}
+            for step, of_members in rates.items()
+        }
+
+    def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
+        """Return the frozen base's [tasks] held-out solve rates, and by step and member theirs."""
+        rows = [
+            (row.step, row.member, np.array(row.rate.rates, float))
+            for row in self.evals
+            if row.rate
+        ]
+        base = next((rate for _, member, rate in rows if member == BASE), np.array([]))
+        rates: dict[int, dict[str, Floats]] = {}
+        for step, member, rate in rows:
+            if member != BASE and len(rate) == len(base):
+                rates.setdefault(step, {})[member] = rate
+        return base, dict(sorted(rates.items()))
+
+    def to_pandas(self) -> dict[str, Any]:
+        """Return a `pandas.DataFrame` each of steps, tasks, attempts, members, ratings, matches,
+        evals and lineage.
+
+        A nested value becomes a column of its own, `outer/inner`. Needs pandas.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise SelfplayError(f"to_pandas needs pandas; type: {pip_install('pandas')}") from error
+        apart = ("members", "ratings", "matches", "evolution")
+        tasks = list(self.tasks())
+        tables = {
+            "steps": [_plain(row, *apart) for row in self.steps],
+            "tasks": [_plain(task, "attempts") for task in tasks],
+            "attempts": [
+                {"task": t.id, "step": t.step, "student": t.student, "kind": t.kind}
+                | {"verdict": attempt.verdict, **_plain(attempt)}
+                for t in tasks
+                for attempt in t.attempts
+            ],
+            "members": [
+                {"step": row.step, "member": name, **_plain(member)}
+                for row in self.steps
+                for name, member in row.members.items()
+            ],
+            "ratings": [
+                {"step": row.step, "member": name, "mu": mu, "sigma": sigma}
+                for row in self.steps
+                for name, (mu, sigma) in row.ratings.items()
+            ],
+            "matches": [
+                {"step": row.step, **_plain(match)} for row in self.steps for match in row.matches
+            ],
+            "evals": [_plain(row) for row in self.evals],
+            "lineage": [
+                {"member": life.name, "role": life.role, "born": life.born, "died": life.died}
+                | (_plain(life.birth, "child") if life.birth else {})
+                for life in self.lives()
+            ],
+        }
+        return {name: pandas.json_normalize(rows, sep="/") for name, rows in tables.items()}
+
+
+def number_at(row: Struct, path: str) -> float | None:
+    """Return the number at a dotted path of fields and keys; None where there is none."""
+    value: Any = row
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value if isinstance(value, int | float) else None
+
+
+def flat(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
+    """Return nested values by the names above them, joined."""
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        key = f"{above}{name}"
+        values |= flat(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
+    return values
+
+
+def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:
+    """Read a run directory, finished or not.
+
+    Raises RunDirectoryError when it is missing, is no run, is damaged, or has no finished step.
+
+    Example:
+
+        >>> run = read_run("runs/mine")
+        >>> run.last, sorted(run.steps[-1].ratings)
+        (2, ['s0', 's1', 't0', 't1'])
+    """
+    home = Path(directory)
+    if not (home / CONFIG).is_file():
+        raise RunDirectoryError(
+            f"{home} is not a run: it has no {CONFIG}; "
+            "give a directory that `selfplay train --out` wrote"
+        )
+    resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
+    steps: list[StepRow] = []
+    for row in read_rows(home / METRICS, StepRow):
+        used = resources.get(row.step)
+        steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
+    if not steps:
+        raise RunDirectoryError(
+            f"{home} has no finished step yet; `{program()} resume {quote(home)}` continues it"
+        )
+    return RunRecord(
+        directory=home,
+        name=name or home.resolve().name,
+        config=read_yaml(home / CONFIG),
+        steps=tuple(steps),
+        evals=tuple(read_rows(home / EVALS, EvalRow)),
+        changes=tuple(read_rows(home / CHANGES, ChangeRow)),
+    )
+
+
+def _plain(row: Struct, *without: str) -> dict[str, Any]:
+    plain: dict[str, Any] = to_builtins(row)
+    return {name: value for name, value in plain.items() if name not in without}
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the mean and its standard error (sd / sqrt(n)); None below two values."""
+    if len(values) < 2:
+        return None
+    return fmean(values), stdev(values) / math.sqrt(len(values))
+
+
+def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
+    """Return the last held-out gain of the living, in points, and its standard error over tasks.
+
+    Of a task, it is the mean over the members, minus the frozen base with the same random numbers.
+    """
+    gains = run.held_out_gains()
+    return mean_gain(list(gains[max(gains)].values())) if gains else None
+
+
+def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
+    """Return the mean over members and tasks, in points, and its standard error over tasks.
+
+    gains: of each member, [tasks] solve rates minus the base's, NaN where a task was not judged.
+    """
+    of_task = np.mean(gains, axis=0) if gains else np.array([])
+    return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
+
+
+def points(gain: tuple[float, float]) -> str:
+    """Return `+8.4 ± 1.8` of a mean and its standard error."""
+    return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
+
+
+def gain_text(difference: Maybe, error: Maybe) -> str:
+    """Return `+8.4 ± 1.8`, in points, of a difference of shares and its standard error."""
+    if not isinstance(difference, float):
+        return "–"
+    after = f" ± {100 * error:.1f}" if isinstance(error, float) else ""
+    return f"{100 * difference:+.1f}{after}"
+
+
+def conclusion(run: RunRecord) -> str:
+    """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
+    solvers = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    last = [row for row in solvers if row.born is not True]
+    born = ", ".join(row.member for row in solvers if row.born is True)
+    rate = mean(row.rate.solve_rate for row in last if row.rate)
+    base = mean(row.rate.base_solve_rate for row in last if row.rate)
+    if rate is None or base is None:
+        return ""
+    who = "the agent solves" if last[0].role == "agent" else "students solve"
+    who = f"{who} (without {born}, born then)" if born else who
+    gains = [row.rate.over_start for row in last if row.rate]
+    over = mean(gain for gain in gains if isinstance(gain, float))
+    start = ""
+    if over is not None:
+        start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
+    gain = held_out_gain(run)
+    after = f" ± {gain[1]:.1f}" if gain else ""
+    meaning = "; ±: one standard error over the tasks" if gain else ""
+    return (
+        f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
+        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
+        f"({100 * (rate - base):+.1f}{after} points{meaning})"
+    )
+
+
+@dataclass(frozen=True)
+class Fall:
+    """How far one member fell on held-out tasks from one of its evaluations to the next."""
+
+    member: str
+    before: int
+    """Step of the earlier evaluation; 0 is the start of the run."""
+    after: int
+    earlier: Floats
+    """[tasks] solve rates before; NaN where a task was not judged."""
+    later: Floats
+
+    @property
+    def lost(self) -> Floats:
+        """[tasks] solve rate before minus after."""
+        return self.earlier - self.later
+
+    @property
+    def mean(self) -> float:
+        """The mean over the tasks; negative where the member rose."""
+        return float(np.nanmean(self.lost))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over the tasks; inf where one was judged, or none."""
+        lost = self.lost[~np.isnan(self.lost)].tolist()
+        estimate = mean_and_error(lost)
+        return math.inf if estimate is None else estimate[1]
+
+    def __str__(self) -> str:
+        then = f"after step {self.before}" if self.before else "at the start"
+        return (
+            f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points "
+            "on held-out tasks: "
+            f"{100 * np.nanmean(self.earlier):.1f} % {then}, "
+            f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
+        )
+
+
+def changes(run: RunRecord) -> list[Fall]:
+    """Return how each member did from one evaluation on held-out tasks to its next.
+
+    The founders' first evaluation is the start of the run, where each is the base or its warm
+    start; a child's is its own first.
+    """
+    base, rates = run.held_out_rates()
+    start = rates.get(0, {}).get(START, base)
+    born = {birth.child for _, birth in run.births}
+    last: dict[str, tuple[int, Floats]] = {}
+    moves: list[Fall] = []
+    for step, of_members in rates.items():
+        for member, rate in of_members.items():
+            if member == START:
+                continue
+            if member not in last and member not in born:
+                last[member] = 0, start
+            if member in last and last[member][0] < step:
+                before, earlier = last[member]
+                moves.append(Fall(member, before, step, earlier, rate))
+            last[member] = step, rate
+    return moves
+
+
+def largest_fall(run: RunRecord) -> Fall | None:
+    """Return the largest fall of any member; None without two evaluations of a member."""
+    return max(changes(run), key=lambda fall: fall.mean, default=None)
+
+
+def falls(run: RunRecord) -> list[Fall]:
+    """Return each time that a member fell by `FALL` points or more, and that not by chance."""
+    return [f for f in changes(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
+
+
+def warnings_of(run: RunRecord) -> list[str]:
+    """Return a line for each fall of a member, sign of a collapse at the end, changed setting."""
+    signs, idle = signs_in(run.steps), idle_roles(run.steps, run.config)
+    return [
+        *map(str, falls(run)),
+        *(f"In the last {WINDOW} steps {sign}" for sign in signs),
+        *(f"In the last {IDLE} steps no {r} learned: {why}" for r, why in idle.items()),
+        *(f"From step {change.step} on {change}" for change in run.changes),
+    ]
+
+
+def signs_in(steps: Sequence[StepRow]) -> list[str]:
+    """Return the signs of a collapse in the last `WINDOW` steps; of tasks, where half tell."""
+    late, signs = steps[-WINDOW:], []
+    telling = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
+    for path, most, words in SIGNS:
+        share = mean(number_at(step, path) for step in telling)
+        if len(late) == WINDOW <= 2 * len(telling) and share is not None and share > most:
+            signs.append(f"{100 * share:.0f} % {words}")
+    valid = mean(step.valid_share for step in late)
+    if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
+        signs.append(f"{100 * valid:.0f} % of the proposals are valid: few tasks are left to learn")
+    return signs
+
+
+def idle_roles(steps: Sequence[StepRow], config: Mapping[str, Any]) -> dict[str, str]:
+    """Return by role why none of its members learned in the last `IDLE` steps.
+
+    Left out are roles that are not to learn: frozen ones, and teachers whose own rate is 0.
+    """
+    late, learner = steps[-IDLE:], config.get("learner") or {}
+    rows: dict[str, list[MemberRow]] = defaultdict(list)
+    for step in late:
+        for name, row in step.members.items():
+            if name not in (learner.get("frozen") or ()):
+                rows[row.role].append(row)
+    idle = {}
+    for role, of_role in rows.items():
+        rate = learner.get("teacher_learning_rate") if role == "teacher" else None
+        moved = [r.stepped and not r.regularised for r in of_role if r.stepped is not UNSET]
+        unmoved = not any(moved) and (moved or not any(step.valid_share for step in late))
+        if len(late) == IDLE and unmoved and rate != 0:
+            idle[role] = _why_idle(of_role, rate or learner.get("learning_rate"))
+    return idle
+
+
+def _why_idle(rows: Sequence[MemberRow], rate: float | None) -> str:
+    if rate == 0:
+        return "learner.learning_rate is 0"
+    if skipped := [row.skipped for row in rows if row.skipped]:
+        return str(skipped[-1])
+    if all(row.stepped is UNSET for row in rows):
+        return "no proposal was a valid task"
+    if all(row.cut == 1.0 for row in rows):
+        return "all their texts ended at the most tokens that are allowed"
+    return "all that is compared earned the same reward"
+
+
+def cut_roles(step: StepRow) -> set[str]:
+    """Return the roles all of whose texts ended at the limit of tokens and cannot be read."""
+    rows = step.members.values()
+    read = {row.role for row in rows if row.cut != 1.0 or row.valid_share or row.well_formed}
+    return {row.role for row in rows} - read
+
+
+class Quarter(NamedTuple):
+    """Mean over steps and its spread (sample standard deviation over steps)."""
+
+    mean: float
+    spread: float | None
+    steps: int
+
+
+class Trend(NamedTuple):
+    """First and last quarter of a run.
+
+    `verdict` is `rose`, `fell`, `no clear change` or `too few steps`; clear means that the means
+    differ by more than twice the standard error of their difference (Welch: the root of
+    s1^2/n1 + s2^2/n2), steps counted as independent.
+    """
+
+    first: Quarter
+    last: Quarter
+    verdict: str
+
+
+def trend(points: Points) -> Trend | None:
+    """Compare the first quarter of the steps with the last; None without numbers in either."""
+    size = max(1, len(points) // 4)
+    quarters = []
+    for part in (points[:size], points[-size:]):
+        values = [value for _, value in part if value is not None]
+        if not values:
+            return None
+        spread = stdev(values) if len(values) > 1 else None
+        quarters.append(Quarter(fmean(values), spread, len(values)))
+    first, last = quarters
+    if first.spread is None or last.spread is None:
+        return Trend(first, last, "too few steps")
+    error = math.sqrt(first.spread**2 / first.steps + last.spread**2 / last.steps)
+    change = last.mean - first.mean
+    if abs(change) <= max(2.0 * error, 1e-12):
+        return Trend(first, last, "no clear change")
+    return Trend(first, last, "rose" if change > 0 else "fell")
+
+
+def smooth(points: Points) -> list[tuple[int, float]]:
+    """Return a Gaussian-weighted running mean over the steps that have a value.
+
+    The kernel's standard deviation is a twentieth of the run, at least one step.
+    """
+    known = [(step, value) for step, value in points if value is not None]
+    if not known:
+        return []
+    steps, values = np.array(known, float).T
+    distances = (steps[:, None] - steps) / max(1.0, (steps[-1] - steps[0] + 1) / 20)
+    weights = np.where(abs(distances) <= 3, np.exp(-0.5 * distances**2), 0.0)
+    means = (weights * values).sum(axis=1) / weights.sum(axis=1)
+    return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
+
+
+def thin(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:
+    """Return at most `limit` points, each the mean of equally many neighbours."""
+    size = max(1, math.ceil(len(points) / limit))
+    thinned: list[tuple[int, float | None]] = []
+    for start in range(0, len(points), size):
+        part = points[start : start + size]
+        values = [value for _, value in part if value is not None]
+        thinned.append((part[len(part) // 2][0], fmean(values) if values else None))
+    return thinned

@@ -1,0 +1,244 @@
+"""The rows that a step leaves behind: one of metrics, and one of every proposal."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+from msgspec.structs import replace
+
+from code_verifier import Status
+from league import Pair
+from selfplay.evaluate import COMPLEXITY
+from selfplay.files import rows
+from selfplay.files.rows import finite, mean
+from selfplay.learning.batch import TrainingSample
+from selfplay.learning.rewards import ZERO_STD
+from selfplay.members.population import role_of
+from selfplay.run import Run
+from selfplay.sampling.texts import Attempt, Proposed
+
+
+def task_rows(
+    solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
+) -> list[rows.TaskRow]:
+    """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
+    of_task = {s.task_id: s for s in samples if s.phase == "propose"}
+    of_attempts = defaultdict(list)
+    for s in samples:
+        if s.phase == "solve":
+            of_attempts[s.task_id].append(s)
+    return [_task_row(p, step, of_task.get(p.id), of_attempts[p.id]) for p in solved]
+
+
+def _task_row(
+    p: Proposed, step: int, sample: TrainingSample | None, attempt_samples: Sequence[TrainingSample]
+) -> rows.TaskRow:
+    """Return the row of a proposal; the samples are what its members learned from."""
+    written: dict[str, Any] = {}
+    if source := p.task or p.proposal:
+        names = ("program", "input", "inputs", "message")
+        written = {name: getattr(source, name) for name in names}
+    if p.task:
+        written |= {name: getattr(p.task, name) for name in ("output", "outputs", "visible")}
+    if p.rival_judged:
+        written["rival_solve_rate"] = p.rival_solve_rate
+    if p.proposal is None:
+        written["text"] = p.text
+    if sample:
+        written |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
+    return rows.TaskRow(
+        id=p.id,
+        step=step,
+        teacher=p.teacher or "",
+        student=p.student,
+        kind=p.kind,
+        references=tuple(reference.id for reference in p.references),
+        status=p.status,
+        reason=p.reason,
+        metrics=asdict(p.metrics) if p.metrics else None,
+        solve_rate=p.solve_rate if p.judged else None,
+        base_solve_rate=p.base_solve_rate if p.base_judged else None,
+        attempts=_attempt_rows(p.attempts, attempt_samples),
+        base_attempts=_attempt_rows(p.base_attempts, ()),
+        **written,
+    )
+
+
+def metrics_row(
+    run: Run,
+    step: int,
+    matches: Sequence[Pair],
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: Mapping[str, rows.MemberRow],
+    births: Sequence[rows.BirthRow],
+    new_structures: int,
+) -> rows.StepRow:
+    """Return the row of metrics.jsonl, all but its `seconds`."""
+    valid = [p for p in solved if p.task is not None]
+    judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
+    refused = Counter(p.status for p in solved if p.task is None)
+    complexity, commonest = _programs(valid)
+    factor = run.config.learner.schedule(step, run.config.steps)
+    rate = run.config.learner.learning_rate_of
+    trained = sum(s.tokens or 0 for name, s in stats.items() if factor * rate(role_of(name), name))
+    return rows.StepRow(
+        step=step,
+        teacher_reward=_mean_reward(samples, "propose"),
+        student_reward=_mean_reward(samples, "solve"),
+        valid_share=len(valid) / max(1, len(judged)),
+        solve_rate=_solve_rate(valid),
+        same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
+        infra_errors={
+            "proposals": len(solved) - len(judged),
+            "attempts": sum(a.infra_error for p in solved for a in p.attempts),
+        },
+        kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
+        rejected=dict(sorted(refused.items())),
+        complexity=complexity,
+        coverage=rows.CoverageRow(len(run.structures), new_structures, commonest),
+        solve_rates=_histogram([p.solve_rate for p in valid if p.judged]),
+        members=_member_rows(solved, samples, stats),
+        ratings=_ratings(run),
+        matches=tuple(_match_row(m, solved) for m in matches),
+        evolution=tuple(births),
+        frac_reward_zero_std=frac_reward_zero_std(samples),
+        tokens=rows.TokensRow(_sampled(solved, samples), trained),
+    )
+
+
+def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float | None]:
+    """Return the mean complexity of the valid programs, and the commonest structure's share."""
+    programs = [p.metrics for p in valid if p.metrics]
+    if not programs:
+        return None, None
+    structures = Counter(m.structure for m in programs)
+    complexity = {name: mean([getattr(m, name) for m in programs]) or 0.0 for name in COMPLEXITY}
+    return complexity, max(structures.values()) / structures.total()
+
+
+def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> int:
+    """Return the tokens of all proposals and attempts, those at earlier tasks too."""
+    new = {p.id for p in solved}
+    attempts = [a for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)]
+    rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts]
+    rollouts += [s.rollout for s in samples if s.task_id not in new]
+    return sum(len(rollout.completion_ids) for rollout in rollouts)
+
+
+def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
+    of_kind = [p for p in judged if p.kind == kind]
+    return rows.KindRow(
+        proposed=len(of_kind), valid_share=_valid_share(of_kind), solve_rate=_solve_rate(of_kind)
+    )
+
+
+def _mean_reward(
+    samples: Sequence[TrainingSample], phase: str, member: str | None = None
+) -> float | None:
+    """Return the mean of the finite rewards of a phase: of a member, or of all."""
+    of_phase = (s for s in samples if s.phase == phase)
+    return mean([finite(s.reward) for s in of_phase if member in (None, s.member)])
+
+
+def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:
+    """Return the solve rates of students and base on tasks that both attempted."""
+    if not both:
+        return rows.SameTasksRow()
+    students, base = fmean(p.solve_rate for p in both), fmean(p.base_solve_rate for p in both)
+    return rows.SameTasksRow(len(both), students, base, students - base)
+
+
+def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
+    """Return the share of tasks all of whose several attempts earned the same; 0 without such."""
+    rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for s in samples:
+        if s.phase == "solve":
+            rewards[s.member, s.task_id].append(s.reward)
+    several = [r for r in rewards.values() if len(r) > 1]
+    return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
+
+
+def _attempt_rows(
+    attempts: Sequence[Attempt], samples: Sequence[TrainingSample]
+) -> tuple[rows.AttemptRow, ...]:
+    """Group equal answers; samples: one for each judged attempt, none if none was learned from."""
+    groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
+    for a in attempts:
+        groups[a.answer, a.score].append(a)
+    judged = (a for a in attempts if not a.infra_error)
+    learned = {a.number: s for a, s in zip(judged, samples, strict=False)}
+    attempt_rows = []
+    for (answer, score), group in groups.items():
+        text = group[0].text
+        thought = text if answer is None else text[: text.rfind(answer)]
+        s = next((learned[a.number] for a in group if a.number in learned), None)
+        earned = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
+        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
+    return tuple(attempt_rows)
+
+
+def _member_rows(
+    solved: Sequence[Proposed],
+    samples: Sequence[TrainingSample],
+    stats: Mapping[str, rows.MemberRow],
+) -> dict[str, rows.MemberRow]:
+    """Return a row for every member that played, also for students without a valid task."""
+    teachers = dict.fromkeys(p.teacher for p in solved if p.teacher is not None)
+    students = dict.fromkeys(p.student for p in solved if p.student is not None)
+    return {
+        name: _member_row(name, solved, samples, stats.get(name, rows.MemberRow()))
+        for name in dict.fromkeys([*teachers, *students])
+    }
+
+
+def _member_row(
+    name: str, solved: Sequence[Proposed], samples: Sequence[TrainingSample], stats: rows.MemberRow
+) -> rows.MemberRow:
+    """Return what the update did to a member with what it wrote, and what it earned."""
+    taught = [p for p in solved if p.teacher == name]
+    faced = [p for p in solved if p.student == name]
+    row: dict[str, Any] = {"solve_rate": _solve_rate(taught or faced)}
+    if taught:
+        row["valid_share"] = _valid_share([p for p in taught if p.status != Status.SANDBOX_ERROR])
+        row["base_solve_rate"] = mean([p.base_solve_rate for p in taught if p.base_judged])
+        row["reward"] = _mean_reward(samples, "propose", name)
+    if faced:
+        row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
+    if attempts := [a for p in faced for a in p.judged]:
+        row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
+    sampled = [p.rollout for p in taught] + [a.rollout for p in faced for a in p.attempts]
+    row["length"] = mean([float(len(rollout.completion_ids)) for rollout in sampled])
+    row["cut"] = mean([float(rollout.finish_reason == "length") for rollout in sampled])
+    role = "agent" if taught and faced else "teacher" if taught else "student"
+    return replace(stats, role=role, **row)
+
+
+def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
+    of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+    return rows.MatchRow(m.teacher, m.student, finite(m.predicted), _solve_rate(of_match))
+
+
+def _ratings(run: Run) -> dict[str, tuple[float, float]]:
+    if run.league is None:
+        return {}
+    names = [n for role in ("teacher", "student") for n in run.league.members(role)]
+    return {n: ((r := run.league.rating(n)).mu, r.sigma) for n in names}
+
+
+def _histogram(rates: Sequence[float]) -> tuple[int, int, int, int, int, int]:
+    bins = [0] * 6
+    for rate in rates:
+        inner = 1 + sum(rate > edge for edge in (0.25, 0.5, 0.75))
+        bins[0 if rate == 0.0 else -1 if rate == 1.0 else inner] += 1
+    return (bins[0], bins[1], bins[2], bins[3], bins[4], bins[5])
+
+
+def _solve_rate(proposed: Sequence[Proposed]) -> float | None:
+    return mean([p.solve_rate for p in proposed if p.judged])
+
+
+def _valid_share(proposed: Sequence[Proposed]) -> float | None:
+    return mean([float(p.task is not None) for p in proposed])

@@ -1,0 +1,482 @@
+"""What a proposal and an answer are worth, and the advantages that members learn from.
+
+A teacher's reward is a function of one `Proposed`, or of all of a step's; a student's of one
+`Attempt`; either may be a coroutine function. `TEACHER_REWARDS` holds those that a configuration
+names; one's own is handed to `train`, or named `module:function`.
+A refused proposal is worth -1 to each of ours.
+
+Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
+baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
+the stratum. Teachers: AZR's task-relative REINFORCE++: whiten over the stratum only. A stratum with
+fewer than two samples, or without variance, says nothing about better and worse: its advantages are
+exactly 0, never NaN.
+"""
+
+from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from inspect import isawaitable
+from threading import Thread
+from traceback import extract_tb
+from types import MethodType
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from selfplay.config import Config, RewardConfig
+from selfplay.errors import SelfplayError, first_line
+from selfplay.identity import called
+from selfplay.learning.batch import TrainingSample
+from selfplay.sampling.texts import Attempt, Proposed
+
+ZERO_STD = 1e-12
+"""What rewards differ by counts as none up to this share of the largest: it is rounding."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+TeacherFunction: TypeAlias = Callable[[Proposed], float]
+TogetherFunction: TypeAlias = Callable[[Sequence[Proposed]], Sequence[float]]
+StudentReward: TypeAlias = Callable[[Attempt], float]
+Need: TypeAlias = Literal["base", "rival", "step"]
+
+
+@dataclass(frozen=True)
+class TeacherReward:
+    """A teacher's reward that compares: proposals of a step, or those who attempt them.
+
+    Whoever else attempts a task makes as many attempts as the matched student, and learns nothing.
+
+    Example:
+
+        >>> TeacherReward(lambda p: p.solve_rate - p.base_solve_rate, needs=("base",)).needs
+        ('base',)
+    """
+
+    function: TeacherFunction | TogetherFunction
+    needs: tuple[Need, ...] = ()
+    """`base`: attempts of the frozen base, in `base_attempts`; `rival`: of another living student,
+    in `rival_attempts`; `step`: all of a step's judged proposals at once, a reward of each."""
+
+    def __post_init__(self) -> None:
+        if not set(self.needs) <= set(get_args(Need)):
+            raise SelfplayError(
+                f"needs is {self.needs!r}; expected a tuple of {', '.join(get_args(Need))}"
+            )
+
+    @property
+    def __name__(self) -> str:
+        """What the function is called."""
+        return called(self.function)
+
+    def __call__(self, judged: Any) -> Any:
+        """Return what a proposal is worth, or what all of them are."""
+        return self.function(judged)
+
+
+def needed_by(reward: TeacherFunction | TogetherFunction | None) -> tuple[Need, ...]:
+    """Return what a reward, and one that it is made of, is to be given; () for a plain function."""
+    if isinstance(reward, OverShare):
+        return ("step", *needed_by(reward.reward))
+    if not isinstance(reward, TeacherReward):
+        return ()
+    return tuple(dict.fromkeys((*reward.needs, *needed_by(reward.function))))
+
+
+def populora(p: Proposed) -> float:
+    """Return 1 - solve rate of the matched student, 0 where it solves nothing.
+
+    PopuLoRA (arXiv 2605.16727). The zero keeps impossible tasks unrewarded.
+    """
+    if p.task is None:
+        return -1.0
+    return 0.0 if p.solve_rate == 0.0 else 1.0 - p.solve_rate
+
+
+def azr(p: Proposed) -> float:
+    """Return 1 - solve rate, -0.5 where all attempts or none solve the task.
+
+    Absolute Zero (arXiv 2505.03335), as its code has it: its equation has 0 for -0.5.
+    """
+    if p.task is None:
+        return -1.0
+    return -0.5 if p.solve_rate in (0.0, 1.0) else 1.0 - p.solve_rate
+
+
+def learnability(p: Proposed) -> float:
+    """Return 4 p (1 - p) of the solve rate p: 1 at a half, 0 where all attempts or none solve it.
+
+    The variance of success, scaled: Tzannetos et al. 2023 (Proximal Curriculum), Rutherford et al.
+    2024 (Sampling for Learnability).
+    """
+    return -1.0 if p.task is None else 4.0 * p.solve_rate * (1.0 - p.solve_rate)
+
+
+def regret(p: Proposed) -> float:
+    """Return the solve rate of another living student minus the matched one's, at least 0.
+
+    PAIRED (Dennis et al. 2020), with another member of the population as the antagonist.
+    """
+    return -1.0 if p.task is None else max(0.0, p.rival_solve_rate - p.solve_rate)
+
+
+def progress(p: Proposed) -> float:
+    """Return the matched student's solve rate minus the frozen base's, at least 0."""
+    return -1.0 if p.task is None else max(0.0, p.solve_rate - p.base_solve_rate)
+
+
+def novelty(p: Proposed) -> float:
+    """Return populora's reward over 1 + how often the run has seen the program's structure.
+
+    After count-based bonuses (Bellemare et al. 2016).
+    """
+    return -1.0 if p.task is None else populora(p) / (1 + p.seen)
+
+
+def keeper_of(reward: Any) -> Any:
+    """Return the object whose state a reward has; None where it has none."""
+    while isinstance(reward, partial | TeacherReward):
+        reward = reward.func if isinstance(reward, partial) else reward.function
+    if isinstance(reward, MethodType):
+        reward = reward.__self__
+    if isinstance(reward, type):
+        return None
+    methods = ("state_dict", "load_state_dict")
+    return reward if any(callable(getattr(reward, name, None)) for name in methods) else None
+
+
+def structure_of(p: Proposed) -> str:
+    """Return the normalised structure of a proposal's program."""
+    return p.metrics.structure if p.metrics else ""
+
+
+class OverShare:
+    """A reward over the share of its class among what its teacher wrote lately.
+
+    A class as common as the mean class earns what it would; one of half that share, twice as much.
+    A negative reward is left as it is: to be rare makes nothing worse. Its memory is kept in
+    checkpoints, with that of the reward. After count-based bonuses (Bellemare et al. 2016).
+
+    Example:
+
+        >>> by_kind = OverShare(populora, class_of=lambda p: p.kind)
+        >>> by_kind([Proposed(0, "1", "t0", "s0", "code_o", (), 0)])
+        [-1.0]
+    """
+
+    def __init__(
+        self,
+        reward: TeacherFunction,
+        class_of: Callable[[Proposed], str] = structure_of,
+        decay: float = 0.95,
+    ) -> None:
+        """reward, class_of: of an accepted proposal. decay: by which a step counts less than the
+        next."""
+        self.reward, self.class_of, self.decay = reward, class_of, decay
+        self._counts: dict[str, dict[str, float]] = {}
+
+    def __call__(self, proposals: Sequence[Proposed]) -> list[float]:
+        """Return the rewards of a step's proposals, refused ones as they are."""
+        self._counts = {
+            teacher: {c: n * self.decay for c, n in counts.items() if n > 0.01}
+            for teacher, counts in self._counts.items()
+            if counts
+        }
+        for p in proposals:
+            if p.task is not None:
+                counts = self._counts.setdefault(p.teacher or "", {})
+                counts[self.class_of(p)] = counts.get(self.class_of(p), 0.0) + 1.0
+        return [self._over_share(p) for p in proposals]
+
+    def _over_share(self, p: Proposed) -> float:
+        reward = self.reward(p)
+        if p.task is None or reward <= 0.0:
+            return reward
+        counts = self._counts[p.teacher or ""]
+        return reward * sum(counts.values()) / (len(counts) * counts[self.class_of(p)])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it remembers: by teacher and class how many proposals, and the reward's."""
+        inner = keeper_of(self.reward)
+        return {"counts": self._counts} | ({} if inner is None else {"reward": inner.state_dict()})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Remember what `state_dict` returned."""
+        self._counts = state["counts"]
+        if "reward" in state:
+            keeper_of(self.reward).load_state_dict(state["reward"])
+
+
+TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
+    "populora": populora,
+    "azr": azr,
+    "learnability": learnability,
+    "regret": TeacherReward(regret, needs=("rival",)),
+    "progress": TeacherReward(progress, needs=("base",)),
+    "novelty": novelty,
+}
+"""The names that `reward.teacher` knows."""
+
+
+def verifier(attempt: Attempt, values: RewardConfig | None = None) -> float:
+    """Return the reward of an answer by its grade.
+
+    A positive score (the verifier's, in [0, 1]; for code_f the share of hidden examples passed)
+    earns score * `right`; 0 earns `wrong`; a text without an answer earns `ill_formed`.
+    """
+    table = values or RewardConfig()
+    if attempt.answer is None:
+        return table.ill_formed
+    return table.right * attempt.score if attempt.score > 0.0 else table.wrong
+
+
+def training_samples(
+    solved: Sequence[Proposed],
+    config: Config,
+    replayed: Sequence[Attempt] = (),
+    teacher_reward: TeacherFunction | None = None,
+    student_reward: StudentReward | None = None,
+) -> list[TrainingSample]:
+    """Reward every proposal and every attempt; None: by what the configuration names of ours.
+
+    The attempts that give a proposal its solve rate also train the student, unless those at
+    earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
+    proposals first, then of all attempts, task by task. What got no verdict because the sandbox
+    failed is left out. Where a reward is not finite, so are the advantages beside it, and the
+    member learns nothing. Raises SelfplayError for a reward that is no number, one of a user's own
+    that is not given here, and one whose base or rival attempted nothing.
+    """
+    ours = TEACHER_REWARDS.get(config.reward.teacher)
+    reward = ours if teacher_reward is None else teacher_reward
+    if reward is None or (student_reward is None and config.reward.student != verifier.__name__):
+        raise SelfplayError(
+            "the run has a reward of its own; hand over what it has: training_samples(..., "
+            "teacher_reward=run.extensions.teacher_reward, student_reward=...)"
+        )
+    counted = [p for p in solved if not p.infra_error]
+    taught = [
+        p
+        for p in counted
+        if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
+    ]
+    teaching = [
+        _sample(p.teacher, "propose", p, p.id, p.kind, earned)
+        for p, earned in zip(taught, _taught(reward, taught), strict=True)
+    ]
+    tried = [(p.id, a) for p in counted for a in p.judged]
+    if config.rollout.train_on == "buffer":
+        tried = [(a.task.id, a) for a in replayed if not a.infra_error]
+    attempts = [a for _, a in tried]
+    if student_reward is None:
+        rewards = [verifier(a, config.reward) for a in attempts]
+    else:
+        rewards = _earned(student_reward, attempts)
+    solving = [
+        _sample(a.member, "solve", a, task, a.task.kind, earned)
+        for (task, a), earned in zip(tried, rewards, strict=True)
+    ]
+    by_tokens = config.reward.whiten == "tokens"
+    advantages = teacher_advantages(teaching, token_weighted=by_tokens)
+    advantages += student_advantages(solving, token_weighted=by_tokens)
+    samples = teaching + solving
+    return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
+
+
+def _taught(reward: TeacherFunction, proposals: Sequence[Proposed]) -> list[float]:
+    """Return what a step's proposals earn. Raises SelfplayError for other than a number of each."""
+    if "step" not in needed_by(reward):
+        return _earned(reward, proposals)
+    sample = f"{len(proposals)} proposals"
+    (values,) = _said(reward, [(proposals, "teacher_reward", sample)])
+    with suppress(TypeError):
+        if len(values) == len(proposals):
+            return [_number(reward, *pair) for pair in zip(values, proposals, strict=True)]
+    raise _unlike(reward, values, "teacher_reward", sample, "a number of each")
+
+
+def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
+    values = _said(reward, [(w, *_shown(w)) for w in written])
+    return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
+
+
+def _shown(written: Proposed | Attempt) -> tuple[str, str]:
+    """Return the option of a reward, and what errors call its sample."""
+    if isinstance(written, Proposed):
+        return "teacher_reward", f"proposal {written.id} of {written.teacher}"
+    return "student_reward", f"an attempt of {written.member} at {written.task.id}"
+
+
+def _said(reward: Callable[[Any], Any], judged: Sequence[tuple[Any, str, str]]) -> list[Any]:
+    """Return what a reward returns; of a coroutine function, of all at the same time.
+
+    judged: what is to be rewarded, with the option and the sample that errors name. Raises
+    SelfplayError that says where the reward fails.
+    """
+
+    async def awaited(value: Any, option: str, sample: str) -> Any:
+        with _blamed(reward, option, sample):
+            return await value if isawaitable(value) else value
+
+    async def together() -> list[Any]:
+        return await gather(*(awaited(*one) for one in said))
+
+    said = []
+    for written, option, sample in judged:
+        with _blamed(reward, option, sample):
+            said.append((reward(written), option, sample))
+    if any(isawaitable(value) for value, _, _ in said):
+        return run_coroutine_threadsafe(together(), _loop()).result()
+    return [value for value, _, _ in said]
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    """Return a loop that lasts, as clients of a service want it; a notebook has one of its own."""
+    loop = new_event_loop()
+    Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+@contextmanager
+def _blamed(reward: Callable[[Any], Any], option: str, sample: str) -> Iterator[None]:
+    """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
+    try:
+        yield
+    except SelfplayError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's function may raise what it likes
+        last, code = extract_tb(error.__traceback__)[-1], getattr(reward, "__code__", None)
+        place = f" ({last.filename}, line {last.lineno})"
+        if last.filename == __file__:
+            place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+        raise SelfplayError(
+            f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
+            f"{first_line(error)}{place}; expected a finite number"
+        ) from error
+
+
+def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
+    """Return a reward as a float. Raises SelfplayError for no number."""
+    if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
+        with suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            return float(value)
+    raise _unlike(reward, value, *_shown(written), "a number")
+
+
+def _unlike(
+    reward: Callable[[Any], Any], value: Any, option: str, sample: str, expected: str
+) -> SelfplayError:
+    shown = " ".join(repr(value).split())
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return SelfplayError(
+        f"{option}: {called(reward)} returns {shown} for {sample}; expected {expected}"
+    )
+
+
+def _has(p: Proposed, need: Need, reward: TeacherFunction) -> bool:
+    if need == "step":
+        return True
+    tried = p.base_attempts if need == "base" else p.rival_attempts
+    if not tried:
+        raise SelfplayError(
+            f"teacher_reward: {called(reward)} needs attempts of the {need}, and {p.id} has none; "
+            "open the run with Extensions(teacher_reward=...)"
+        )
+    return any(not a.infra_error for a in tried)
+
+
+def _sample(
+    member: str | None,
+    phase: str,
+    written: Proposed | Attempt,
+    task_id: str,
+    kind: str,
+    reward: float,
+) -> TrainingSample:
+    if member is None:
+        raise SelfplayError(f"{task_id} was written by the base model, which is frozen")
+    return TrainingSample(
+        member=member,
+        rollout=written.rollout,
+        phase=phase,
+        task_id=task_id,
+        kind=kind,
+        reward=reward,
+    )
+
+
+@np.errstate(invalid="ignore")
+def student_advantages(
+    samples: Sequence[TrainingSample], *, token_weighted: bool = False
+) -> list[float]:
+    """Centre over the attempts at each task, then whiten over each stratum.
+
+    A task with one attempt has no baseline and stays uncentred (as verl does).
+    """
+    return _whiten_strata(samples, token_weighted, by_task=True)
+
+
+def teacher_advantages(
+    samples: Sequence[TrainingSample], *, token_weighted: bool = False
+) -> list[float]:
+    """Whiten over each stratum (AZR's TRR++: one baseline per role and task kind)."""
+    return _whiten_strata(samples, token_weighted)
+
+
+@np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite
+def whiten(values: Floats, weights: Floats | None = None, largest: float | None = None) -> Floats:
+    """Return (values - mean) / std, or zeros where there is nothing to compare.
+
+    Without weights the mean is over samples. With token counts as weights it is over tokens, as in
+    AZR, so that long texts weigh more. The variance is unbiased (n - 1; n = samples or tokens).
+    largest: of the rewards that the values came from, whose rounding they have; of the values
+    themselves by default. No size of rewards is too large or too small.
+    """
+    if len(values) < 2:
+        return np.zeros_like(values)
+    values = values / _power_of_two(np.abs(values).max() if largest is None else largest)
+    w = np.ones_like(values) if weights is None else weights
+    n = float(w.sum())
+    if n <= 1.0:
+        return np.zeros_like(values)
+    centred = values - float((w * values).sum()) / n
+    std = float(np.sqrt((w * centred**2).sum() / (n - 1.0)))
+    return np.zeros_like(values) if std <= ZERO_STD else centred / std
+
+
+def _power_of_two(largest: float) -> float:
+    """Return about the number, such that to divide by it changes no digit; 1 for none."""
+    exponent = int(np.clip(np.frexp(largest)[1], -1000, 1000)) if np.isfinite(largest) else 0
+    return float(np.ldexp(1.0, exponent))
+
+
+def _rewards(samples: Sequence[TrainingSample]) -> Floats:
+    return np.array([s.reward for s in samples], dtype=np.float64)
+
+
+def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
+    positions: dict[Hashable, list[int]] = defaultdict(list)
+    for position, key in enumerate(keys):
+        positions[key].append(position)
+    return list(positions.values())
+
+
+def _whiten_strata(
+    samples: Sequence[TrainingSample], token_weighted: bool, *, by_task: bool = False
+) -> list[float]:
+    """Whiten over each stratum; by_task: what is left of rewards without the mean of a task's."""
+    tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
+    rewards = _rewards(samples)
+    result = np.zeros_like(rewards)
+    for rows in _indices((s.member, s.phase, s.kind) for s in samples):
+        values = rewards[rows] / _power_of_two(np.abs(rewards[rows]).max())
+        largest = float(np.abs(values).max())
+        for of_task in _indices(samples[i].task_id for i in rows) if by_task else ():
+            if len(of_task) > 1:
+                of_it = values[of_task]
+                values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
+        result[rows] = whiten(values, tokens[rows] if token_weighted else None, largest)
+    whitened: list[float] = result.tolist()
+    return whitened

@@ -1,0 +1,250 @@
+"""Supervised fine-tuning on known tasks, so that a base writes some valid ones itself.
+
+Each task is written in both roles, as a proposer and as a solver would, in the prompts of the run
+to come. The adapter that results is what members of a run start from (`warm_start`).
+"""
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from code_verifier import Task
+from lora_evo import appearing, check_output, save_adapter, write_text
+from lora_evo.model import (
+    BaseModel,
+    SupervisedLearner,
+    TokenPair,
+    choose_device,
+    derive_seed,
+    drawn,
+    export_adapter,
+    load_base_model,
+    stack_adapters,
+    stream,
+    token_pair,
+)
+from selfplay.config import Config
+from selfplay.errors import RunDirectoryError, SelfplayError
+from selfplay.files.layout import lock
+from selfplay.learning.loss import checkpointed, layers_of
+from selfplay.machine.devices import set_allocator
+from selfplay.sampling.judge import open_sandbox
+from selfplay.tasks.control_tokens import control_token_in, control_tokens
+from selfplay.tasks.seeds import Say, Worked, read_tasks
+from selfplay.tasks.template import Template, template_of, with_chat_date
+
+RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
+"""Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
+HELD_OUT = 24
+"""Programs that are held out unless it is said; of few programs a fifth."""
+SAVE_EVERY = 10
+"""Steps between two checkpoints."""
+
+
+def fine_tune(
+    config: Config,
+    data: Path,
+    out: Path,
+    say: Say,
+    *,
+    batch_size: int,
+    learning_rate: float,
+    held_out: int | None = None,
+) -> list[dict[str, float]]:
+    """Train an adapter for the members of such a run to start from; return the held-out losses.
+
+    Takes `config.steps` steps; the learning rate rises over a twentieth of them and falls to a
+    tenth. A loss is `{"step", "held_out"}`, the mean cross-entropy of a completion token in nats:
+    of the base at step 0, then at each quarter. Killed at any moment and called again, it resumes
+    and ends in the same bytes. Raises SelfplayError for data or settings that cannot be used.
+    """
+    work = out.with_name(f"{out.name}.part")
+    if (out / RECORD).is_file():
+        shutil.rmtree(work, ignore_errors=True)
+        say(f"{out} is finished already")
+        state: dict[str, Any] = json.loads((out / RECORD).read_text())
+        return list(state["losses"])
+    if out.exists():
+        kind = "exists and was not made by sft" if out.is_dir() else "is a file"
+        raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
+    check_output(out, folder=True)
+    begun: dict[str, Any] = {}
+    if config.chat_date is None and (work / CHECKPOINT).exists():
+        begun = torch.load(work / CHECKPOINT)["settings"]
+    day = begun.get("chat_date")
+    config = replace(config, chat_date=date.fromisoformat(day)) if day else with_chat_date(config)
+    chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
+    chosen |= {"learning_rate": learning_rate, "held_out": held_out}
+    template = template_of(config)
+    kinds = [kind.name for kind in template.in_play]
+    with open_sandbox(config) as sandbox:
+        tasks = read_tasks(data, template, kinds, sandbox, say)
+    fresh = {"settings": json.loads(json.dumps(chosen, default=str)), "step": -1, "losses": []}
+    state = _resumed(work / CHECKPOINT, fresh)
+    base, learner = _open_learner(config, learning_rate)
+    examples = make_examples(tasks, config, base.tokenizer, say, held_out)
+    work.mkdir(parents=True, exist_ok=True)
+    with closing(lock(work)):
+        _train(base, learner, config, examples, batch_size, state, work, say)
+        draft = work / "adapter"
+        shutil.rmtree(draft, ignore_errors=True)
+        save_adapter(export_adapter(learner.adapters, 0, config.base), draft)
+        record = {name: state[name] for name in ("settings", "losses")}
+        write_text(draft / RECORD, json.dumps(record, indent=1))
+        os.replace(draft, out)
+    shutil.rmtree(work)
+    return list(state["losses"])
+
+
+def _open_learner(config: Config, learning_rate: float) -> tuple[BaseModel, SupervisedLearner]:
+    """Load the base, and put the adapter to be trained on it."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    set_allocator(replace(config, engine="hf"))
+    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    stack = stack_adapters(
+        base.model,
+        ["sft"],
+        r=config.learner.r,
+        lora_alpha=config.learner.lora_alpha,
+        target_modules=config.learner.target_modules,
+        seed=derive_seed(config.seed, "adapters"),
+    )
+    return base, SupervisedLearner(
+        stack,
+        learning_rate=learning_rate,
+        max_grad_norm=max(0.0, config.learner.max_grad_norm) or None,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+    )
+
+
+def _train(
+    base: BaseModel,
+    learner: SupervisedLearner,
+    config: Config,
+    examples: tuple[Sequence[TokenPair], Sequence[TokenPair]],
+    batch_size: int,
+    state: dict[str, Any],
+    work: Path,
+    say: Say,
+) -> None:
+    """Do the steps that are left; the state grows with them, and is kept in `work`."""
+    (training, measured), steps = examples, config.steps
+    if "learner" in state:
+        learner.load_state_dict(0, state["learner"])
+        say(f"resuming after step {state['step']}")
+    course = replace(
+        config.learner, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20
+    )
+    layers = layers_of(base.model.get_decoder()) if course.gradient_checkpointing else []
+    for step in range(state["step"] + 1, steps + 1):
+        if step:
+            batch = [training[i] for i in drawn(len(training), batch_size, step, config.seed)]
+            with checkpointed(layers, learner.adapters):
+                loss = learner.step(0, batch, course.schedule(step, steps))
+            say(f"step {step} of {steps}: loss {loss:.4f}")
+        if measured and (step % max(1, steps // 4) == 0 or step == steps):
+            state["losses"].append({"step": step, "held_out": learner.mean_loss(0, measured)})
+            say(f"step {step}: held-out loss {state['losses'][-1]['held_out']:.4f}")
+        if step % SAVE_EVERY == 0 or step == steps:
+            state |= {"step": step, "learner": learner.state_dict(0)}
+            written = io.BytesIO()  # torch writes to a full disk without saying what failed
+            torch.save(state, written)
+            with appearing(work / CHECKPOINT) as draft:
+                draft.write_bytes(written.getbuffer())
+
+
+def make_examples(
+    tasks: Sequence[Worked], config: Config, tokenizer: Any, say: Say, held_out: int | None
+) -> tuple[list[TokenPair], list[TokenPair]]:
+    """Write each task in both roles; return examples to learn from and those of other programs.
+
+    Which programs are held out, and which references a proposer is shown, follow from the seed.
+    What is longer than a pass of the learner, or has no words in the template, is left out. Raises
+    SelfplayError when nothing is left.
+    """
+    if tokenizer.eos_token is None:
+        raise SelfplayError(
+            f"the tokenizer of {config.base} names no end token, so that no example would have an "
+            "end; expected eos_token in its tokenizer_config.json"
+        )
+    template, longest = template_of(config), config.learner.micro_batch_tokens
+    control = control_tokens(tokenizer)
+    programs = list(dict.fromkeys(task.program for task, _ in tasks))
+    order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
+    if held_out is None:
+        held_out = min(HELD_OUT, len(programs) // 5)
+    apart = {programs[int(i)] for i in order[:held_out]}
+    shown = [task for task, _ in tasks if task.program not in apart]
+    training: list[TokenPair] = []
+    measured: list[TokenPair] = []
+    too_long = unspoken = 0
+    for number, (task, thought) in enumerate(tasks):
+        references, kind = [task], template.kind(task.kind)
+        if not kind.keeps_program:
+            others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
+            order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
+            references = [others[int(i)] for i in order[: config.rollout.num_references]]
+        written = []
+        if not control_token_in(task, control, template.marks):
+            written = _in_words(template, task, thought, references)
+        unspoken += 2 - len(written)
+        for prompt, completion in written:
+            pair = token_pair(
+                tokenizer, prompt, completion + tokenizer.eos_token, special=template.start_token
+            )
+            too_long += pair.length > longest
+            if pair.length <= longest:
+                (measured if task.program in apart else training).append(pair)
+    summary = (
+        f"{len(programs)} programs, {len(apart)} held out: {len(training)} examples to learn from, "
+        f"{len(measured)} held out, {too_long} left out as longer than {longest} tokens, "
+        f"{unspoken} that the template cannot express"
+    )
+    if not training or (apart and not measured):
+        raise SelfplayError(
+            f"{summary}; give more tasks, a larger learner.micro_batch_tokens or less --held-out"
+        )
+    say(summary)
+    return training, measured
+
+
+def _in_words(
+    template: Template, task: Task, thought: str, references: Sequence[Task]
+) -> list[tuple[str, str]]:
+    """Return prompt and completion of each role, where the template reads back what it writes.
+
+    An empty solution, or a proposal of another number of inputs than it asks for, would be an
+    example of ill-formed text.
+    """
+    proposal = template.proposal_text(task, thought)
+    answer = template.answer_text(task, thought)
+    written = []
+    if references and template.parse_proposal(task.kind, references, proposal) is not None:
+        written.append((template.propose_prompt(task.kind, references), proposal))
+    if template.parse_answer(task, answer) is not None:
+        written.append((template.solve_prompt(task), answer))
+    return written
+
+
+def _resumed(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
+    """Return the checkpoint, or a fresh state. Raises RunDirectoryError for other settings."""
+    if not path.exists():
+        return fresh
+    state: dict[str, Any] = torch.load(path)
+    odd = [name for name, value in fresh["settings"].items() if state["settings"][name] != value]
+    if odd:
+        raise RunDirectoryError(
+            f"{path.parent} was begun with another {odd[0]}; give the same settings to resume, or "
+            "remove it to start again"
+        )
+    return state

@@ -1,0 +1,105 @@
+"""What suits a base model: a preset for its size, a template for its tokenizer, its limits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lora_evo.model import TARGET_MODULES
+from selfplay.config import Config, load_preset
+from selfplay.errors import ConfigError, silence_transformers
+from selfplay.machine.architecture import Architecture, read_architecture
+from selfplay.tasks.template import template_named
+from selfplay.terminal import say
+
+LARGE = 1_000_000_000
+"""Parameters from which on a base gets the sizes of the 7B presets, where there is a GPU."""
+_LENGTHS = ("max_prompt_length", "max_proposal_length", "max_completion_length")
+
+
+def config_for(
+    base: str, *assignments: str, preset: str | None = None, **values: Any
+) -> tuple[Config, str]:
+    """Return a configuration that suits a base model, and lines that say what was chosen and how to
+    change it.
+
+    base: `nano`, a folder, or a model's name on the hub. preset: whose sizes to take
+    instead of those chosen by the model's parameters. assignments and values go on top as in
+    `load_preset`.
+    Raises ConfigError or LoraEvoError for a base of which nothing can be read.
+    """
+    if base == "nano":
+        preset = preset or base
+        config = load_preset(preset, *assignments, base=base, **values)
+        return config, f"base: {base}; preset {preset}"
+    template, why = _template(base)
+    model = read_architecture(base)
+    preset = preset or preset_for(model)
+    fitting = {"base": base, "template": template, **_limits(load_preset(preset), model)}
+    chosen = {key: value for key, value in values.items() if value is not None}
+    config = load_preset(preset, *assignments, **fitting | chosen)
+    return config, _chosen(config, model, preset, why)
+
+
+def configured(
+    base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **values: Any
+) -> Config:
+    """Return the configuration of a command's options; for a base, say what was chosen."""
+    if base is None:
+        return load_preset(preset or "nano", *assignments, **values)
+    silence_transformers()
+    config, chosen = config_for(base, *assignments, preset=preset, **values)
+    if not quiet:
+        say(chosen, err=True)
+    return config
+
+
+def preset_for(model: Architecture) -> str:
+    """Return the preset whose sizes suit a model on the device found here."""
+    from lora_evo.model import choose_device
+
+    gpu = choose_device("auto").type == "cuda"
+    return "7b-4t4s" if gpu and model.parameters >= LARGE else "smol"
+
+
+def _template(base: str) -> tuple[str, str]:
+    """The template for a base's tokenizer, and why."""
+    from lora_evo.model import load_tokenizer
+
+    if not getattr(load_tokenizer(base), "chat_template", None):
+        return "azr", "its tokenizer has no chat template"
+    try:
+        template_named("azr-chat", base)
+    except ConfigError as error:
+        return "azr", str(error).partition(";")[0]
+    return "azr-chat", "its tokenizer has a chat template"
+
+
+def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
+    """Lengths that fit the context, in the preset's proportions, and modules that are there."""
+    limits: dict[str, Any] = {}
+    longest, rollout = config.longest_sample, config.rollout
+    if longest is not None and model.context is not None and longest > model.context:
+        room = model.context - rollout.prompt_overhead
+        whole = longest - rollout.prompt_overhead
+        limits["rollout"] = {name: getattr(rollout, name) * room // whole for name in _LENGTHS}
+    linear = dict.fromkeys(name for name, _, _ in model.linears)
+    if not linear.keys() >= set(config.learner.target_modules):
+        limits["learner"] = {"target_modules": tuple(linear)}
+    return limits
+
+
+def _chosen(config: Config, model: Architecture, preset: str, why: str) -> str:
+    r, context = config.rollout, model.context or 0
+    targets = config.learner.target_modules
+    modules = "all linear layers" if targets == TARGET_MODULES else ", ".join(targets)
+    return "\n".join(
+        [
+            f"base: {model.name}, {model.parameters:,} parameters, context {context:,} tokens",
+            f"preset {preset}: teachers {config.teachers}, students {config.students}, rank "
+            f"{config.learner.r}, engine {config.engine}, {config.dtype}; another: --preset NAME",
+            f"template {config.template}: {why}; another: --set template=azr",
+            f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
+            f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "
+            "--set rollout.max_completion_length=N and the like",
+            f"adapters on {modules}; others: --set learner.target_modules=[...]",
+        ]
+    )

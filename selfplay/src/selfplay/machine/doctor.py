@@ -1,0 +1,274 @@
+"""The doctor: what a run lacks on the machine that will train, and what a step takes there.
+
+The environment comes first. Where nothing is missing, two steps at the sizes of the configuration
+are trained in a folder that is removed again, as `selfplay train` trains them, with an evolution
+between. Memory is measured by phase, next to what `selfplay plan` says.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from sysconfig import get_paths
+from tempfile import TemporaryDirectory
+
+import torch
+from huggingface_hub import snapshot_download
+
+from lora_evo import LoraEvoError
+from lora_evo.model import choose_device, require_vllm, resolve
+from selfplay.config import Config, refuse_hasty_evolution
+from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
+from selfplay.files.layout import METRICS, TASKS
+from selfplay.files.read import DRIFT_LIMITS
+from selfplay.files.rows import StepRow, TaskRow, read_rows
+from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
+from selfplay.machine.plan import MemoryPlan, plan_run, verdict
+from selfplay.report.progress import Progress
+from selfplay.step import train_step
+from selfplay.training import new_run
+
+STEPS = 2
+_DRIVERS = {"12": 525, "13": 580}
+"""The oldest NVIDIA driver for each CUDA (its release notes)."""
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_OTHER_FILES = ["original/*", "consolidated*", "*/*"]
+"""What loading a base reads of its files on the hub, and what it does not."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must be there or must work, what was seen, and what to type if it is not."""
+
+    name: str
+    passed: bool
+    seen: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found on a machine."""
+
+    title: str
+    checks: Sequence[Check]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of each phase, the mean of the steps that had it."""
+    memory: Mapping[str, float] = field(default_factory=dict)
+    """Largest bytes in each phase: of the GPU, else of this process."""
+    planned: Mapping[str, float] = field(default_factory=dict)
+    """Bytes that the plan says, while sampling and while learning."""
+
+
+class Meter(Progress):
+    """Times the phases of a run, and takes the largest memory of each; say: hears their names."""
+
+    def __init__(self, device: torch.device, say: Callable[[str], object]) -> None:
+        super().__init__(quiet=True)
+        self._gpu, self._say = device.type == "cuda", say
+        self.times: dict[str, list[float]] = defaultdict(list)
+        self.memory: dict[str, float] = defaultdict(float)
+        self.now = ""
+
+    def phase(self, phase: str) -> None:
+        """End the phase before and begin this one."""
+        self.end()
+        super().phase(phase)
+        self._say(phase)
+        if self._gpu:
+            torch.cuda.reset_peak_memory_stats()
+        with suppress(OSError):  # elsewhere than on Linux, the largest so far counts
+            Path("/proc/self/clear_refs").write_text("5")
+        self.now, self._since = phase, time.perf_counter()
+
+    def end(self) -> None:
+        """End the phase, if there is one."""
+        if self.now:
+            self.times[self.now].append(time.perf_counter() - self._since)
+            self.memory[self.now] = max(self.memory[self.now], self._peak())
+        self.now = ""
+
+    def _peak(self) -> float:
+        if self._gpu:  # what others take, vLLM's process among them, is there all the time
+            free, total = torch.cuda.mem_get_info()
+            passed = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+            return float(total - free + passed)
+        with suppress(OSError):
+            status = Path("/proc/self/status").read_text()
+            return float(status.partition("VmHWM:")[2].split()[0]) * 1024
+        return memory_mb() * 2**20
+
+
+def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
+    """Look at this machine, and train two steps of a configuration where nothing is missing.
+
+    say: receives each phase's name. Raises ConfigError for what the configuration has wrong.
+    """
+    refuse_hasty_evolution(config)
+    title = f"{config.base}: {config.engine}, {config.dtype}"
+    checks, plan = list(machine(config)), None
+    if not all(check.passed for check in checks):
+        return Diagnosis(title, checks)
+    set_allocator(config)
+    with suppress(ConfigError, LoraEvoError):  # of a shape that is not known, or without the GPU
+        plan, changes = plan_run(config, None)
+        checks += room(plan, changes)
+    if plan is not None:
+        title += f", {plan.step.members} members on {plan.machine.name}"
+    if not all(check.passed for check in checks):
+        return Diagnosis(title, checks)
+    meter = Meter(choose_device(config.device), say)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        checks += measured(config, meter)
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        if text.startswith("out of memory"):
+            tokens = text.partition("done again with learner.")[2]
+            setting = f"learner.{tokens or 'gradient_checkpointing=true'}"
+            checks.append(Check("memory of an update", False, text, f"--set {setting}"))
+    return Diagnosis(
+        title,
+        checks,
+        seconds={name: fmean(times) for name, times in meter.times.items()},
+        memory=dict(meter.memory),
+        planned={"sampling": plan.sampling, "learning": plan.learning} if plan else {},
+    )
+
+
+def machine(config: Config) -> Iterator[Check]:
+    """Yield what a run needs of this machine, which is seen at once."""
+    yield _device(config.device)
+    if config.engine == "vllm":
+        yield _compiler()
+        yield _vllm(config)
+
+
+def room(plan: MemoryPlan, changes: list[str]) -> Iterator[Check]:
+    """Yield whether there is as much memory and disk as a run needs."""
+    fits = plan.peak <= plan.machine.memory
+    settings = " ".join(f"--set {change}" for change in changes)
+    yield Check("memory", fits, verdict(plan, []), settings or "a smaller --base")
+    free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
+    seen = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
+    yield Check("disk", free > needed, seen, "--set keep_checkpoints=1, or another --out")
+
+
+def _device(device: str) -> Check:
+    cards = ""
+    if shutil.which("nvidia-smi"):
+        query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+        done = subprocess.run(query, capture_output=True, text=True, check=False)
+        cards = "; ".join(done.stdout.splitlines()) if done.returncode == 0 else ""
+    torch_is = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'})"
+    if torch.cuda.is_available():
+        return Check("device", True, f"{torch_is} uses {cards or torch.cuda.get_device_name()}")
+    seen = f"{torch_is} finds no GPU"
+    driver = re.search(r"(\d+)[.\d]*$", cards)
+    oldest = _DRIVERS.get(str(torch.version.cuda).partition(".")[0], 0)
+    if driver and int(driver[1]) < oldest and device != "cpu":
+        seen += f": it needs driver r{oldest} or newer, and here is {cards}"
+        remedy = f"install NVIDIA driver r{oldest} or newer, or --set device=cpu"
+        return Check("device", False, seen, remedy)
+    if cards and device != "cpu":
+        remedy = f"{pip_install('--force-reinstall', 'torch')}, or --set device=cpu"
+        return Check("device", False, f"{seen}, and the driver has {cards}", remedy)
+    if device.startswith("cuda"):
+        remedy = "install the NVIDIA driver, or --set device=cpu"
+        return Check("device", False, f"{seen}, and there is no driver", remedy)
+    return Check("device", True, f"{torch_is} uses the CPU")
+
+
+def _compiler() -> Check:
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        remedy = "apt-get install build-essential"
+        return Check("compiler", False, "no C compiler, which vLLM's kernels need", remedy)
+    if not (Path(get_paths()["include"]) / "Python.h").is_file():
+        remedy = f"apt-get install python{sys.version_info.major}.{sys.version_info.minor}-dev"
+        return Check("compiler", False, "no Python.h, which vLLM's kernels need", remedy)
+    return Check("compiler", True, compiler)
+
+
+def _vllm(config: Config) -> Check:
+    try:
+        refuse_float32(config, config.device != "cpu" and torch.cuda.is_available())
+        return Check("vLLM", True, f"version {require_vllm()}")
+    except (ConfigError, LoraEvoError) as error:
+        seen, _, remedy = str(error).partition("; type")
+        remedy = remedy.removeprefix(":").strip()
+        return Check("vLLM", False, seen, remedy)
+
+
+def measured(config: Config, meter: Meter) -> list[Check]:
+    """Train two steps, and return what is to be said of them; the meter has the measurements."""
+    evolution = replace(config.evolution, evolve_every=min(1, config.evolution.evolve_every))
+    config = replace(config, steps=STEPS, evolution=evolution, report_to=())
+    config = replace(config, eval=replace(config.eval, eval_every=0))
+    with TemporaryDirectory(prefix=".doctor-", dir=Path.cwd()) as folder:
+        home = Path(folder) / "run"
+        try:
+            if not Path(resolve(config.base)).is_dir():
+                meter.phase("download")
+                with suppress(Exception):  # loading says in one line what is wrong
+                    snapshot_download(
+                        resolve(config.base), allow_patterns=_FILES, ignore_patterns=_OTHER_FILES
+                    )
+            meter.phase("load")
+            with new_run(config, home, progress=meter) as run:
+                for _ in range(STEPS):
+                    train_step(run, meter)
+                    meter.end()
+        except ConfigError:
+            raise
+        except torch.OutOfMemoryError as error:
+            remedy = "--set rollout.max_rows=16; `selfplay plan` has more"
+            return [Check(meter.now, False, first_line(error), remedy)]
+        except (SelfplayError, LoraEvoError) as error:
+            return [Check(meter.now, False, first_line(error))]
+        rows = list(read_rows(home / METRICS, StepRow))
+        return [_learned(rows, list(read_rows(home / TASKS, TaskRow)), config), _gap(rows, config)]
+
+
+def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) -> Check:
+    """See whether there was anything to learn from: else no update was measured."""
+    members = [member for row in rows for member in row.members.values()]
+    valid, moved = sum(t.status == "ok" for t in tasks), sum(m.stepped is True for m in members)
+    seen = f"{valid} of {len(tasks)} proposals were valid, "
+    seen += f"{moved} of {len(members)} updates moved a member"
+    remedy = f"selfplay sft --base {config.base} --data FILE --out START; --set warm_start=START"
+    return Check("learning", moved > 0, seen, remedy)
+
+
+def _gap(rows: Sequence[StepRow], config: Config) -> Check:
+    """Compare what the sampler and the learner say of the same tokens."""
+    members = [member for row in rows for member in row.members.values()]
+    kl = max((m.number("mismatch_kl") or 0.0 for m in members), default=0.0)
+    most = max((m.number("logp_difference_max") or 0.0 for m in members), default=0.0)
+    seen = f"sampler and learner differ by a KL divergence of {kl:.1g} nats a token at most "
+    limit = DRIFT_LIMITS[config.dtype]
+    seen += f"(limit {limit:g} in {config.dtype}), by {most:.2g} nats at one token"
+    remedy = "--set engine=hf" if config.engine == "vllm" else "--set dtype=float32"
+    return Check("probabilities", kl <= limit, seen, remedy)
+
+
+def to_text(diagnosis: Diagnosis) -> str:
+    """Return what was seen and measured, and what to do."""
+    lines = [diagnosis.title]
+    for check in diagnosis.checks:
+        lines.append(f"{'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.seen}")
+        if check.remedy and not check.passed:
+            lines.append(f"        try: {check.remedy}")
+    if diagnosis.seconds:
+        lines += ["", f"{'phase':20}{'seconds':>10}{'GiB':>10}"]
+    for name, seconds in diagnosis.seconds.items():
+        lines.append(f"{name:20}{seconds:10.2f}{diagnosis.memory[name] / GIB:10.2f}")
+    lines += [f"planned while {n}: {b / GIB:.2f} GiB" for n, b in diagnosis.planned.items()]
+    return "\n".join(lines)

@@ -1,0 +1,424 @@
+"""What a run will take in memory, on each worker, and on disk, before anything loads.
+
+Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
+are upper bounds: every proposal valid, every micro-batch full of the longest rows.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from lora_evo import LoraEvoError
+from selfplay.config import Config, LearnerConfig, for_workers, read_config, refuse_hasty_evolution
+from selfplay.errors import ConfigError
+from selfplay.machine.architecture import Architecture, read_architecture
+from selfplay.machine.devices import (
+    GIB,
+    Machine,
+    gpu,
+    refuse_float32,
+    refuse_spread_base,
+    set_allocator,
+    this_machine,
+)
+from selfplay.members.pieces import batches, even
+from selfplay.settings import override
+
+FLOAT32 = 4
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+CHANGES = (
+    "learner.gradient_checkpointing=true",
+    *(f"learner.micro_batch_tokens={n}" for n in (4096, 2048, 1024)),
+    *(f"rollout.max_rows={n}" for n in (64, 16, 4)),
+    *(f"vllm.gpu_memory_utilization={share}" for share in (0.4, 0.3, 0.25)),
+    "learner.optimizer_offload=true",
+    "dtype=bfloat16",
+    *(
+        f"rollout.max_proposal_length={n} rollout.max_completion_length={n} "
+        f"learner.micro_batch_tokens={n}"
+        for n in (2048, 1024)
+    ),
+    *(f"learner.r={r}" for r in (16, 8)),
+    *(f"teachers={n} students={n}" for n in (4, 2, 1)),
+)
+"""What makes a run smaller, in the order of its cost: nothing, time, precision, what the run is."""
+_LIBRARIES = {True: 0.7e9, False: 0.4e9}
+"""Interpreter, libraries and, on a GPU, the driver's context."""
+_GRAPHS, _ACCURACY = 1.5e9, 0.15
+"""What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
+what is counted, with gaps between tensors."""
+_ROW, _ATTEMPT, _TOKEN = 600, 150, 4
+"""Bytes of a proposal's row without its task, of an attempt in it, and of a token of text."""
+_GROWING = 2.25
+"""A cache that is full doubles, and what it was stays until keys and values are copied."""
+_PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
+_LONG = 2.5
+"""Tokens of a prompt without tasks, and of a task that it shows; how many times longer a long task
+is. Of Absolute Zero's tasks the mean is 160 tokens of a small model, one in twenty above 400."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one role in a step, and their lengths in tokens; `samples` rows share a prompt."""
+
+    count: int
+    prompt: int
+    longest_prompt: int
+    limit: int
+    samples: int = 1
+
+    @property
+    def longest(self) -> int:
+        """Longest prompt and completion."""
+        return self.longest_prompt + self.limit
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The texts that one step generates."""
+
+    proposals: Rows
+    attempts: Rows
+    members: int
+
+    @property
+    def parts(self) -> tuple[Rows, Rows]:
+        """Proposals and attempts."""
+        return self.proposals, self.attempts
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What a run takes; upper_bound: the peak with gaps and graphs; fits: whether that is there.
+
+    memory: by part, of each of `workers`. lowered_by: the settings that lower each part.
+    checkpoints: bytes of those that are kept, and of one that is being written; disk: bytes of the
+    whole run. main_memory: bytes of it next to a GPU.
+    """
+
+    model: str
+    machine: Machine
+    parameters: int
+    adapter_parameters: int
+    memory: Mapping[str, float]
+    lowered_by: Mapping[str, str]
+    learning: float
+    sampling: float
+    peak: float
+    upper_bound: float
+    fits: bool
+    step: Workload
+    checkpoint: float
+    checkpoints: float
+    disk: float
+    workers: int = 1
+    main_memory: Mapping[str, float] = field(default_factory=dict)
+
+
+def workload(config: Config) -> Workload:
+    """Return the step of a configuration."""
+    r, single = config.rollout, config.mode == "azr"
+    shown = 1 if config.template == "nano" else r.num_references
+    words, task = _PROMPT[config.template]
+    bound = r.max_prompt_length or math.inf
+    longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))
+    proposals = Rows(
+        count=(1 if single else max(config.teachers, config.students)) * len(r.kinds) * r.proposals,
+        prompt=words + shown * task,
+        longest_prompt=int(min(bound, longest)),
+        limit=r.max_proposal_length,
+    )
+    attempts = Rows(
+        count=proposals.count * r.num_generations,
+        prompt=words // 3 + task,
+        longest_prompt=int(min(bound, round(words // 3 + task * _LONG))),
+        limit=r.max_completion_length,
+        samples=r.num_generations,
+    )
+    return Workload(proposals, attempts, len(config.founders))
+
+
+def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
+    """Return what one layer keeps of so many tokens for the backward pass.
+
+    In the base's dtype: the residual stream before both norms and after, the attention's result,
+    queries, keys, values, the feed-forward part's gate, the other factor and their product, and
+    each adapted layer's A x. In float32: the scales of both norms, and a log-sum a head.
+    """
+    adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
+    r = adapted // max(1, model.layers) * learner.r
+    wide = 4 * model.hidden + 2 * model.query + 2 * model.key + 3 * model.inner + r
+    return tokens * (BYTES[dtype] * wide + FLOAT32 * (model.heads + 2))
+
+
+def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
+    """Return tokens, and completion tokens among them, of the largest micro-batch of such rows.
+
+    Rows are of any length up to the longest, so a batch may fill its budget; a longer row is alone.
+    """
+    tokens = min(rows.count * rows.longest, max(budget, rows.longest))
+    return tokens, tokens * rows.limit // rows.longest
+
+
+def rows_in_budget(rows: Rows, budget: int) -> tuple[int, int, int]:
+    """Return how many equal rows fill it, and the prompt and completion tokens of each."""
+    tokens, answered = micro_batch(rows, budget)
+    count = -(-tokens // rows.longest)
+    return count, (tokens - answered) // count, answered // count
+
+
+def learner_parts(
+    model: Architecture, learner: LearnerConfig, dtype: str, step: Workload, workers: int = 1
+) -> dict[str, float]:
+    """Return what an update takes at its largest micro-batch, without the base and the adapters.
+
+    Of several workers each has the gradients of its shards' members, and the moments of its own.
+
+    The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
+    chunk, four in that of one chunk of several, and then the gradient of each hidden state.
+    """
+    from selfplay.learning.output_layer import chunk_tokens
+
+    chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
+    adapter, members = FLOAT32 * model.adapter_parameters(learner), step.members
+    largest = {"activations": 0.0, "output layer": 0.0}
+    for rows in step.parts:
+        tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
+        layer = activations(model, learner, dtype, tokens)
+        state = model.layers * layer
+        # Gradients on their way back through the widest part of a layer.
+        moving: float = 2 * tokens * model.inner * BYTES[dtype]
+        if learner.gradient_checkpointing:
+            # The input of every layer stays, and the result of its attention; the rest comes back
+            # for one layer at a time, when the tables of the output layer are gone.
+            input_and_attention = (model.hidden + model.query) * BYTES[dtype]
+            state = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
+            moving += layer
+        entries = answered * (3 * model.vocabulary + model.hidden)
+        if answered > chunk:
+            entries = 4 * chunk * model.vocabulary + 2 * answered * model.hidden
+        output = FLOAT32 * entries
+        parts = {"activations": state + max(0.0, moving - output), "output layer": output}
+        largest = max(largest, parts, key=lambda of: sum(of.values()))
+    stacked = adapter / FLOAT32 * BYTES[dtype] * members
+    owned = -(-members // workers)
+    return {
+        "gradients": adapter * min(members, owned + (workers > 1)) + 2 * adapter,
+        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * owned,
+        "adapters stacked for a pass": stacked,
+        **largest,
+    }
+
+
+def sampler_parts(
+    model: Architecture, config: Config, step: Workload, machine: Machine
+) -> tuple[float, float, float]:
+    """Return weights and cache of the sampler, and what of both stays during an update.
+
+    Weights are a second copy of the base (vLLM, spread over tensor_parallel_size cards).
+    """
+    dtype = BYTES[config.dtype]
+    if config.engine == "vllm":
+        adapters = (step.members + 1) * model.adapter_parameters(config.learner)
+        cards = config.vllm.tensor_parallel_size
+        weights = (model.parameters + adapters) * dtype / cards
+        share = config.vllm.gpu_memory_utilization * machine.memory
+        free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
+        longest = model.cache * dtype * max(rows.longest for rows in step.parts) / cards
+        cache = max(float(config.vllm.kv_cache_memory_bytes or free), longest)
+        sleeps = machine.is_gpu and config.vllm.sleep
+        return weights, cache, weights + (0.0 if sleeps else cache)
+    positions = max(decoded_together(config, step, rows) * rows.longest for rows in step.parts)
+    return 0.0, _GROWING * model.cache * dtype * positions, 0.0
+
+
+def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
+    """Return how many rows the engine decodes together; half of the members are in a role."""
+    count = rows.count
+    if config.pieces and config.engine == "hf":
+        apart = max(1, step.members // 2)
+        count //= apart if config.pieces == 1 else even(min(batches(count), config.pieces))
+    return max(1, min(config.rollout.max_rows, count))
+
+
+def written(config: Config, step: Workload, adapter: int) -> float:
+    """Return the bytes of members, their ancestors and rows of text that a whole run writes.
+
+    adapter: bytes of one. Every child has two parents of its own, kept as they were.
+    """
+    rows = step.proposals.count * (_ROW + 2 * _TOKEN * _PROMPT[config.template][1])
+    rows += step.attempts.count * _ATTEMPT
+    births = sum(config.replaced.values()) * sum(map(config.evolves, range(1, config.steps + 1)))
+    kept = 3 * births if config.keep_dead else 2 * step.members
+    return float(rows * config.steps + adapter * (step.members + kept))
+
+
+def make_plan(
+    config: Config, model: Architecture, machine: Machine, workers: int = 1
+) -> MemoryPlan:
+    """Return what a run of this configuration takes on this device, or on each of several."""
+    dtype, step = config.dtype, workload(config)
+    offload = config.learner.optimizer_offload and machine.is_gpu
+    adapter = FLOAT32 * model.adapter_parameters(config.learner)
+    weights, cache, kept = sampler_parts(model, config, step, machine)
+    on_gpu, apart = machine.is_gpu, machine.is_gpu and config.engine == "vllm"
+    held = {
+        f"base ({dtype})": float(model.parameters * BYTES[dtype]),
+        "adapters (float32)": float(adapter * step.members),
+        "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
+    }
+    learner = replace(config.learner, optimizer_offload=offload)
+    work = learner_parts(model, learner, dtype, step, workers)
+    engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
+    learning = sum(held.values()) + sum(work.values()) + kept
+    sampling = sum(held.values()) + work["optimiser"] + weights + cache
+    graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)
+    moving = sum(work.values()) - work["optimiser"]
+    growing = cache * (config.engine == "hf")
+    upper_bound = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
+    checkpoint = 3.0 * adapter * step.members  # weights and two moments
+    memory = {**held, **work, **engine, "cache": cache}
+    return MemoryPlan(
+        model=model.name,
+        machine=machine,
+        parameters=model.parameters,
+        adapter_parameters=adapter // FLOAT32,
+        memory=memory,
+        lowered_by={name: setting for name in memory if (setting := lowered_by(config, name))},
+        learning=learning,
+        sampling=sampling,
+        peak=max(learning, sampling),
+        upper_bound=upper_bound,
+        fits=upper_bound <= machine.memory,
+        step=step,
+        checkpoint=checkpoint,
+        checkpoints=checkpoint * (config.keep_checkpoints + 1),
+        disk=checkpoint * (config.keep_checkpoints + 1) + written(config, step, adapter),
+        workers=workers,
+        main_memory={"optimiser": 2.0 * adapter * -(-step.members // workers)} if offload else {},
+    )
+
+
+def lowered_by(config: Config, part: str) -> str:
+    """Return the settings that lower a part of the memory; none for what no setting changes."""
+    learner, vllm = config.learner, config.engine == "vllm"
+    checkpointing = () if learner.gradient_checkpointing else ("learner.gradient_checkpointing",)
+    adapters = ("learner.r", "learner.target_modules", "teachers", "students")
+    precise = ("dtype",) if config.dtype == "float32" else ()
+    lengths = ("rollout.max_proposal_length", "rollout.max_completion_length")
+    rows = ("rollout.max_rows", *lengths)
+    longest = max(rows.longest for rows in workload(config).parts)
+    long = longest > learner.micro_batch_tokens  # then a row is a batch of its own
+    batch = lengths if long else ("learner.micro_batch_tokens",)
+    settings = {
+        f"base ({config.dtype})": (*precise, "base"),
+        "adapters (float32)": adapters,
+        "gradients": adapters,
+        "optimiser": () if learner.optimizer_offload else ("learner.optimizer_offload",),
+        "adapters stacked for a pass": adapters,
+        "activations": (*checkpointing, *batch),
+        "output layer": ("learner.logits_chunk_tokens", *batch),
+        "vLLM: weights and adapters": ("vllm.tensor_parallel_size",),
+        "cache": ("vllm.gpu_memory_utilization",) if vllm else rows,
+    }
+    return ", ".join(settings.get(part, ()))
+
+
+def with_changes(config: Config, *assignments: str) -> Config:
+    """Return the configuration after some `a.b=value`."""
+    data: dict[str, Any] = msgspec.to_builtins(asdict(config))
+    for assignment in assignments:
+        override(data, assignment)
+    return read_config(data)
+
+
+def smaller(
+    config: Config, model: Architecture, machine: Machine, workers: int = 1
+) -> tuple[list[str], MemoryPlan]:
+    """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
+    helpful: list[str] = []
+    plan = make_plan(config, model, machine, workers)
+    for change in CHANGES:
+        if plan.fits:
+            break
+        changed = with_changes(config, *change.split())
+        less = make_plan(changed, model, machine, workers)
+        if less.upper_bound < 0.99 * plan.upper_bound:
+            config, plan = changed, less
+            helpful += change.split()
+    return list({text.partition("=")[0]: text for text in helpful}.values()), plan
+
+
+def plan_run(
+    config: Config, card: str | None, workers: int | None = None
+) -> tuple[MemoryPlan, list[str]]:
+    """Return the plan for a GPU, or for the device found here, and the changes that would help.
+
+    workers: each with a GPU of this kind, or a part of this machine's memory. Raises ConfigError or
+    LoraEvoError, one line, for what cannot run there.
+    """
+    refuse_hasty_evolution(config)
+    machine = gpu(card) if card else this_machine(config.device, config.threads)
+    refuse_float32(config, machine.is_gpu)
+    model, count = read_architecture(config.base), workers or 1
+    if workers is not None:
+        refuse_spread_base(config)
+        config = for_workers(config)
+    if not machine.is_gpu and count > 1:
+        name = f"its part of {machine.name}"
+        machine = replace(machine, name=name, memory=machine.memory / count)
+    return make_plan(config, model, machine, count), smaller(config, model, machine, count)[0]
+
+
+def verdict(plan: MemoryPlan, changes: list[str]) -> str:
+    """Return one line: whether the run fits, and which changes to try if not."""
+    gib = [b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory)]
+    unsure = "may not fit" if gib[0] <= gib[2] else "does not fit"
+    each = f"each of {plan.workers} workers with " if plan.workers > 1 else ""
+    text = f"{each}{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
+    text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
+    if plan.fits or not changes:
+        return text if plan.fits else f"{text}: take a larger device or a smaller base"
+    return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
+
+
+def to_text(plan: MemoryPlan, changes: list[str]) -> str:
+    """Return the tables of a plan."""
+    each = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
+    memory = [(name, size, plan.lowered_by.get(name, "")) for name, size in plan.memory.items()]
+    memory += [("while learning", plan.learning, ""), ("while sampling", plan.sampling, "")]
+    memory += [(f"{name}, in main memory", size, "") for name, size in plan.main_memory.items()]
+    disk = [
+        ("a checkpoint", plan.checkpoint, ""),
+        ("those kept, and one in writing", plan.checkpoints, "keep_checkpoints"),
+        ("the whole run, at most", plan.disk, "keep_dead, steps"),
+    ]
+    parts, disks = (
+        [f"  {name:30}{size / GIB:8.2f}       {setting}".rstrip() for name, size, setting in rows]
+        for rows in (memory, disk)
+    )
+    step, title = plan.step, f"memory, GiB{each}"
+    counts = (
+        f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
+        f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
+        f"{step.attempts.count:,} attempts a step"
+    )
+    lines = [counts, "", f"{title:40}       lowered by", *parts, "", "disk, GiB", *disks, ""]
+    return "\n".join([*lines, verdict(plan, changes)])
+
+
+def refuse_what_cannot_fit(config: Config) -> None:
+    """Raise ConfigError for a run that does not fit even if the estimate is too large.
+
+    A base whose shape is not known, or a device that is not there, fails when it is loaded.
+    """
+    set_allocator(config)
+    try:
+        plan, changes = plan_run(config, None)
+    except (ConfigError, LoraEvoError):
+        return
+    if plan.peak * (1 - _ACCURACY) > plan.machine.memory:
+        raise ConfigError(f"{verdict(plan, changes)}; or `selfplay train --force`")

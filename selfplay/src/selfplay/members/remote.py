@@ -1,0 +1,196 @@
+"""The workers of a run, each with the base and all members, and one population over them.
+
+A phase's work is cut into pieces that do not depend on the workers; each worker is asked once, for
+neighbouring pieces. Nothing is mended here: the first failure of a worker ends them all, and the
+run goes back to its last checkpoint (`selfplay.training`).
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from lora_evo import Adapter, EngineStopped
+from selfplay.config import Config
+from selfplay.errors import SelfplayError, first_line
+from selfplay.files.rows import MemberRow, WorkerRow
+from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
+from selfplay.learning.exchange import MEETING, PATIENCE, PeerLost, open_store
+from selfplay.members.opening import read_member, save_member
+from selfplay.members.pieces import blocks
+from selfplay.members.population import Advance, Members, SavedMember, role_of
+from selfplay.members.worker import Worker, WorkerInfo, versions
+from selfplay.sampling.prompts import Prompts
+from selfplay.sampling.texts import W
+from selfplay.tasks.template import Template
+
+_CAUSE = timedelta(seconds=10)
+"""How long the worker that failed first may take to be known as such, after others missed it."""
+
+
+class WorkerPool:
+    """Asks workers, which Ray ends with its session.
+
+    ray: the module, connected. gpus: of each worker, 0 or 1.
+    """
+
+    def __init__(self, ray: Any, config: Config, template: Template, gpus: int, count: int) -> None:
+        self.ray, self._kind = ray, "GPU" if gpus else "core"
+        self._store, place = open_store(ray.util.get_node_ip_address())
+        self.places: list[tuple[str, int]] = []
+        """Of each worker, its machine's name and its process."""
+        self.busy, self.memory_mb = [0.0] * count, [0.0] * count
+        """Seconds that each has worked since they were last counted, and its largest memory."""
+        actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
+        self.actors = [actor.remote(rank) for rank in range(count)]
+        self.places += self.everywhere("meet", place, count)
+        infos: list[WorkerInfo] = self.everywhere("open", config, template)
+        self.info = infos[0]
+        for rank, info in enumerate(infos):
+            expected = versions() | {"base": self.info.versions["base"]}
+            check_equal(self.name(rank), info.versions, expected)
+
+    def name(self, rank: int) -> str:
+        """Return a worker's name, with its process and machine once they are known."""
+        where = [f" (process {process} on {host})" for host, process in self.places]
+        return f"worker-{rank}{where[rank] if where else ''}"
+
+    @property
+    def text(self) -> str:
+        """How many workers there are, of what kind, and on which machines."""
+        hosts, count = Counter(host for host, _ in self.places), len(self.actors)
+        where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
+        return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
+
+    def everywhere(self, method: str, *arguments: Any) -> list[Any]:
+        """Ask every worker the same; return the answers in order."""
+        return [answer for _, answer in sorted(self.each(method, [arguments] * len(self.actors)))]
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Ask the first workers, each with its arguments; yield rank and answer as they come.
+
+        Raises what a worker raised for the user, and EngineStopped where one has died or is silent.
+        """
+        pairs = zip(self.actors, arguments, strict=False)
+        pending = {actor.do.remote(method, *call): rank for rank, (actor, call) in enumerate(pairs)}
+        errors, lost = self.ray.exceptions, None
+        patience = MEETING if method == "meet" else PATIENCE
+        while pending:
+            ready, _ = self.ray.wait(list(pending), timeout=patience.total_seconds())
+            if not ready:
+                silent = ", ".join(map(self.name, pending.values()))
+                raise lost or EngineStopped(f"no answer for {patience} from {silent}")
+            rank = pending.pop(ready[0])
+            try:
+                answer, seconds, self.memory_mb[rank] = self.ray.get(ready[0])
+            except errors.RayTaskError as error:
+                if isinstance(error.cause, PeerLost):  # who was lost is about to fail
+                    lost, patience = EngineStopped(f"{self.name(rank)} {error.cause}"), _CAUSE
+                    continue
+                known = isinstance(error.cause, ValueError | OSError)
+                raise (error.cause if known else error) from None
+            except errors.RayError as error:
+                raise EngineStopped(f"{self.name(rank)} died: {_reason(error)}") from None
+            self.busy[rank] += seconds
+            yield rank, answer
+        if lost:
+            raise lost
+
+
+def _reason(error: Exception) -> str:
+    """Say what is known of a worker's death; Ray's own text is a kilobyte of possible causes."""
+    if type(error).__name__ == "OutOfMemoryError":
+        return "Ray ended it, as memory ran out on its machine"
+    if "node" in first_line(error).lower() or "unavailable" in first_line(error):
+        return "its machine is gone"
+    return "it was killed, as the system does where memory runs out"
+
+
+def check_equal(worker: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raise SelfplayError where a worker has other versions, or another base."""
+    if odd := [f"{k} {found[k]} (not {v})" for k, v in expected.items() if found[k] != v]:
+        raise SelfplayError(
+            f"{worker} is not as the others: {', '.join(odd)}; install the same versions on all "
+            "machines, and put the same files of the base there"
+        )
+
+
+class RemotePopulation(Members):
+    """All members on workers, which hold a population each."""
+
+    def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
+        about = pool.info
+        prompts = Prompts(config, template, about.tokenizer, about.context)
+        super().__init__(config, prompts, about.shares_parameters)
+        self.pool, self._names = pool, config.founders
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self._names)
+
+    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
+        shares = blocks([len(piece) for piece in pieces], len(self.pool.actors))
+        packed = [(pickle.dumps([pieces[number] for number in share]),) for share in shares]
+        for _, answer in self.pool.each("written", packed):
+            yield from pickle.loads(answer)
+
+    def update(
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Advance | None = None,
+    ) -> dict[str, MemberRow]:
+        config, workers = self.config, len(self.pool.actors)
+        batch = make_batch(
+            samples,
+            self._names,
+            [role_of(name) for name in self._names],
+            config.learner,
+            max_completion_length=config.rollout.max_completion_length,
+            pieces=config.pieces,
+            lr_factor=lr_factor,
+        )
+        shares, homes = share_out(batch.shards, workers)
+        calls = [(pickle.dumps(share), homes, lr_factor) for share in shares]
+        outcomes: dict[int, Outcome] = {}
+        for done, (_, answer) in enumerate(self.pool.each("learn", calls), 1):
+            outcomes |= answer
+            if advance is not None:
+                advance(done, workers)
+        return batch.stats(self._names, outcomes)
+
+    def sync(self, step: int) -> None:
+        self.pool.everywhere("sync", step)
+
+    def export(self, member: str) -> Adapter:
+        ((_, adapter),) = self.pool.each("export", [(member,)])
+        return adapter  # type: ignore[no-any-return]
+
+    def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
+        self.pool.everywhere("replace", member, self.pool.ray.put(adapter), new_name)
+        self._names[self._names.index(member)] = new_name
+
+    def save(self, folder: Path, home: Path) -> list[SavedMember]:
+        saved: list[Any] = list(self._names)
+        answers = self.pool.everywhere("save", folder, home)
+        for rank, owned in enumerate(answers):
+            saved[rank :: len(answers)] = owned
+        for place, member in enumerate(saved):
+            if not isinstance(member, SavedMember):  # of a machine without this folder
+                saved[place] = save_member(member[0], member[1], folder, home)
+        return saved
+
+    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
+        for place, saved in enumerate(members):
+            self.pool.everywhere("take", place, self.pool.ray.put(read_member(folder, saved)))
+        self._names = [saved.name for saved in members]
+
+    def end_step(self) -> dict[str, WorkerRow]:
+        pool, rows = self.pool, {}
+        for rank, (host, _) in enumerate(pool.places):
+            owned, busy = self.members[rank :: len(pool.places)], round(pool.busy[rank], 4)
+            rows[f"worker-{rank}"] = WorkerRow(host, owned, busy, pool.memory_mb[rank])
+            pool.busy[rank] = 0.0
+        return rows

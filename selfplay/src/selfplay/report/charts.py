@@ -1,0 +1,364 @@
+"""Charts of runs; a function returns None where there is nothing to show."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import altair as alt
+
+from selfplay.files.read import Life, Points, RunRecord, mean_and_error, smooth, thin
+from selfplay.files.rows import BASE, START
+
+MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
+FEW = 8
+"""Measurements up to which each is marked and has a tick of its own."""
+LETTER = 6.5
+"""Pixels that a letter takes at most, on average: what does not fit its place is left out."""
+SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "student": ("students: points above the base", {"scheme": "viridis"}),
+    "agent": ("points above the base", {"scheme": "viridis"}),
+    "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
+}
+"""Title and colours of what is measured of each role: two different skills."""
+WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
+
+
+def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.LayerChart | None:
+    """Return a light raw line and a strong smoothed one for each named series; title: what they
+    are. Shares, whose unit begins with %, are drawn as percentages."""
+    rows: list[dict[str, Any]] = []
+    factor = 100 if unit.startswith("%") else 1
+    for name, series in points.items():
+        short = thin([(s, None if v is None else factor * v) for s, v in series], MOST_POINTS)
+        means = dict(smooth(short))
+        rows += [
+            {title: name, "step": step, "value": value, "middle": means.get(step)}
+            | {"dot": len(means) == 1}
+            for step, value in short
+            if means
+        ]
+    return _lines(rows, title, list(points), unit)
+
+
+def bands(
+    rows: Sequence[dict[str, Any]],
+    name: str,
+    names: Sequence[str],
+    unit: str,
+    level: tuple[float, str] | None = None,
+) -> alt.LayerChart | None:
+    """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`.
+
+    Few points are marked, and so is one that is alone, with its band as a bar. level: a line
+    across, and what it is.
+    """
+    counts, steps = Counter(row[name] for row in rows), sorted({row["step"] for row in rows})
+    few = len(steps) <= FEW
+    lone = {member for member, count in counts.items() if count == 1}
+    rows = [r | {"dot": few or r[name] in lone, "alone": r[name] in lone} for r in rows]
+    return _lines(rows, name, names, unit, steps if few else (), level)
+
+
+def _lines(
+    rows: Sequence[dict[str, Any]],
+    name: str,
+    names: Sequence[str],
+    unit: str,
+    ticks: Sequence[int] = (),
+    level: tuple[float, str] | None = None,
+) -> alt.LayerChart | None:
+    """Return a strong line of `middle` over the steps for each name, in the colour of its place.
+
+    Behind it is its raw `value`, or its band from `low` to `high`. The legend holds names with
+    rows, and switches what is drawn. ticks: the only steps that are named, from 0 on.
+    """
+    if not rows:
+        return None
+    drawn = [n for n in names if any(row[name] == n for row in rows)]
+    entry = 30 + LETTER * max(map(len, drawn))
+    legend = alt.Legend(
+        title=None,
+        values=drawn,
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        symbolOpacity=1,
+        orient="bottom",
+        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
+    )
+    scale = alt.Scale(domain=list(names))
+    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
+    step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
+    if ticks:
+        step = step.axis(_whole(*ticks)).scale(domain=[0, ticks[-1]])
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
+    pick = alt.selection_point(name="pick", fields=[name], bind="legend")
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
+
+    def seen(opacity: float, **fields: bool) -> Any:
+        """Return the opacity of rows with these fields, as far as their line is switched on."""
+        return alt.when(pick, **fields).then(alt.value(opacity)).otherwise(alt.value(0.0))
+
+    is_raw = "value" in rows[0]
+    numbers = ("value", "middle") if is_raw else ("middle", "low", "high")
+    tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
+    tooltip += [alt.Tooltip(f"{number}:Q", format=",.4~r") for number in numbers]
+    band = base.encode(y=y("low"), y2="high:Q")
+    behind = [
+        band.mark_rule(strokeWidth=3).encode(opacity=seen(0.5, alone=True)),
+        band.mark_area().encode(opacity=seen(0.16)),
+    ]
+    if is_raw:
+        behind = [base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=y("value"))]
+    shown = alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+    line = base.transform_filter("isValid(datum.middle)").mark_line(strokeWidth=2.2)
+    dots = base.mark_point(filled=True, size=40)
+    layers = [
+        *behind,
+        line.encode(y=y("middle"), opacity=shown).properties(name="lines").add_params(pick),
+        dots.encode(y=y(numbers[0]), opacity=seen(1.0, dot=True), tooltip=tooltip),
+    ]
+    if level is not None:
+        across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
+        across = across.encode(y=y("middle"))
+        words = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
+        layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
+        layers.append(words.encode(x=alt.value("width"), text="title:N"))
+    return alt.LayerChart(layer=layers).properties(width=480, height=165 if is_raw else 230)
+
+
+def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
+    """Return the rating of every member of a role over the steps of its life, mu in mu ± sigma."""
+    rows = []
+    lives = [life for life in run.lives() if life.role == role]
+    for life in lives:
+        end = run.last if life.died is None else life.died
+        track = [
+            (step.step, *step.ratings[life.name])
+            for step in run.steps
+            if life.born <= step.step <= end and life.name in step.ratings
+        ]
+        thinned = track[:: -(-len(track) // MOST_POINTS) or 1]
+        rows += [_band(step, life.name, mu, sigma) for step, mu, sigma in thinned]
+    return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
+
+
+def held_out(run: RunRecord) -> alt.LayerChart | None:
+    """Return the held-out gain of every student over the frozen base, with its standard error."""
+    rows = []
+    measured = {row.member for row in run.solvers()}
+    if not any(row.role == START for row in run.evals):
+        founders = [life.name for life in run.lives() if not life.birth and life.name in measured]
+        rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they begin as the frozen base
+    for row in run.solvers():
+        if row.rate and row.rate.difference is not None:
+            error = row.rate.standard_error or 0.0
+            rows.append(_band(row.step, row.member, 100 * row.rate.difference, 100 * error))
+    names = _names(run, rows, "student", "agent")
+    return bands(rows, "member", names, "points above the base", level=(0.0, "frozen base"))
+
+
+def held_out_kinds(run: RunRecord) -> alt.LayerChart | None:
+    """Return the held-out gain of each kind of task, the mean over members that have learned."""
+    gains: dict[str, dict[int, list[float]]] = {}
+    for row in run.solvers():
+        for kind, rate in row.rate.kinds.items() if row.rate and row.born is not True else ():
+            if rate.difference is not None and row.role != START:
+                of_kind = gains.setdefault(kind, {})
+                of_kind.setdefault(row.step, []).append(100 * rate.difference)
+    lines = {
+        kind: [(step, fmean(values)) for step, values in sorted(of_step.items())]
+        for kind, of_step in sorted(gains.items())
+    }
+    return curves(lines, "points above the base", "kind")
+
+
+def taught(run: RunRecord) -> alt.LayerChart | None:
+    """Return what the base solves of every teacher's tasks, with its standard error over tasks."""
+    rows, level = [], None
+    for row in run.evals:
+        found = mean_and_error(row.taught.rates) if row.taught else None
+        if found and row.role == BASE:
+            level = 100 * found[0], "tasks that the frozen base wrote"
+        elif found and row.role != START:
+            rows.append(_band(row.step, row.member, 100 * found[0], 100 * found[1]))
+    names = _names(run, rows, "teacher", "agent")
+    return bands(rows, "member", names, "% of attempts", level=level)
+
+
+def _names(run: RunRecord, rows: Sequence[dict[str, Any]], *roles: str) -> list[str]:
+    """Return all members of these roles, and who else is in rows: a warm start."""
+    lives = [life.name for life in run.lives() if life.role in roles]
+    return list(dict.fromkeys([*lives, *(row["member"] for row in rows)]))
+
+
+def _band(step: int, member: str, middle: float, half: float) -> dict[str, Any]:
+    row = {"step": step, "member": member, "middle": middle}
+    return row | {"low": middle - half, "high": middle + half}
+
+
+def skill(run: RunRecord) -> dict[str, dict[int, float]]:
+    """Return by member and step its measured skill, in points above the frozen base.
+
+    A solver's is its held-out solve rate minus the base's; a teacher's, how much less of its tasks
+    the base solves than of tasks that the base wrote itself. At step 0 members are the base, or the
+    warm start.
+    """
+    of_base = next((row.taught.base_solve_rate for row in run.evals if row.taught), None)
+    skills: dict[str, dict[int, float]] = {life.name: {} for life in run.lives()}
+    start = {"teacher": 0.0, "student": 0.0, "agent": 0.0}
+    for row in run.evals:
+        value = row.rate.difference if row.rate else None
+        if value is None and of_base is not None and row.taught:
+            theirs = row.taught.base_solve_rate
+            value = None if theirs is None else of_base - theirs
+        if value is not None and row.role != BASE:
+            if row.role == START:
+                start |= {"student" if row.rate else "teacher": 100 * value}
+            else:
+                skills.setdefault(row.member, {})[row.step] = 100 * value
+    founders = [life for life in run.lives() if life.birth is None and run.evals]
+    return skills | {f.name: {0: start.get(f.role, 0.0)} | skills[f.name] for f in founders}
+
+
+def _lineage_rows(
+    run: RunRecord, lives: Mapping[str, Life], skills: Mapping[str, Mapping[int, float]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what the lineage draws: pieces of lives by skill, names, and lines from parents."""
+    bars, names, joints = [], [], []
+    for name, life in lives.items():
+        died = run.last if life.died is None else life.died
+        parents = life.birth.parents if life.birth else ()
+        operator = life.birth.operator if life.birth else ""
+        told = {"member": name, "role": life.role, "place": life.place}
+        told |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
+        told |= {"parents": " × ".join(parents), "operator": operator}
+        told |= {"generation": life.generation}
+        known = {step: value for step, value in skills[name].items() if step <= died}
+        steps = [life.born, *(step for step in known if life.born < step < died), died]
+        bars += [told | {"born": a, "died": b, "skill": known.get(a)} for a, b in pairwise(steps)]
+        last = max(known, default=None)
+        gain = "" if last is None or life.died is not None else f"{known[last]:+.1f}"
+        title = f"{name}, generation {life.generation}" if life.generation else name
+        names.append(told | {"born": life.born, "died": died, "title": title})
+        names[-1] |= {"gain": gain.replace("-", "−")}
+        joints += [
+            {"step": life.born, "from": lives[parent].place, "place": life.place}
+            | {"parent": parent, "child": name, "operator": operator}
+            for parent in parents
+            if parent in lives
+        ]
+    return bars, names, joints
+
+
+def lineage(run: RunRecord) -> alt.LayerChart | None:
+    """Return the lives of a run's members as bars coloured by skill, parents joined to children."""
+    lives, skills = {life.name: life for life in run.lives()}, skill(run)
+    if not lives:
+        return None
+    bars, names, joints = _lineage_rows(run, lives, skills)
+    scale = alt.Scale(domain=[0, run.last])
+    axis = _whole(*range(run.last + 1)) if run.last <= FEW else WHOLE_STEPS
+    born, at, died_at = (
+        alt.X(f"{f}:Q", title="step", scale=scale, axis=axis) for f in ("born", "step", "died")
+    )
+    place = alt.Y("place:O", title=None, axis=None)
+    base, texts, children = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
+    told_of = ("member", "role", "generation", "life", "parents", "operator")
+    tips = [alt.Tooltip(f"{f}:N") for f in told_of] + [alt.Tooltip("skill:Q", format="+.1f")]
+    made = ["parent:N", "child:N", "operator:N"]
+    line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
+    bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
+    room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
+    fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
+    label = texts.transform_calculate(shown="".join(fits) + "''")
+    label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
+    gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
+    colours = {}
+    for role, (title, colour) in SKILLS.items():  # grey before a member is measured
+        legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
+        shade = alt.Color("skill:Q", scale=alt.Scale(**colour), legend=legend)
+        known = alt.when("isValid(datum.skill)").then(shade)
+        colours[role] = known.otherwise(alt.value("#8888"))
+    layers = [
+        line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
+        *(
+            bar.transform_filter(f"datum.role == '{role}'").encode(color=colours[role])
+            for role in SKILLS
+            if any(row["role"] == role for row in bars)
+        ),
+        children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
+        label.encode(x=born, y=place, text="shown:N"),
+        gain.encode(x=died_at, y=place, text="gain:N"),
+    ]
+    chart: alt.LayerChart = alt.LayerChart(layer=layers).resolve_scale(color="independent")
+    return chart.properties(width=1040, height=alt.Step(40))
+
+
+def payoffs(run: RunRecord) -> alt.LayerChart | None:
+    """Return a matrix of teachers, by quarter, against students: what share these solved."""
+    found: dict[tuple[str, str], list[float]] = {}
+    size = -(-len(run.steps) // 4)
+    for i, step in enumerate(run.steps):
+        part = run.steps[i - i % size : i - i % size + size]
+        for m in step.matches:
+            if m.observed is not None and m.teacher != m.student:
+                last = f" to {part[-1].step}" if part[1:] else ""
+                row = f"step {part[0].step}{last}: {m.teacher}"
+                found.setdefault((row, m.student), []).append(m.observed)
+    if not found:
+        return None
+    rows = [
+        {"teacher": teacher, "student": student}
+        | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
+        for (teacher, student), rates in found.items()
+    ]
+    students = [life.name for life in run.lives() if any(life.name == s for _, s in found)]
+    order = list(dict.fromkeys(row for row, _ in found))
+    across = alt.Axis(orient="top", labelAngle=0)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("student:O", sort=students, title=None, axis=across),
+        y=alt.Y("teacher:O", sort=order, title=None),
+        tooltip=["teacher:N", "student:N", alt.Tooltip("solved:Q", format=".0%"), "matches:Q"],
+    )
+    legend = alt.Legend(format="%", orient="bottom", gradientLength=160)
+    shade = alt.Color("solved:Q", scale=alt.Scale(scheme="viridis", domain=[0, 1]), legend=legend)
+    ink = alt.when("datum.solved > 0.6").then(alt.value("black")).otherwise(alt.value("white"))
+    layers = [base.mark_rect().encode(color=shade)]
+    if len(students) <= MOST_LABELLED:
+        layers.append(base.mark_text(fontSize=10).encode(text="label:N", color=ink))
+    return alt.LayerChart(layer=layers).properties(width=480, height=alt.Step(20))
+
+
+def rejected(run: RunRecord) -> alt.LayerChart | None:
+    """Return why proposals were rejected: the commonest reasons, as shares of all proposals."""
+    totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
+    shares = [
+        (step, max(1, sum(kind.proposed for kind in step.kinds.values()))) for step in run.steps
+    ]
+    reasons = {
+        name: [(step.step, step.rejected.get(name, 0) / proposed) for step, proposed in shares]
+        for name, count in totals.most_common(MOST_REASONS)
+        if count
+    }
+    return curves(reasons, "% of proposals", "reason")
+
+
+def solve_rates(run: RunRecord) -> alt.LayerChart | None:
+    """Return the shares of the tasks that no attempt solved, some did, and all did."""
+    counts = [(step.step, list(step.solve_rates or ())) for step in run.steps]
+    parts = {"no attempt": slice(0, 1), "some": slice(1, 5), "all": slice(5, 6)}
+    solved = {
+        name: [(step, sum(bins[part]) / sum(bins)) for step, bins in counts if any(bins)]
+        for name, part in parts.items()
+    }
+    return curves(solved, "% of valid tasks", "solved by")
+
+
+def _whole(*steps: int) -> alt.Axis:
+    """Return an axis that names 0 and these steps."""
+    return alt.Axis(format="d", values=sorted({0, *steps}))

@@ -1,0 +1,222 @@
+"""HTML pages that work offline; how numbers and tables are written.
+
+Every text of a page is escaped, and characters that cannot be seen are spelt out: programs and
+answers come from models. Charts are data in an element that no text can close, and the policy of
+the page admits its own style and script alone.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from lora_evo import check_output, write_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""A head and rows."""
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+PALETTE = (
+    *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
+    *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
+)
+"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
+_DRAW = """
+const charts = JSON.parse(document.getElementById("charts").textContent);
+const tokens = JSON.parse(document.getElementById("tokens").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const axis = document.getElementById("axis");
+function turned(chart) {
+  const lives = JSON.stringify(chart).includes('"field":"born"');
+  if (lives || axis?.value !== "tokens") return chart;
+  const x = { field: "tokens", title: "tokens sampled", axis: { format: "~s" }, scale: {} };
+  return JSON.parse(JSON.stringify(chart, (key, value) => {
+    if (key === "x" && value?.field === "step") return { ...value, ...x };
+    const holds = Array.isArray(value) && value[0]?.step !== undefined;
+    return holds ? value.map((row) => ({ ...row, tokens: tokens[row.step] ?? 0 })) : value;
+  }));
+}
+function offer(place, chart) {
+  const [rows] = Object.values(chart.datasets).sort((a, b) => b.length - a.length);
+  const names = [...new Set(rows.flatMap(Object.keys))];
+  const cell = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
+  const lines = rows.map((row) => names.map((name) => cell(row[name])));
+  const text = [names.map(cell), ...lines].map((line) => line.join(",") + "\\n");
+  const link = document.createElement("a");
+  link.className = "hint";
+  link.textContent = "data (CSV)";
+  link.download = place.dataset.chart.replace(/\\W+/g, "-") + ".csv";
+  link.href = URL.createObjectURL(new Blob(text, { type: "text/csv" }));
+  place.after(link);
+}
+async function draw() {
+  for (const place of document.querySelectorAll("[data-chart]")) {
+    const chart = charts[place.dataset.chart];
+    if (place.nextSibling?.className !== "hint") offer(place, chart);
+    await vegaEmbed(place, turned(chart), {
+      mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false,
+      tooltip: { disableDefaultStyle: true },
+      theme: dark.matches ? "dark" : undefined,
+      config: {
+        background: "transparent", axis: { gridOpacity: 0.35 },
+        range: { category: PALETTE },
+        legend: { layout: { bottom: { anchor: "start", direction: "vertical" } } },
+        text: { color: dark.matches ? "#e6e9ed" : "#1c2128" },
+      },
+    });
+  }
+}
+dark.addEventListener("change", draw);
+axis?.addEventListener("change", draw);
+draw();
+document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), true);
+"""
+"""Draws every chart in its place, with its data below, and over steps or tokens as is chosen; what
+was folded away had no width to draw in."""
+
+
+def write_page(
+    path: Path,
+    template: str,
+    charts: Mapping[str, Any],
+    tokens: Mapping[int, int] | None = None,
+    **values: object,
+) -> None:
+    """Write the page of a template with these values; `data-chart` places a chart by its name.
+
+    tokens: how many have been sampled after each step. Equal values give equal bytes. Raises
+    LoraEvoError for a place that cannot hold the page.
+    """
+    check_output(path)
+    style, script = _source("page.css"), _library() + _source("gallery.js")
+    data = json.dumps({name: _specification(chart) for name, chart in charts.items()})
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}"
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            values,
+            charts=Markup(data.replace("<", "\\u003c")),
+            tokens=Markup(json.dumps(tokens or {})),
+            style=Markup(style),
+            script=Markup(script),
+            policy=f"{policy}; base-uri 'none'; form-action 'none'",
+        )
+    )
+    write_text(path, text)
+
+
+def visible(text: str) -> str:
+    """Return the text with characters that cannot be seen, or turn others around, spelt out."""
+    return _INVISIBLE.sub(lambda character: f"<U+{ord(character[0]):04X}>", text)
+
+
+def clip(text: str, limit: int) -> str:
+    """Return the text cut to `limit` characters, with a note of what was left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
+
+
+def figure(value: float | None, *, share: bool = False, signed: bool = False) -> str:
+    """Return a number with three significant digits, or a percentage for a share."""
+    if value is None:
+        return "–"
+    plus = "+" if signed and value > 0 else ""
+    if share:
+        return f"{plus}{100 * value:.1f} %".replace("-", "−")
+    if abs(value) < 5e-5:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    return f"{plus}{value:.{min(max(digits, 0), 4)}f}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as `4.8 s`, `4 min 10 s` or `2 h 5 min`."""
+    whole = round(seconds)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned columns."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    ]
+    return "\n".join(lines)
+
+
+def _specification(chart: Any) -> Any:
+    """Return a chart as plain data for the page, as wide as its place."""
+    plain = {
+        k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
+    }
+    plain |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    return _shortened(plain)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shortened(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_shortened(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    return visible(value) if isinstance(value, str) else value
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return visible(value)
+        return "" if value is None else value
+
+    made = Environment(
+        loader=PackageLoader("selfplay", "report/templates"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"clip": clip, "figure": figure, "duration": duration}
+    return made
+
+
+def _source(name: str) -> str:
+    loader = _environment().loader
+    assert loader is not None
+    return loader.get_source(_environment(), name)[0]
+
+
+@cache
+def _library() -> str:
+    """Vega-Lite and all it needs, and the script that draws the charts."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle(_DRAW.replace("PALETTE", json.dumps(PALETTE))))
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,140 @@
+"""Prompts of a run by token ids, what can be read in completions, and the longest prompt."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from code_verifier import (
+    CodeVerifierError,
+    Proposal,
+    Task,
+    strip_comments,
+)
+from lora_evo.model import Request, Rollout, before_stop
+from selfplay.config import Config
+from selfplay.errors import ConfigError
+from selfplay.sampling.texts import Attempt, Proposed, W
+from selfplay.tasks.control_tokens import control_token_in, control_tokens
+from selfplay.tasks.template import Template
+
+_SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
+
+
+class Prompts:
+    """Prompts of a run by token ids, what is read in completions, and the longest prompt.
+
+    tokenizer: of the base. context: tokens that the engine reads; None for no bound. Raises
+    ConfigError where not even the shortest task fits into a prompt.
+    """
+
+    def __init__(
+        self, config: Config, template: Template, tokenizer: Any, context: int | None
+    ) -> None:
+        self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
+        self._control_tokens = control_tokens(tokenizer)
+        self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
+        if context is not None:
+            room = context - config.longest_completion - config.rollout.prompt_overhead
+            if self._longest is None or room < self._longest:
+                self._longest = room
+                self._setting = f"what the longest completion leaves of the context of {context}"
+        if reason := self.why_too_long(_SHORTEST):
+            raise ConfigError(
+                f"not even the shortest task fits into a prompt: {reason}; raise "
+                "rollout.max_prompt_length (or vllm.max_model_len), or sample fewer tokens"
+            )
+
+    def text_of(self, asked: Proposed | Attempt) -> str:
+        """Return the prompt of a draft or an attempt as text."""
+        if isinstance(asked, Attempt):
+            return self.template.solve_prompt(asked.task)
+        return self.template.propose_prompt(asked.kind, asked.references)
+
+    def requests(self, asked: Sequence[Proposed] | Sequence[Attempt]) -> list[Request]:
+        """Return the requests for proposals, or for answers."""
+        r, stops, encoded = self._rollout, self.template.stops, self._encoder()
+        return [
+            Request(
+                encoded(self.text_of(a)),
+                a.writer,
+                r.max_completion_length if isinstance(a, Attempt) else r.max_proposal_length,
+                a.temperature if isinstance(a, Attempt) else r.temperature,
+                a.seed,
+                stops,
+            )
+            for a in asked
+        ]
+
+    def read(self, asked: W, rollout: Rollout) -> W:
+        """Return a draft or an attempt with what was written.
+
+        A text that was cut is no proposal, and holds no answer.
+        """
+        ended = self._ended(rollout)
+        if isinstance(asked, Attempt):
+            answer = None if ended is None else self.template.parse_answer(asked.task, ended)
+            return replace(asked, rollout=rollout, answer=answer)
+        proposal = None
+        if ended is not None:
+            proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
+        bare = None if proposal is None else without_comments(proposal)
+        return replace(asked, rollout=rollout, proposal=bare)
+
+    def _ended(self, rollout: Rollout) -> str | None:
+        """Return the text before the first stop; None where the limit cut it before any."""
+        before = before_stop(rollout.text, self.template.stops)
+        cut = rollout.finish_reason == "length" and before == rollout.text
+        return None if cut else before
+
+    def why_not_shown(self, task: Task) -> str:
+        """Say why no prompt can show a task; empty where all that show it are as they should be."""
+        return self.control_token_in(task) or self.why_too_long(task)
+
+    def control_token_in(self, task: Task) -> str:
+        """Say which text of a task holds what only the template may write; empty where none."""
+        return control_token_in(task, self._control_tokens, self.template.marks)
+
+    def why_too_long(self, task: Task) -> str:
+        """Say why a task cannot be accepted; empty where all prompts that show it fit.
+
+        A prompt with several references holds them where it would hold as many copies of the
+        longest.
+        """
+        if self._longest is None:
+            return ""
+        longest = max(map(len, map(self._encoder(), self._prompts_of(task))))
+        if longest <= self._longest:
+            return ""
+        return (
+            f"a prompt that shows it has {longest} tokens, at most {self._longest} fit "
+            f"({self._setting})"
+        )
+
+    def _prompts_of(self, task: Task) -> Iterator[str]:
+        yield self.template.solve_prompt(task)
+        for kind in self.template.in_play:
+            if task.kind in kind.shows:
+                shown = (task,) * kind.references(self._rollout.num_references)
+                yield self.template.propose_prompt(kind.name, shown)
+
+    def _encoder(self) -> Callable[[str], tuple[int, ...]]:
+        """Return what gives a prompt's ids; equal prompts are read once, and are one object."""
+
+        @cache
+        def encoded(prompt: str) -> tuple[int, ...]:
+            start = getattr(self._tokenizer, "bos_token", None) or ""
+            begun = start != "" and prompt.startswith(start)
+            special = self.template.start_token and not begun  # as Engine.tokenise
+            return tuple(self._tokenizer.encode(prompt, add_special_tokens=special))
+
+        return encoded
+
+
+def without_comments(proposal: Proposal) -> Proposal:
+    """Return the proposal as its students see it; one that cannot be parsed, as it is."""
+    try:
+        program = strip_comments(proposal.parsed)
+    except CodeVerifierError:
+        return proposal
+    return Proposal(proposal.kind, program, proposal.input, proposal.inputs, proposal.message)

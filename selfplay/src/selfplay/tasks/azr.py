@@ -1,0 +1,268 @@
+"""Prompts for large models in the manner of Absolute Zero (arXiv 2505.03335), in our own words.
+
+A model thinks in <think> and answers in <answer>; programs, inputs, outputs and messages come in
+fences. How a completion is read, and what is forgiven, is in `answer_text` and `fence`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, Protocol
+
+from code_verifier import Proposal, Task
+from selfplay.errors import ConfigError, first_line
+from selfplay.tasks.kind import CodeF, CodeI, CodeKind, CodeO, TaskKind
+from selfplay.tasks.reading import (
+    AnswerText,
+    answer_text,
+    argument_text,
+    defines_f,
+    fenced,
+    is_input,
+    is_output,
+    without_label,
+)
+
+NUM_INPUTS = 10
+"""Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
+
+_RULES = """Rules for the program:
+- The entry function is called f, takes at least one argument and returns a value.
+- It is deterministic: no randomness, time, files, network, printing or input.
+- It uses only the standard library, and finishes within seconds.
+- Its result is made of plain values: numbers, strings, booleans, None, lists, tuples, dicts, sets.
+- It has no comments that give the solution away.
+The input is the text between the parentheses of the call f(...): literals, separated by commas."""
+OF_THE_FRAME = re.compile(
+    r"</?\s*(?:think(?:ing)?|answer|example_\d+|s|bos|eos|start_of_turn|end_of_turn)\s*>"
+    r"|<[|\uff5c][^|\uff5c\n]{1,40}[|\uff5c]>|^(?:User|Assistant):",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What frames and chat templates are made of."""
+
+
+ANSWERED, NEXT_TURN = "</answer>", "\nUser:"
+"""The end of an answer, and a turn that a model without chat training invents behind it."""
+_FORM = "First reason inside <think> </think>, then give the answer inside <answer> </answer>."
+
+
+def plain_frame(request: str) -> str:
+    """A conversation written out, which a model without chat training continues."""
+    return (
+        "A user asks and an assistant answers. The assistant first reasons inside <think> </think> "
+        f"and then gives its answer inside <answer> </answer>.\nUser: {request}\n"
+        "Assistant: <think>"
+    )
+
+
+def in_form(request: str) -> str:
+    """Return what a user of a conversation asks: the request, and the form of its answer."""
+    return f"{request}\n{_FORM}"
+
+
+def chat_frame(tokenizer: Any, base: str, day: date | None = None) -> Callable[[str], str]:
+    """Return the frame of a model's own chat template.
+
+    tokenizer: of transformers; base: what errors call the model; day: what the template shows as
+    today, which it is without. Raises ConfigError at once where
+    there is no template, or one that fails or loses the request.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        raise ConfigError(
+            f"template is 'azr-chat', and the tokenizer of {base} has no chat template; use "
+            "template=azr, the plain frame for base models"
+        )
+
+    def frame(request: str) -> str:
+        turns = [{"role": "user", "content": in_form(request)}]
+        # What Llama 3.1, Granite and others ask for; arguments go before transformers' own.
+        dated = {} if day is None else {"strftime_now": day.strftime}
+        try:
+            text: str = tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True, **dated
+            )
+        except Exception as error:  # templates are programs and raise what they like
+            raise ConfigError(
+                f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
+                "template=azr, or mend chat_template in the model's folder"
+            ) from None
+        # Templates of reasoning models open the thought themselves.
+        return text if text.rstrip().endswith("<think>") else f"{text}<think>"
+
+    if "What is 2 + 2?" not in frame("What is 2 + 2?"):
+        raise ConfigError(
+            f"the chat template of {base} leaves the user's text out; use template=azr, or mend "
+            "chat_template in the model's folder"
+        )
+    return frame
+
+
+class _Kind(CodeKind, Protocol):
+    """What the kinds have in common: proposals and answers in fences."""
+
+    fence: str
+    """The name of the fence that holds the answer; no prompt shows one of this name to its
+    solver."""
+    shown: tuple[str, ...]
+    """Fences that the solver's prompt shows: never an answer."""
+
+    fits: Callable[[str], bool]
+    """Whether a text can be an answer."""
+
+    def answer(self, task: Task, written: str) -> str:
+        """Return the answer that a fence holds."""
+        return written.strip()
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        """Read a proposal, whatever its texts hold."""
+
+    def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
+        """Read a proposal; None when it does not have the form.
+
+        There must be one program: two different ones, even in a draft, are none, because it is not
+        clear which was meant. A copy of an example is none, and neither is what holds marks of
+        the frame: it would end the prompt of the solver who is shown it.
+        """
+        proposal = self.read_proposal(references, answer_text(text))
+        if proposal is None:
+            return None
+        written = (proposal.program, proposal.input or "", *proposal.inputs, proposal.message)
+        return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
+
+    def parse_answer(self, task: Task, text: str) -> str | None:
+        """Return the answer to the task; None when there is none.
+
+        The last fence of the answer's name counts. In an answer that is marked as one, a fence of
+        another name counts too if it can be an answer, and so does a text without any fence.
+        """
+        answer = answer_text(text)
+        named = [f.content for f in answer.fences if f.name == self.fence]
+        if not named and answer.marked:
+            others = [f.content for f in answer.fences if f.name not in self.shown]
+            contents = others if answer.fences else [answer.text]
+            named = [content for content in contents if self.fits(content.strip())]
+        return self.answer(task, named[-1]) or None if named else None
+
+    def answer_text(self, task: Task, thought: str = "") -> str:
+        return _completion(fenced(self.fence, self.gold(task)), thought)
+
+
+class _Call(_Kind, Protocol):
+    """A program and one input."""
+
+    goal: str
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        shown = "\n\n".join(
+            f"<example_{i}>\n{_pair(t)}\n{fenced('output', t.output or '')}\n</example_{i}>"
+            for i, t in enumerate(references, 1)
+        )
+        return (
+            "Invent a new Python program and one input for it.\n"
+            f"{self.goal}\n{_RULES}\n"
+            "Answer with one ```python fence and one ```input fence. Be different from these "
+            f"examples:\n\n{shown}"
+        )
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        programs = {
+            f.content.strip("\n")
+            for f in answer.fences
+            if f.name == "python" or (f.name == "" and defines_f(f.content))
+        }
+        inputs = {f.content.strip() for f in answer.fences if f.name == "input"}
+        if len(programs) != 1 or len(inputs) != 1:
+            return None
+        program, arguments = programs.pop().rstrip(), inputs.pop()
+        if not program:
+            return None
+        arguments = argument_text(arguments, program)
+        copied = any(
+            (r.program.strip(), r.input) == (program.strip(), arguments) for r in references
+        )
+        return None if copied else Proposal(kind=self.name, program=program, input=arguments)
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        return _completion(_pair(task), thought)
+
+
+class _Output(CodeO, _Call):
+    fence, shown, fits = "output", ("input",), staticmethod(is_output)
+    goal = (
+        "The task for the solver: given the program and the input, predict the output. Make the "
+        "output hard to work out by hand, yet not impossible."
+    )
+
+    def solve_prompt(self, task: Task) -> str:
+        return (
+            f"{_pair(task)}\n"
+            "What does f return for this input? Answer with a literal in one ```output fence."
+        )
+
+    def answer(self, task: Task, written: str) -> str:
+        return without_label("output", written)
+
+
+class _Input(CodeI, _Call):
+    fence, shown, fits = "input", ("output",), staticmethod(is_input)
+    goal = (
+        "The task for the solver: given the program and the output, find an input that produces "
+        "it. Make the input hard to recover, yet not impossible."
+    )
+
+    def solve_prompt(self, task: Task) -> str:
+        return (
+            f"{fenced('python', task.program)}\n{fenced('output', task.output or '')}\n"
+            "Find an input for which f returns this output. Answer with the arguments as "
+            "Python literals, separated by commas, in one ```input fence."
+        )
+
+    def answer(self, task: Task, written: str) -> str:
+        return argument_text(written, task.program)
+
+
+class _Function(CodeF, _Kind):
+    fence, shown, fits = "python", ("input", "output", "message"), staticmethod(defines_f)
+
+    def propose_prompt(self, references: Sequence[Task]) -> str:
+        return (
+            f"Here is a Python program:\n{fenced('python', references[0].program)}\n"
+            f"Write {NUM_INPUTS} different inputs for f, each in its own ```input fence, so "
+            "that together with their outputs they tell what f does, and one hint in a "
+            "```message fence that helps to find the function without showing its code. Half "
+            "of the inputs stay hidden from the solver and judge its function. Outputs must "
+            "not all be equal."
+        )
+
+    def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
+        program = references[0].program
+        inputs = [argument_text(f.content, program) for f in answer.fences if f.name == "input"]
+        messages = {f.content.strip() for f in answer.fences if f.name == "message"}
+        if len(inputs) != NUM_INPUTS or len(messages) != 1:
+            return None
+        message = messages.pop()
+        return Proposal(kind=self.name, program=program, inputs=tuple(inputs), message=message)
+
+    def proposal_text(self, task: Task, thought: str = "") -> str:
+        inputs = "\n".join(fenced("input", arguments) for arguments in task.inputs)
+        return _completion(f"{inputs}\n{fenced('message', task.message)}", thought)
+
+    def solve_prompt(self, task: Task) -> str:
+        pairs = zip(task.inputs[: task.visible], task.outputs[: task.visible], strict=True)
+        shown = "\n".join(f"{fenced('input', i)}\n{fenced('output', o)}" for i, o in pairs)
+        return (
+            f"Find the function f that gives these outputs for these inputs:\n{shown}\n"
+            f"{fenced('message', task.message)}\n"
+            "It is judged on hidden inputs. Answer with the program in one ```python fence."
+        )
+
+
+KINDS: tuple[TaskKind, ...] = (_Output(), _Input(), _Function())
+
+
+def _pair(task: Task) -> str:
+    return f"{fenced('python', task.program)}\n{fenced('input', task.input or '')}"
+
+
+def _completion(answer: str, thought: str) -> str:
+    return f"{thought}</think>\n<answer>\n{answer}\n</answer>"

@@ -1,0 +1,186 @@
+"""Seeds: the tasks that a run starts from, read from a file or written by the model itself."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, ordered_map, read_rows
+from lora_evo import write_text
+from lora_evo.model import derive_seed, stream
+from selfplay.config import Config
+from selfplay.errors import ConfigError, SelfplayError
+from selfplay.members.population import Advance, counted
+from selfplay.run import Run
+from selfplay.sampling.judge import validated
+from selfplay.sampling.prompts import Prompts, without_comments
+from selfplay.sampling.texts import Proposed
+from selfplay.tasks.buffer import IDENTITY, drawn_from, seed_tasks
+from selfplay.tasks.kind import CALLS, TaskKind
+from selfplay.tasks.template import Template
+
+BATCH = 64
+"""Proposals sampled together, after the same pool of references (Absolute Zero's batch)."""
+LEAST = 1 / 16
+"""A model that writes a smaller share of new valid tasks is given up, after four batches."""
+Say = Callable[[str], None]
+Worked = tuple[Task, str]
+"""A valid task, and the thought that its row gives, if any."""
+
+
+def require_seeds(config: Config) -> None:
+    """Raise ConfigError, before anything loads, where seeds are asked for and none can be had."""
+    r = config.rollout
+    if r.seed_file is not None and not Path(r.seed_file).is_file():
+        raise ConfigError(f"rollout.seed_file: there is no file {r.seed_file}")
+    if r.seed_file is None and not r.self_seed:
+        seed_tasks(config.template, r.seed_tasks, config.seed)
+
+
+def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
+    """Return the seeds that a new run is given: of `rollout.seed_file`, or the template's.
+
+    Of a file, `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and as many of
+    each other kind in play if there are. Raises ConfigError when there are fewer than asked for.
+    """
+    r = config.rollout
+    if r.self_seed:
+        return [IDENTITY]
+    if r.seed_file is None:
+        return seed_tasks(config.template, r.seed_tasks, config.seed)
+    place = Path(r.seed_file)
+    try:
+        others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
+        read = read_tasks(place, prompts.template, (*CALLS, *others), sandbox, lambda _: None)
+    except (SelfplayError, CodeVerifierError, OSError) as error:
+        raise ConfigError(f"rollout.seed_file: {error}") from error
+    different: dict[Hashable, Task] = {}
+    for task, _ in read:
+        if not prompts.why_not_shown(task):
+            different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
+    tasks = list(different.values())
+    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
+    drawn = [tasks[int(i)] for i in order]
+    calls = [task for task in drawn if task.kind in CALLS][: r.seed_tasks]
+    if len(calls) < r.seed_tasks:
+        raise ConfigError(
+            f"rollout.seed_tasks is {r.seed_tasks}, and {place} has {len(calls)} different valid "
+            f"tasks of code_o and code_i whose prompts fit and hold no control tokens; "
+            f"--set rollout.seed_tasks={len(calls)}, or give more rows"
+        )
+    for kind in others:
+        calls += [task for task in drawn if task.kind == kind][: r.seed_tasks]
+    return calls
+
+
+def self_made_seeds(run: Run, advance: Advance | None = None) -> list[Task]:
+    """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
+
+    References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
+    then as many of each other kind in play. The frozen base writes; after a warm start the first
+    member, which all others equal. Raises SelfplayError for a model that writes too few.
+    """
+    kinds = run.template.in_play
+    calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
+    seeds = _written(run, advance, calls, [], [IDENTITY])
+    for kind in kinds:
+        if kind.name not in CALLS:
+            seeds += _written(run, advance, [kind], seeds, [])
+    return seeds
+
+
+def _written(
+    run: Run,
+    advance: Advance | None,
+    kinds: Sequence[TaskKind],
+    known: Sequence[Task],
+    tasks: list[Task],
+) -> list[Task]:
+    """Return these tasks and what the model writes of these kinds in turn, batch by batch, until
+    there are enough; known: other tasks that it is shown."""
+    r, batch = run.config.rollout, 0
+    writer = None if run.config.warm_start is None else run.population.members[0]
+    seen = {_content(task) for task in tasks}
+    while len(tasks) < r.seed_tasks:
+        if batch >= 4 and len(tasks) < LEAST * BATCH * batch:
+            raise SelfplayError(
+                f"after {batch * BATCH} proposals of {run.config.base} there are {len(tasks)} "
+                f"different valid tasks of {' and '.join(k.name for k in kinds)}, expected "
+                f"rollout.seed_tasks={r.seed_tasks}; start from an adapter of `selfplay "
+                "sft` (warm_start), or give seeds: --set rollout.self_seed=false --set "
+                "rollout.seed_file=FILE"
+            )
+        drafts = []
+        for i in range(BATCH):
+            kind = kinds[i % len(kinds)]
+            name = f"seed-{kind.name}-{batch}-{i}"
+            references = [task for task in (*known, *tasks) if task.kind in kind.shows]
+            rng = stream(run.seed(name, "references"))
+            shown = drawn_from(references, kind.references(r.num_references), rng)
+            seed = run.seed(name, "propose")
+            drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
+        written = counted(run.population.propose(drafts), len(drafts), advance)
+        for p in validated(written, run.sandbox, run.population.prompts):
+            if p.task is not None and _content(p.task) not in seen:
+                seen.add(_content(p.task))
+                tasks.append(p.task)
+        batch += 1
+    return tasks[: r.seed_tasks]
+
+
+def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
+    """Write a run's seeds where it finds them when it is resumed."""
+    write_text(path, "".join(json.dumps(task.to_row()) + "\n" for task in seeds))
+
+
+def written_seeds(path: Path) -> list[Task]:
+    """Return the seeds that a run was founded with; none before that."""
+    if not path.exists():
+        return []
+    return [Task.from_row(row, complete=True, any_kind=True) for _, row in read_rows(path)]
+
+
+def read_tasks(
+    path: Path, template: Template, kinds: Sequence[str], sandbox: Sandbox, say: Say
+) -> list[Worked]:
+    """Read JSON Lines of tasks: ours, or Absolute Zero's {"snippet", "input", "output"}.
+
+    A row without `kind` serves both code_o and code_i, or code_f where it has `inputs`. Programs
+    lose their comments; outputs are found by running them, whatever the row says. Raises
+    SelfplayError for a file without a valid row.
+    """
+    if not path.is_file():
+        raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
+    rows, proposals = [], []
+    for line, row in read_rows(path):
+        rows.append(row)
+        try:
+            proposals.append(Proposal.from_row(row, any_kind=True))
+            template.kind(proposals[-1].kind)
+        except (CodeVerifierError, ConfigError) as error:
+            raise SelfplayError(f"{path}, line {line}: {error}") from None
+    refused: Counter[str] = Counter()
+    tasks: list[Worked] = []
+    bare = map(without_comments, proposals)
+    verdicts = ordered_map(
+        lambda p: template.kind(p.kind).validate(p, sandbox), bare, sandbox.workers
+    )
+    for row, verdict in zip(rows, verdicts, strict=True):
+        if verdict.task is None:
+            refused[str(verdict.status)] += 1
+            continue
+        kind = verdict.task.kind
+        both = not row.get("kind") and kind in CALLS
+        arguments = [k for k in (CALLS if both else (kind,)) if k in kinds]
+        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in arguments]
+    found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
+    found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
+    if not tasks:
+        raise SelfplayError(f"{found}; expected rows as `selfplay tasks` writes them")
+    say(found)
+    return tasks
+
+
+def _content(task: Task) -> Hashable:
+    return task.program, task.input, task.inputs
