@@ -5,8 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
+from small_models import small_model
 from tiny_families import FAST, VOCABULARY, WINDOW, family, tiny_model
 
+from lora_evo import LoraEvoError
+from lora_evo.model.base import load_base_model
 from lora_evo.model.decoding import Decoder, GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.stacked_lora import stack_adapters
@@ -74,20 +78,44 @@ def test_the_window_and_the_cap_matter():
         assert (capped(input_ids=ids).logits - without).abs().max() > 0.01
 
 
-def test_an_unknown_model_is_tried_out_before_it_decodes():
+def test_an_untested_family_opens_with_one_line(caplog):
     model = tiny_model("llama")
+    decoder_of(model)
+    assert not caplog.messages
     model.config.model_type = "another"
     assert type(decoder_of(model)) is GeneralDecoder
-    forward = model.model.forward
+    (line,) = caplog.messages
+    assert line.startswith("another is not among the tested families (llama, mistral, ")
+    assert line.endswith("`selfplay doctor --base ...` tries it")
 
-    def forgetful(*args, **kwargs):
-        return forward(*args, **kwargs | {"attention_mask": None})
 
-    model.model.forward = forgetful
+def test_a_quantised_base_is_refused_with_what_to_load_instead(model_folder, monkeypatch):
+    class Linear4bit(torch.nn.Linear):
+        """As bitsandbytes has it: packed bytes in place of the weights."""
+
+        def __init__(self, like):
+            super().__init__(like.in_features, like.out_features, bias=False)
+            packed = torch.zeros(like.weight.numel() // 2, 1, dtype=torch.uint8)
+            self.weight = torch.nn.Parameter(packed, requires_grad=False)
+
+    def loaded(source, **options):
+        model = small_model()
+        model.model.layers[0].mlp.up_proj = Linear4bit(model.model.layers[0].mlp.up_proj)
+        return model, {"missing_keys": [], "mismatched_keys": []}
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", loaded)
     with pytest.raises(
-        ValueError, match=r"type another: its logits are off by \d.*; known .*: llama, m"
+        LoraEvoError, match=r"is quantised: .*up_proj is a Linear4bit of uint8; exp"
     ):
-        decoder_of(model)
-    model.model.forward = None
-    with pytest.raises(ValueError, match=r"another: .*not callable"):
-        decoder_of(model)
+        load_base_model(str(model_folder), torch.device("cpu"))
+
+
+def test_a_base_with_code_of_its_own_asks_nobody(tmp_path, monkeypatch):
+    small_model().config.save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text().replace('"qwen2"', '"own"')
+    entry = '{\n  "auto_map": {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Model"},'
+    (tmp_path / "config.json").write_text(text.replace("{", entry, 1))
+    (tmp_path / "own.py").write_text("raise SystemExit('ran')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked"))
+    with pytest.raises(LoraEvoError, match="cannot load the model"):
+        load_base_model(str(tmp_path), torch.device("cpu"))

@@ -118,3 +118,10 @@ def test_chunks_suit_the_vocabulary():
     assert chunk_tokens(432) > 16_384
     assert 256 <= chunk_tokens(49_152) < 512
     assert chunk_tokens(152_064) == 256
+
+
+def test_a_base_whose_logits_are_not_numbers_is_called_that():
+    model = small_model()
+    model.lm_head.weight.data[3] = torch.nan
+    with pytest.raises(ValueError, match=r"logits are not finite in float32: .* dtype=float32"):
+        OutputLayer.of(model)

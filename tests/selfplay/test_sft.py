@@ -3,6 +3,7 @@
 import json
 import shutil
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from small_models import small_model
 from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
 from lora_evo.model import load_tokenizer, resolve
+from selfplay import load_preset
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import Group, over_start, read_trial
 from selfplay.files.read import conclusion, read_run
@@ -352,3 +354,9 @@ def test_layers_of_any_name_are_checkpointed(runs, data, tmp_path):
 def test_the_command_refuses_in_one_line(data, tmp_path, flags, words):
     given = [flag.format(data=data) for flag in flags]
     refused(command("sft", *given, "--out", tmp_path / "w"), words)
+
+
+def test_examples_need_an_end_token():
+    tokenizer = SimpleNamespace(eos_token=None)
+    with pytest.raises(SelfplayError, match="nano names no end token"):
+        make_examples([], load_preset("nano"), tokenizer, print, 0)

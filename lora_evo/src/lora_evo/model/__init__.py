@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         resolve,
         same_base,
     )
-    from lora_evo.model.decoding import TESTED_FAMILIES
     from lora_evo.model.hf_engine import HFEngine
     from lora_evo.model.opening import find_adapters, open_engine, sharing
     from lora_evo.model.stacked_lora import (
@@ -37,13 +36,12 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine",
-    "opening", "decoding",
+    "opening",
 )  # fmt: skip
 
 __all__ = [
     "BASE",
     "TARGET_MODULES",
-    "TESTED_FAMILIES",
     "BaseModel",
     "Engine",
     "HFEngine",

@@ -213,17 +213,6 @@ class StackedAdapters:
         """Return a block in which the route in force at this call is in force once more."""
         return self.routing.fixed(self.routing.current)
 
-    @contextmanager
-    def set_aside(self) -> Iterator[nn.Module]:
-        """Give the model its own layers back inside the block."""
-        try:
-            for path, layer in self.layers.items():
-                _put(self.model, path, layer.base)
-            yield self.model
-        finally:
-            for path, layer in self.layers.items():
-                _put(self.model, path, layer)
-
     def parameters_of(self, member: int) -> dict[str, nn.Parameter]:
         """Return the member's matrices by name: `<module path>.lora_A` and `.lora_B`."""
         return {
@@ -259,15 +248,17 @@ def stack_adapters(
         raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
     if r < 1:
         raise LoraEvoError(f"rank r is {r}, expected at least 1")
-    linear_layers = {
-        path: module
-        for path, module in model.named_modules()
-        if isinstance(module, nn.Linear) and path.rpartition(".")[2] in target_modules
+    linears = {
+        path: module for path, module in model.named_modules() if isinstance(module, nn.Linear)
     }
-    missing = set(target_modules) - {path.rpartition(".")[2] for path in linear_layers}
-    if missing:
-        raise LoraEvoError(f"the model has no linear layer named {', '.join(sorted(missing))}")
-    adapters = put_on(model, linear_layers, members, r, lora_alpha)
+    names = dict.fromkeys(path.rpartition(".")[2] for path in linears)
+    if missing := set(target_modules) - names.keys():
+        raise LoraEvoError(
+            f"the model has no linear layer named {', '.join(sorted(missing))}; expected "
+            f"target_modules among {', '.join(names) or 'none: it has no nn.Linear'}"
+        )
+    chosen = {p: linear for p, linear in linears.items() if p.rpartition(".")[2] in target_modules}
+    adapters = put_on(model, chosen, members, r, lora_alpha)
     for path, layer in adapters.layers.items():
         for member, down in zip(members, layer.lora_A, strict=True):
             down.copy_(starting_a(tuple(down.shape), derive_seed(seed, "lora_A", member, path)))

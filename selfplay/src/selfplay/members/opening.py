@@ -37,7 +37,6 @@ from selfplay.files.rows import MemberRow
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Learner, MemberState
-from selfplay.learning.try_out import check_targets, try_out
 from selfplay.machine.devices import refuse_float32, set_allocator
 from selfplay.members.population import Advance, Members, SavedMember, role_of
 from selfplay.members.weight_sync import WeightSync, folder_of
@@ -141,7 +140,6 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         torch.set_num_threads(config.threads)
     base = load_base_model(config.base, device, config.dtype)
     shapes = linear_shapes(base.model)
-    check_targets(base, config.learner.target_modules)
     tokenizer, rollout = base.tokenizer, config.rollout
     members = config.founders
     learner = Learner(
@@ -159,7 +157,6 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         exchange=exchange,
     )
     engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
-    try_out(learner, tokenizer)
     if config.engine == "vllm":
         share = partial(folder_of, learner)
         engine = open_vllm(config, base, shapes, len(members), share)
