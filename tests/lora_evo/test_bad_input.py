@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from full_disk import no_file_above
 from lora_evo_command import call, refused
-from safetensors.torch import load_file, save_file
 
 from lora_evo import content_hash, mutate_directory, save_adapter
 
@@ -53,7 +52,6 @@ WRONG = [
     ("inspect nowhere", "not a folder"),
     ("verify p1", "its parents are not known"),
     ("lineage nowhere", "not a folder"),
-    ("diversity empty", "at least two"),
     ("retention p1", "no lineage.json, so its parents are not known"),
     ("retention nowhere", "nowhere"),
     ("retention p2 --parent nowhere", "not a folder"),
@@ -67,7 +65,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("words", "reason"), WRONG)
 def test_wrong_usage(home, words, reason):
-    (home / "empty").mkdir()
     (home / "bad.jsonl").write_text('{"prompt": "ab"}\n{"prompt": 3}\n')
     refused(words, reason)
 
@@ -116,31 +113,24 @@ def test_a_lineage_that_is_no_record(home, words):
     refused("verify k", "k: ")
 
 
-@pytest.mark.parametrize("damage", ["weights", "NaN", "configuration", "lineage", "no permission"])
+@pytest.mark.parametrize("damage", ["weights", "configuration", "lineage", "no permission"])
 def test_commands_over_a_folder_name_what_they_cannot_read_and_continue(home, monkeypatch, damage):
     for name in ("bad", "good"):
         mutate_directory("svd_structured", "p1", name, seed=1)
     bad = home / "bad"
     if damage == "weights":
         os.truncate(bad / WEIGHTS, 999)
-    elif damage == "NaN":
-        weights = {key: value * float("nan") for key, value in load_file(bad / WEIGHTS).items()}
-        save_file(weights, bad / WEIGHTS)
     elif damage == "no permission":
         locked(monkeypatch, "bad")
     else:
         (bad / {"configuration": CONFIG, "lineage": "lineage.json"}[damage]).write_text("{")
-    commands = {"lineage . --json", "diversity . --json", "lineage ."}
-    commands -= {"lineage . --json", "lineage ."} if damage == "NaN" else set()
-    commands -= {"diversity . --json"} if damage == "lineage" else set()
-    for words in commands:
+    for words in ("lineage . --json", "lineage ."):
         result = call(*words.split(), code=1)
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: bad")
         if words.endswith("--json"):
             found = json.loads(result.stdout)
-            names = found["names"] if "names" in found else [each["name"] for each in found]
-            assert names == ["good", "p1", "p2"]
+            assert [each["name"] for each in found] == ["good", "p1", "p2"]
 
 
 def locked(monkeypatch, adapter):

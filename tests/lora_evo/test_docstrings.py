@@ -5,7 +5,7 @@ from docstrings import run_examples
 import lora_evo
 
 FUNCTIONS = [
-    "load_adapter", "mutate", "cross", "merge", "distance", "retention", "diversity",
+    "load_adapter", "mutate", "cross", "merge", "distance", "retention",
     "mutate_directory", "cross_directory", "save_adapter",
 ]  # fmt: skip
 

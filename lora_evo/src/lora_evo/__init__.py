@@ -1,4 +1,4 @@
-"""Evolution of LoRA adapters: children, lineage, diversity and retention, from files alone.
+"""Evolution of LoRA adapters: children, lineage, distance and retention, from files alone.
 
 What works on tensors is loaded when it is first asked for, so `import lora_evo` brings no torch.
 """
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lora_evo.compare import distance, retention
     from lora_evo.operators.measured import measured
     from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
-    from lora_evo.population import diversity
 
 __version__ = "0.1.0"
 
@@ -48,7 +47,6 @@ __all__ = [
     "cross",
     "cross_directory",
     "distance",
-    "diversity",
     "family",
     "load_adapter",
     "measured",
@@ -66,7 +64,7 @@ __all__ = [
     "write_text",
 ]
 
-_WITH_TORCH = ("peft.adapter", "compare", "operators.measured", "population", "children")
+_WITH_TORCH = ("peft.adapter", "compare", "operators.measured", "children")
 
 
 def __getattr__(name: str) -> Any:

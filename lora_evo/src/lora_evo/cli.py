@@ -3,8 +3,8 @@
 import click
 
 from lora_evo import __version__
+from lora_evo.commands.adapters import distance, inspect, lineage
 from lora_evo.commands.children import cross, merge, mutate, operators, verify
-from lora_evo.commands.population import distance, diversity, inspect, lineage
 from lora_evo.commands.retention import retention
 from lora_evo.commands.terminal import Commands
 
@@ -20,6 +20,6 @@ def main() -> None:
 
 
 for command in (
-    operators, mutate, cross, merge, verify, inspect, distance, diversity, lineage, retention,
+    operators, mutate, cross, merge, verify, inspect, distance, lineage, retention,
 ):  # fmt: skip
     main.add_command(command)

@@ -1,10 +1,7 @@
-"""Commands that look at adapters: `lora-evo inspect`, `distance`, `diversity`, `lineage`."""
+"""Commands that look at adapters: `lora-evo inspect`, `distance`, `lineage`."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +15,7 @@ from lora_evo.commands.terminal import (
 )
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import family, tree
-from lora_evo.peft.directory import adapter_folders, readable
-
-if TYPE_CHECKING:
-    from lora_evo.population import Diversity
+from lora_evo.peft.directory import adapter_folders
 
 
 @click.command()
@@ -96,42 +90,6 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("directories", type=FOLDER, nargs=-1, required=True)
 @json_option
-def diversity(directories: tuple[Path, ...], as_json: bool) -> None:
-    """Compare all adapters of a population with each other.
-
-    Shows for each adapter the norm of its update and its mean and smallest distance to the others,
-    and how many members are distinct in effect: from 1 (all alike) to all (nothing in common).
-
-    DIRECTORIES are adapters, or folders that hold adapters at any depth. Distances are those of
-    `lora-evo distance`. What cannot be read, or sits on other modules or another base than the
-    first, is named and left out; the exit code is then 1.
-    """
-    from lora_evo.peft.adapter import Adapter, check_comparable, load_adapter
-    from lora_evo.population import diversity as compare_all
-
-    folders = [folder for directory in directories for folder in adapter_folders([directory])]
-    left_out: list[str] = []
-    first: dict[str, Adapter] = {}
-
-    def fitting(folder: Path) -> None:
-        adapter = load_adapter(folder)
-        check_comparable({**first, str(folder): adapter})
-        if not first:
-            first[str(folder)] = adapter
-
-    folders = [folder for folder, _ in readable(folders, fitting, left_out.append)]
-    _report(left_out)
-    comparison = compare_all(folders)
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        _print_population(comparison)
-    sys.exit(1 if left_out else 0)
-
-
-@click.command()
-@click.argument("directories", type=FOLDER, nargs=-1, required=True)
-@json_option
 def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     """Print the family tree of all adapters in DIRECTORIES.
 
@@ -142,7 +100,8 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     """
     left_out: list[str] = []
     members = family(directories, left_out.append)
-    _report(left_out)
+    for reason in left_out:
+        click.echo(f"error: {' '.join(reason.split())}; left out", err=True)
     say_unfit(adapter_folders(directories))
     if not members:
         raise LoraEvoError(f"no adapters that can be read under {', '.join(map(str, directories))}")
@@ -151,25 +110,3 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     else:
         click.echo(tree(members))
     sys.exit(1 if left_out else 0)
-
-
-def _report(left_out: Sequence[str]) -> None:
-    for reason in left_out:
-        click.echo(f"error: {' '.join(reason.split())}; left out", err=True)
-
-
-def _print_population(comparison: "Diversity") -> None:
-    names = comparison.names
-    click.echo("distances (0 the same update, 1.41 nothing in common, 2 opposite)")
-    rows = []
-    for name, norm, gaps in zip(names, comparison.norms, comparison.distances, strict=True):
-        others = {other: gap for other, gap in zip(names, gaps, strict=True) if other != name}
-        near, mean = min(others, key=others.__getitem__), fmean(others.values())
-        rows.append((name, number(norm), number(mean), near, number(others[near])))
-    click.echo(text_table(("member", "norm", "mean distance", "nearest", "distance"), rows))
-    one, two = comparison.closest
-    click.echo(
-        f"\n{len(names)} members, {comparison.effective_members:.2f} distinct in effect, "
-        f"mean distance {comparison.mean_distance:.4g}; closest: {names[one]} and "
-        f"{names[two]} at {comparison.distances[one][two]:.4g}"
-    )
