@@ -2,21 +2,17 @@
 
 import json
 import re
-import shlex
 
 import pytest
 import torch
 from by_hand import build_adapter, changed, dense, same
 from lora_evo_command import call
-from programs import python
-from safetensors.torch import load_file, save_file
 
-from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
-from lora_evo.model import Request, find_adapters, open_engine
+from lora_evo import Adapter, LoraEvoError, load_adapter, mutate, save_adapter
+from lora_evo.model import Request, open_engine
 
 peft = pytest.importorskip("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
-WEIGHTS = "adapter_model.safetensors"
 
 
 def refusal(folder):
@@ -74,26 +70,12 @@ def test_a_live_model_keeps_the_order_that_pefts_own_file_loses():
     assert made.config.alpha("b.q") == 64
 
 
-def test_the_length_of_a_header_may_begin_as_a_pickle_does(tmp_path):
-    config = AdapterConfig.new(r=2, lora_alpha=4, target_modules=["m" * 214])
-    slot = Slot(torch.ones(2, 3), torch.ones(3, 2), 2.0)
-    save_adapter(Adapter(config, {"m" * 214: slot}), tmp_path / "p")
-    assert (tmp_path / "p" / WEIGHTS).read_bytes()[:2] == b"\x80\x02"
-    assert load_adapter(tmp_path / "p").paths == ("m" * 214,)
-    with (tmp_path / "p" / WEIGHTS).open("r+b") as file:
-        file.truncate(700)
-    assert "truncated or corrupt" in refusal(tmp_path / "p")
-
-
 @pytest.mark.parametrize(
     "settings",
     [
-        {"exclude_modules": ["layers.0.self_attn.q_proj"]},
         {"exclude_modules": r".*0\.self_attn\.q_proj"},
         {"layers_to_transform": [1], "layers_pattern": "layers"},
-        {"layers_to_transform": 0},
         {"target_modules": "all-linear"},
-        {"target_modules": r".*\.(q_proj|down_proj)"},
     ],
 )
 def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp_path, settings):
@@ -106,47 +88,8 @@ def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp
     assert same_answer(engine, "a", model, model_folder)
 
 
-RENAMED = {
-    "compiled": ("base_model.model.", "base_model.model._orig_mod."),
-    "compiled as a whole": ("base_model.model.", "_orig_mod.base_model.model."),
-    "FSDP": ("base_model.model.", "base_model.model._fsdp_wrapped_module."),
-    "FSDP with checkpoints": (
-        "base_model.model.",
-        "base_model.model._fsdp_wrapped_module._checkpoint_wrapped_module.",
-    ),
-    "parallel": ("base_model.model.", "base_model.model.module."),
-    "parallel as a whole": ("base_model.model.", "module.base_model.model."),
-    "parallel twice": ("base_model.model.", "base_model.model.module.module."),
-    "compiled and parallel": ("base_model.model.", "base_model.model._orig_mod.module."),
-    "PEFT's prefix twice": ("base_model.model.", "base_model.model.base_model.model."),
-    "of a larger model": ("base_model.model.", "model.base_model.model."),
-    "an adapter's name": (".weight", ".default.weight"),
-    "no prefix": ("base_model.model.", ""),
-}
-"""What stands in the place of which part of a tensor's name."""
-
-
-@pytest.mark.parametrize("name", RENAMED)
-def test_names_that_peft_leaves_out_are_mended_by_the_program_that_is_told(
-    tmp_path, monkeypatch, name
-):
-    program, file = told_to_rename(tmp_path / "p", *RENAMED[name])
-    monkeypatch.setattr("sys.argv", ["-c", file])
-    before = (tmp_path / "p" / WEIGHTS).read_bytes()
-    exec(program, {})
-    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
-    assert (tmp_path / "p" / f"{WEIGHTS}.before").read_bytes() == before
-
-
-def test_that_program_runs_as_it_is_typed(tmp_path):
-    python("-c", *told_to_rename(tmp_path / "p", *RENAMED["compiled"]))
-    assert load_adapter(tmp_path / "p").paths == build_adapter(1).paths
-
-
 @pytest.mark.parametrize("name", ["module", "_mod", "base_model", "lora_A", "my_module"])
-@pytest.mark.parametrize(
-    "place", ["{}", "{}.q", "layers.0.{}", "layers.0.{}.q", "{}.model.layers.0.q", "{}.{}.q"]
-)
+@pytest.mark.parametrize("place", ["{}", "layers.0.{}.q", "{}.model.layers.0.q", "{}.{}.q"])
 def test_a_model_may_have_modules_of_such_names(tmp_path, name, place):
     path = place.replace("{}", name)
     model = at = torch.nn.Module()
@@ -166,49 +109,6 @@ def test_a_model_may_have_modules_of_such_names(tmp_path, name, place):
     assert load_adapter(tmp_path / "again").paths == (path,)
 
 
-def told_to_rename(folder, old, new):
-    """Save an adapter with other names, and return the program and its word that are told."""
-    save_adapter(build_adapter(1), folder)
-    tensors = load_file(folder / WEIGHTS)
-    save_file({name.replace(old, new): t for name, t in tensors.items()}, folder / WEIGHTS)
-    said = refusal(folder)
-    assert "PEFT would leave it out" in said
-    words = shlex.split(said[said.index("python -c") :])
-    assert words[:2] == ["python", "-c"]
-    return words[2:]
-
-
-def test_null_as_targets_means_pefts_defaults_and_the_advice_names_the_modules(
-    model_folder, base, tmp_path
-):
-    from transformers import AutoModelForCausalLM
-
-    made = tuned(base, target_modules=["q_proj", "k_proj"])
-    made.save_pretrained(tmp_path / "p")
-    path = tmp_path / "p" / "adapter_config.json"
-    fields = json.loads(path.read_text())
-    path.write_text(json.dumps({**fields, "target_modules": None}))
-    again = AutoModelForCausalLM.from_pretrained(model_folder)
-    lossy = peft.PeftModel.from_pretrained(again, tmp_path / "p")
-    adapted = {n.rpartition(".")[2] for n, m in lossy.named_modules() if hasattr(m, "lora_A")}
-    assert adapted == {"q_proj", "v_proj"}, "PEFT has another rule by now"
-    targets = re.search(r'write "target_modules": (\[.*?\])', refusal(tmp_path / "p"))[1]
-    path.write_text(json.dumps({**fields, "target_modules": json.loads(targets)}))
-    more = {"device": "cpu", "any_base": True}
-    engine = open_engine("hf", str(model_folder), {"a": tmp_path / "p"}, **more)
-    assert same_answer(engine, "a", made, model_folder)
-
-
-def test_an_adapted_embedding_can_be_merged_or_left_out(model_folder, base, tmp_path):
-    model = tuned(base, target_modules=["q_proj", "embed_tokens"])
-    model.save_pretrained(tmp_path / "p")
-    said = refusal(tmp_path / "p")
-    assert "adapts an embedding" in said
-    assert "merge_and_unload" in said
-    assert "train without the embedding in target_modules" in said
-    check_merged(model, model_folder, tmp_path / "merged")
-
-
 def check_merged(model, model_folder, out):
     """The engine opens the model that PEFT merged, and it says what the adapted one says."""
     from transformers import AutoTokenizer
@@ -226,6 +126,7 @@ SETTINGS = {
     "use_dora": {"use_dora": True},
     "lora_bias": {"lora_bias": True, "target_modules": ["q_proj"]},
     "bias": {"bias": "lora_only"},
+    "embed_tokens": {"target_modules": ["q_proj", "embed_tokens"]},
     "modules_to_save": {"modules_to_save": ["lm_head"]},
     "trainable_token_indices": {"trainable_token_indices": [7]},
     "target_parameters": {"target_parameters": ["mlp.down_proj.weight"]},
@@ -259,19 +160,6 @@ def test_what_peft_cannot_merge_is_not_told_to_be_merged(base, tmp_path):
         model.merge_and_unload(safe_merge=True)
 
 
-def test_attention_as_a_whole_is_named_and_its_linear_layers_are_read(tmp_path):
-    def net():
-        model = torch.nn.Sequential()
-        model.add_module("attn", torch.nn.MultiheadAttention(8, 2))
-        model.add_module("lin", torch.nn.Linear(8, 8))
-        return model
-
-    tuned(net(), target_modules=["attn", "lin"]).save_pretrained(tmp_path / "p")
-    assert "nn.MultiheadAttention" in refusal(tmp_path / "p")
-    tuned(net(), target_modules=["lin"]).save_pretrained(tmp_path / "q")
-    assert load_adapter(tmp_path / "q").paths == ("lin",)
-
-
 def test_empty_weights_are_named_and_gathered_ones_are_read(base, tmp_path):
     model = tuned(base, target_modules=["q_proj"])
     shard = {k: v[:0] if v.dim() == 1 else v.flatten()[:0] for k, v in model.state_dict().items()}
@@ -281,25 +169,12 @@ def test_empty_weights_are_named_and_gathered_ones_are_read(base, tmp_path):
     assert len(load_adapter(tmp_path / "q").paths) == 2
 
 
-def test_weights_of_the_base_and_pickles_are_saved_again_as_told(model_folder, base, tmp_path):
+def test_weights_of_the_base_are_left_out_by_saving_again(base, tmp_path):
     model = tuned(base, target_modules=["q_proj"])
     model.save_pretrained(tmp_path / "p", save_embedding_layers=True)
-    assert "save with save_embedding_layers=False" in refusal(tmp_path / "p")
+    assert "only factors of linear layers" in refusal(tmp_path / "p")
     model.save_pretrained(tmp_path / "q", save_embedding_layers=False)
     assert len(load_adapter(tmp_path / "q").paths) == 2
-    torch.save(load_file(tmp_path / "q" / WEIGHTS), tmp_path / "q" / "adapter_model.bin")
-    for name in ("adapter_model.bin", WEIGHTS):
-        (tmp_path / "q" / "adapter_model.bin").replace(tmp_path / "q" / name)
-        if name == "adapter_model.bin":
-            (tmp_path / "q" / WEIGHTS).unlink()
-        assert "pickle" in (said := refusal(tmp_path / "q"))
-        assert "load it with PEFT where you trust it and call save_pretrained" in said
-        (tmp_path / "q" / name).replace(tmp_path / "q" / "adapter_model.bin")
-    from transformers import AutoModelForCausalLM
-
-    again = AutoModelForCausalLM.from_pretrained(model_folder)
-    peft.PeftModel.from_pretrained(again, tmp_path / "q").save_pretrained(tmp_path / "r")
-    assert len(load_adapter(tmp_path / "r").paths) == 2
 
 
 def test_a_mark_of_byte_order_is_no_part_of_a_configuration(tmp_path):
@@ -311,19 +186,14 @@ def test_a_mark_of_byte_order_is_no_part_of_a_configuration(tmp_path):
 
 def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = "https://huggingface.co/me/adapter"
-    for name in ("me/adapter", "hf://me/adapter", "hf://models/me/adapter@main", page):
-        assert "hf download me/adapter --local-dir FOLDER" in refusal(name)
-        for words in (("lineage", name), ("inspect", name)):
-            assert "hf download me/adapter --local-dir FOLDER" in call(*words, code=2).stderr
-        with pytest.raises(LoraEvoError, match="hf download me/adapter --local-dir FOLDER"):
-            find_adapters([name])
+    told = "hf download NAME --local-dir FOLDER"
+    assert told in refusal("me/adapter")
+    for words in (("lineage", "me/adapter"), ("inspect", "me/adapter")):
+        assert told in call(*words, code=2).stderr
     model = tuned(base, target_modules=["q_proj"])
     model.add_adapter("other", peft.LoraConfig(target_modules=["v_proj"]))
     model.save_pretrained("p", selected_adapters=["other"])
-    said = refusal("p")
-    assert "p/other" in said
-    load_adapter(re.search(r"name one of (\S+)", said)[1])
+    load_adapter(re.search(r"name one of (\S+)", refusal("p"))[1])
 
 
 def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder, tmp_path):
@@ -363,14 +233,8 @@ def test_a_module_that_the_configuration_leaves_out_is_taken_up_as_told(tmp_path
         assert len(load_adapter(tmp_path / "p").paths) == 4
 
 
-@pytest.mark.parametrize("alpha", [1e308, 1e-308])
-def test_an_alpha_without_measure_is_refused(alpha):
-    with pytest.raises(LoraEvoError, match="lora_alpha is"):
-        build_adapter(1, alpha=alpha)
-
-
-@pytest.mark.parametrize("size", [1e15, 1e19, 1e30])
-@pytest.mark.parametrize("method", ["ties", "dare_linear", "dare_ties", "svd", "cat"])
+@pytest.mark.parametrize("size", [1e15, 1e30])
+@pytest.mark.parametrize("method", ["ties", "dare_linear", "svd"])
 def test_huge_factors_end_in_a_child_or_in_one_line(tmp_path, monkeypatch, size, method):
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2):

@@ -1,7 +1,6 @@
 """The configuration: PEFT's rules for rank, alpha and scale; what is refused."""
 
 import json
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -22,16 +21,16 @@ def test_unknown_fields_come_back_as_they_were():
     assert AdapterConfig.from_json(json.dumps(again)) == config(**fields)
 
 
-def test_a_file_comes_back_as_it_was_but_for_what_changed():
+def test_a_file_as_peft_writes_it_comes_back_as_it_was():
     fields = {
-        "use_rslora": None, "r": 64, "peft_type": "LORA", "lora_alpha": 16, "x": {"b": 1, "a": 2},
-        "target_modules": ["v_proj", "q_proj"], "alpha_pattern": {"q_proj": 64, "0.q_proj": 8},
+        "alpha_pattern": {"q_proj": 64, "0.q_proj": 8}, "base_model_name_or_path": None,
+        "lora_alpha": 16, "peft_type": "LORA", "r": 64, "rank_pattern": {},
+        "target_modules": ["v_proj", "q_proj"], "use_rslora": False, "x": {"b": 1, "a": 2},
     }  # fmt: skip
     one = AdapterConfig.from_json(json.dumps(fields))
     assert one.to_json() == json.dumps(fields, indent=2) + "\n"
-    other = one.of_rank(32)
     changes = {"r": 32, "lora_alpha": 8.0, "alpha_pattern": {}}
-    assert other.to_json() == json.dumps({**fields, **changes}, indent=2) + "\n"
+    assert one.of_rank(32).to_json() == json.dumps({**fields, **changes}, indent=2) + "\n"
 
 
 def test_the_order_of_patterns_counts_in_scale_and_hash():
@@ -97,51 +96,6 @@ def test_fingerprint_ignores_order_of_targets_and_who_wrote_it():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"use_dora": True}, "DoRA"),
-        ({"bias": "all"}, "bias"),
-        ({"lora_bias": True}, "lora_bias"),
-        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
-        ({"trainable_token_indices": [1]}, "trainable_token_indices"),
-        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens"),
-        ({"layer_replication": [[0, 2], [1, 3]]}, "layer_replication"),
-        ({"peft_type": "IA3"}, "IA3"),
-        ({"r": 0}, "at least 1"),
-        ({"r": 8.0}, "whole number"),
-        ({"lora_alpha": -1}, "above 0"),
-        ({"lora_alpha": 10**400}, "above 0"),
-        ({"use_rslora": "false"}, "expected true or false"),
-        ({"lora_alpha": "16"}, "above 0"),
-        ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
-        ({"rank_pattern": [1]}, "rank_pattern"),
-        ({"rank_pattern": {"(": 1}}, "pattern"),
-        ({"target_modules": 3}, "target_modules"),
-        ({"target_modules": "("}, "pattern"),
-    ],
-)
-def test_refusals_name_the_field(fields, words):
-    with pytest.raises(LoraEvoError, match=re.escape(words)):
-        config(**fields)
-
-
-@pytest.mark.parametrize(
-    "kind", ["VERA", "LOKR", "LOHA", "OFT", "IA3", "BOFT", "PREFIX_TUNING", "ADALORA", None, 7]
-)
-def test_another_method_is_named_whatever_else_the_file_lacks(kind):
-    with pytest.raises(LoraEvoError, match=re.escape(f"peft_type is {kind!r}; only LORA")):
-        AdapterConfig.from_json(json.dumps({"peft_type": kind}))
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"r": 8}', "null", '{"r": 8, "lora_alpha": 16, "target_modules": "q"}']
-)
-def test_damaged_text_is_refused(text):
-    with pytest.raises(LoraEvoError, match="adapter_config"):
-        AdapterConfig.from_json(text)
-
-
-@pytest.mark.parametrize(
     ("targets", "hit"),
     [
         (["q_proj"], True),
@@ -153,12 +107,3 @@ def test_damaged_text_is_refused(text):
 )
 def test_targets_match_as_in_peft(targets, hit):
     assert config(target_modules=targets).adapts("model.layers.0.self_attn.q_proj") is hit
-
-
-@pytest.mark.parametrize("start", ["PiSSA", "corda", "lora_ga", "loftq", "of_next_year", ["pissa"]])
-def test_a_start_out_of_the_base_is_refused_by_name(start):
-    """Those that PEFT begins without data are tried with PEFT itself."""
-    problem = config(init_lora_weights=start).start_problem
-    assert problem.startswith(f"init_lora_weights is {start!r}")
-    assert "\n" not in problem
-    assert not any(config(init_lora_weights=s).start_problem for s in ("eva", None))

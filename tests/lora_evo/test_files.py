@@ -1,10 +1,6 @@
-"""Adapter directories: round trips, hashes, shards, atomic writes, and each way to be wrong."""
+"""Adapter directories: round trips, hashes, shards, atomic writes."""
 
 import json
-import os
-import pickle
-import re
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -133,81 +129,6 @@ def config(**fields):
     return apply
 
 
-def text(name, words):
-    return lambda folder: (folder / name).write_text(words)
-
-
-def remove(*names):
-    return lambda folder: [(folder / name).unlink() for name in names]
-
-
-def cut(folder):
-    os.truncate(folder / WEIGHTS, (folder / WEIGHTS).stat().st_size - 3)
-
-
-def pickled(folder, protocol, value=None):
-    weights = value or {f"{Q}.lora_A.weight": [0.5, 1.0]}
-    (folder / WEIGHTS).write_bytes(pickle.dumps(weights, protocol))
-
-
-def archived(folder):
-    with zipfile.ZipFile(folder / WEIGHTS, "w") as archive:
-        archive.writestr("a.npy", b"x" * 500)
-
-
-DAMAGES = {
-    "NaN": (put("lora_B.weight", torch.full((32, 4), float("nan"))), "NaN or infinite"),
-    "half a pair": (tensors(lambda held: held.pop(f"{Q}.lora_B.weight")), "half a pair"),
-    "shapes": (put("lora_A.weight", torch.ones(3, 24)), "does not fit together"),
-    "rank": (config(r=8), "the configuration says 8"),
-    "targets": (config(target_modules=["q_proj"]), "which the configuration leaves out"),
-    "unknown tensor": (put("lora_C.weight", torch.ones(1)), "unknown tensor"),
-    "DoRA tensor": (put("lora_magnitude_vector", torch.ones(3)), "DoRA"),
-    "bias tensor": (put("lora_B.bias", torch.ones(3)), "bias"),
-    "Inf in A": (put("lora_A.weight", torch.full((4, 24), float("inf"))), "NaN or infinite"),
-    "convolution": (put("lora_A.weight", torch.ones(4, 24, 3, 3)), "those of a linear layer"),
-    "int8": (put("lora_A.weight", torch.ones(4, 24, dtype=torch.int8)), "stored as I8"),
-    "empty tensor": (put("lora_A.weight", torch.ones(4, 0)), "is empty"),
-    "embedding": (put("lora_embedding_A", torch.ones(2)), "only linear layers"),
-    "base weight": (
-        tensors(lambda held: held.update({"base_model.model.lm_head.weight": torch.ones(2)})),
-        "save_embedding_layers",
-    ),
-    "no tensors": (tensors(lambda held: held.clear()), "no LoRA tensors"),
-    "LFS": (text(WEIGHTS, "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), "LFS"),
-    "truncated": (cut, "truncated or corrupt"),
-    "empty file": (text(WEIGHTS, ""), "truncated or corrupt"),
-    "huge header": (lambda f: (f / WEIGHTS).write_bytes(b"\xff" * 64), "truncated or corrupt"),
-    "renamed pickle": (lambda f: (f / WEIGHTS).write_bytes(pickle.dumps([1])), "pickle"),
-    "pickle of protocol 0": (lambda f: pickled(f, 0), "pickle"),
-    "pickle of protocol 1": (lambda f: pickled(f, 1), "pickle"),
-    "long pickle": (lambda f: pickled(f, 0, dict.fromkeys(map(str, range(3000)))), "pickle"),
-    "pickled array": (lambda f: pickled(f, 1, [b"x" * 9000] * 7), "pickle"),
-    "zip without a pickle": (archived, "truncated or corrupt"),
-    "web page": (text(WEIGHTS, "<!DOCTYPE html>\n<p>"), "truncated or corrupt"),
-    "message": (text(WEIGHTS, "Not Found\n"), "truncated or corrupt"),
-    "renamed checkpoint": (lambda f: torch.save({"a": torch.ones(1)}, f / WEIGHTS), "pickle"),
-    "pickle": (lambda f: (f / WEIGHTS).rename(f / "adapter_model.bin"), "save_pretrained"),
-    "broken JSON": (text(CONFIG, '{"r": 8,'), "is not JSON"),
-    "deep JSON": (text(CONFIG, "[" * 200000), "is not JSON"),
-    "not text": (lambda f: (f / CONFIG).write_bytes(b"\xff\xfe{}"), "not UTF-8"),
-    "no weights": (remove(WEIGHTS), "there is no adapter_model"),
-    "empty folder": (remove(WEIGHTS, CONFIG), "has no adapter_config.json"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_adapter_is_refused_with_its_place_and_fault(saved, name):
-    damage, reason = DAMAGES[name]
-    damage(saved)
-    with pytest.raises(LoraEvoError, match=reason) as caught:
-        load_adapter(saved)
-    assert str(saved) in str(caught.value)
-    with pytest.raises(LoraEvoError, match=reason):
-        mutate_directory("svd_structured", saved, saved.parent / "c", seed=1)
-    assert names(saved.parent) == ["p"]
-
-
 def split(folder, parts=3):
     """Turn the weights of a folder into shards, as large checkpoints are saved."""
     tensors = load_file(folder / WEIGHTS)
@@ -250,36 +171,6 @@ def test_an_overwritten_sharded_adapter_is_read_from_its_new_file(sharded, make_
     assert content_hash(sharded / "s1") == content_hash(sharded / "p2")
 
 
-def edit(change):
-    def apply(folder, places):
-        change(places)
-        (folder / INDEX).write_text(json.dumps({"weight_map": places}))
-
-    return apply
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda f, p: (f / INDEX).write_text("{"), "is not JSON"),
-        (lambda f, p: (f / INDEX).write_text("[]"), "no weight_map"),
-        (lambda f, p: (f / INDEX).write_text('{"weight_map": {}}'), "no weight_map"),
-        (lambda f, p: (f / INDEX).unlink(), "shards of the weights but no"),
-        (lambda f, p: (f / min(p.values())).unlink(), "which is not there"),
-        (lambda f, p: (f / min(p.values())).write_bytes(b"x" * 40), "truncated or corrupt"),
-        (edit(lambda p: p.update({min(p): "../p1/" + WEIGHTS})), "file next to it"),
-        (edit(lambda p: p.update({min(p): 3})), "file next to it"),
-        (edit(lambda p: p.update(extra=min(p.values()))), "disagree on whether extra"),
-        (edit(lambda p: p.pop(min(p))), "disagree on whether base_model"),
-    ],
-)
-def test_damaged_shards_are_refused_by_name(sharded, damage, words):
-    damage(sharded / "s1", json.loads((sharded / "s1" / INDEX).read_text())["weight_map"])
-    with pytest.raises(LoraEvoError, match=words) as caught:
-        load_adapter(sharded / "s1")
-    assert str(sharded / "s1") in str(caught.value)
-
-
 PEAK = """
 import re, sys
 from pathlib import Path
@@ -311,11 +202,7 @@ def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter
     assert whole > size / 2
 
 
-def test_an_adapter_shows_itself_in_one_line_and_as_a_table(make_adapter):
+def test_an_adapter_shows_itself_in_one_line(make_adapter):
     adapter = make_adapter(1)
-    shown = repr(adapter)
-    assert shown.startswith(f"Adapter(rank 4, {len(adapter.slots)} modules, base ")
-    assert len(shown) < 200
+    assert repr(adapter) == "Adapter(rank 4, 4 modules, base 'tiny')"
     assert "rank 4" in repr(adapter.slots[adapter.paths[0]])
-    times = [int(n) for n in re.findall(r"<td>(\d+)</td></tr>", adapter._repr_html_())]
-    assert sum(times) == len(adapter.slots)

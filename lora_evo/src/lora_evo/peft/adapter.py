@@ -3,10 +3,8 @@
 import hashlib
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeAlias
@@ -77,18 +75,6 @@ class Adapter:
         base, ranks = self.config.base_model_name_or_path, {s.rank for s in self.slots.values()}
         rank = " to ".join(str(end) for end in sorted({min(ranks), max(ranks)}))
         return f"Adapter(rank {rank}, {len(self.slots)} modules, base {base!r})"
-
-    def _repr_html_(self) -> str:
-        kinds = Counter(
-            (path.rpartition(".")[2], slot.rank, slot.A.shape[1], slot.B.shape[0])
-            for path, slot in self.slots.items()
-        )
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (*of, count))}</tr>"
-            for of, count in sorted(kinds.items())
-        )
-        head = "<tr><th>module</th><th>rank</th><th>in</th><th>out</th><th>times</th></tr>"
-        return f"<p>{escape(repr(self))}</p><table>{head}{rows}</table>"
 
     def __post_init__(self) -> None:
         if not self.slots:

@@ -14,25 +14,18 @@ TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"
 # Fields about the writing of the file, not about what the adapter computes.
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
-MERGE = "merge it into its base in PEFT (merge_and_unload) and use that model, or "
-_PLAIN = "train a plain LoRA (linear A and B factors only)"
-# Settings under which the update is no longer s*B*A, or lives partly outside the factors; and
-# whether PEFT can merge such an adapter.
-_REFUSED = {
-    "use_dora": ("DoRA rescales every row of the merged weight, so s*B*A is not its update", True),
-    "lora_bias": ("a bias on lora_B is a part of the update that s*B*A does not show", True),
-    "use_qalora": ("QALoRA pools the input, so A does not act on it directly", False),
-    "modules_to_save": ("it carries whole trained modules beside the factors", True),
-    "trainable_token_indices": ("it carries trained embedding rows beside the factors", True),
-    "target_parameters": ("its factors belong to bare parameters, not to modules", True),
-    "use_bdlora": ("BD-LoRA factors are block-diagonal; these operators would fill them", True),
-    "kasa_config": ("KaSA has singular values of its own beside the factors", True),
-    "monteclora_config": ("MonteCLoRA has random factors beside A and B", False),
-    "velora_config": ("VeLoRA changes how A is applied", True),
-    "arrow_config": ("Arrow is a router over several adapters, not one adapter", False),
-    "alora_invocation_tokens": ("aLoRA acts only behind its own tokens", False),
-    "layer_replication": ("it belongs to a model of repeated layers, not to its base", False),
-}
+PLAIN = "train a plain LoRA (linear A and B factors only)"
+MERGE = f"merge it into its base in PEFT (merge_and_unload) and use that model, or {PLAIN}"
+# Settings under which the update is no longer s*B*A, or not in the factors alone: those that PEFT
+# can merge into the base, and those that it cannot.
+_MERGEABLE = (
+    "use_dora", "lora_bias", "modules_to_save", "trainable_token_indices", "target_parameters",
+    "use_bdlora", "kasa_config", "velora_config",
+)  # fmt: skip
+_NOT_MERGEABLE = (
+    "use_qalora", "monteclora_config", "arrow_config", "alora_invocation_tokens",
+    "layer_replication",
+)  # fmt: skip
 # PEFT's, of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
 _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
@@ -53,7 +46,6 @@ class AdapterConfig:
     (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023, arXiv 2312.03732).
 
     - rest: every field not named here, verbatim.
-    - file: the fields of the file that it was read from, whose order and spelling are kept.
     """
 
     r: int
@@ -64,7 +56,6 @@ class AdapterConfig:
     use_rslora: bool = False
     base_model_name_or_path: str | None = None
     rest: Mapping[str, Any] = field(default_factory=dict)
-    file: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         checked_count("r", self.r)
@@ -80,14 +71,14 @@ class AdapterConfig:
         for whole in (self.target_modules, self.rest.get("exclude_modules")):
             if isinstance(whole, str):
                 _check_regex(whole, whole)
+        odd = {name: self.rest.get(name) for name in (*_MERGEABLE, *_NOT_MERGEABLE)}
         if self.rest.get("bias", "none") != "none":
+            odd = {"bias": self.rest["bias"]}
+        for name in [name for name, value in odd.items() if value]:
             raise LoraEvoError(
-                f"bias is {self.rest['bias']!r}: it carries trained biases beside the factors; "
-                f"{MERGE}{_PLAIN}"
+                f"{name} is set, so that scale * B @ A is not all that the adapter does; "
+                f"{PLAIN if name in _NOT_MERGEABLE else MERGE}"
             )
-        for name, (why, merges) in _REFUSED.items():
-            if self.rest.get(name):
-                raise LoraEvoError(f"{name} is set: {why}; {MERGE if merges else ''}{_PLAIN}")
         self._check_layers()
 
     def _check_layers(self) -> None:
@@ -118,11 +109,9 @@ class AdapterConfig:
             return None
         return (
             f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
-            "s*B*A is no update of the base that is named; convert a PiSSA, OLoRA, CorDA or "
-            "LoRA-GA adapter to a plain LoRA with PEFT: save_pretrained(OUT, "
-            "path_initial_model_for_weight_conversion=FOLDER), where FOLDER holds it as it was "
-            "before training; any other: merge it in PEFT into its own base and use the "
-            "result as a model, or train a plain LoRA"
+            "s*B*A is no update of the base that is named; convert it in PEFT: save_pretrained("
+            "OUT, path_initial_model_for_weight_conversion=FOLDER), FOLDER as before training; or "
+            f"{MERGE}"
         )
 
     @classmethod
@@ -164,7 +153,7 @@ class AdapterConfig:
             raise LoraEvoError(f"adapter_config.json holds a {type(raw).__name__}, not an object")
         kind = raw.get("peft_type", "LORA")
         if kind != "LORA":
-            raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {_PLAIN}")
+            raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {PLAIN}")
         missing = [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]
         if missing:
             raise LoraEvoError(
@@ -179,27 +168,26 @@ class AdapterConfig:
         for name in ("target_modules", "exclude_modules"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
-        fields = _own_fields(raw)
+        targets = raw.get("target_modules")
+        fields = {
+            "r": raw["r"],
+            "lora_alpha": raw["lora_alpha"],
+            "target_modules": tuple(targets) if isinstance(targets, list) else targets,
+            "rank_pattern": raw.get("rank_pattern") or {},
+            "alpha_pattern": raw.get("alpha_pattern") or {},
+            "use_rslora": bool(raw.get("use_rslora")),
+            "base_model_name_or_path": raw.get("base_model_name_or_path"),
+        }
         rest = {name: value for name, value in raw.items() if name not in fields}
-        return cls(**fields, rest=rest, file=raw)
+        return cls(**fields, rest=rest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as in the file: what was read as it was, in its order."""
-        read = _own_fields(self.file) if self.file else {}
-        fields = self._plain()
-        for name, value in read.items():  # of what did not change, the spelling stays
-            if json.dumps(value) == json.dumps(getattr(self, name)):
-                fields.pop(name)
-                fields |= {name: self.file[name]} if name in self.file else {}
-        order = [name for name in self.file if name in fields]
-        return {name: fields[name] for name in (*order, *sorted(fields.keys() - set(order)))}
-
-    def _plain(self) -> dict[str, Any]:
-        fields = {name: value for name, value in vars(self).items() if name not in ("rest", "file")}
+        """Return all fields as in the file, by name."""
+        fields = {name: value for name, value in vars(self).items() if name != "rest"}
         fields |= {name: dict(fields[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
             fields["target_modules"] = list(self.target_modules)
-        return {**self.rest, **fields}
+        return dict(sorted({**self.rest, **fields}.items()))
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
@@ -207,7 +195,7 @@ class AdapterConfig:
 
     def fingerprint(self) -> bytes:
         """Return canonical bytes for hashing, without the order of targets and the writer."""
-        fields = self._plain()
+        fields = self.to_dict()
         for name in _NOT_CONTENT:
             fields.pop(name, None)
         if isinstance(self.target_modules, tuple):
@@ -297,20 +285,6 @@ class AdapterConfig:
         if match is None or not _ends(path, targets):
             return False
         return int(match["idx"]) in (layers if isinstance(layers, list) else [layers])
-
-
-def _own_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a configuration names, as it holds them, with PEFT's defaults."""
-    targets = raw.get("target_modules")
-    return {
-        "r": raw["r"],
-        "lora_alpha": raw["lora_alpha"],
-        "target_modules": tuple(targets) if isinstance(targets, list) else targets,
-        "rank_pattern": raw.get("rank_pattern") or {},
-        "alpha_pattern": raw.get("alpha_pattern") or {},
-        "use_rslora": bool(raw.get("use_rslora")),
-        "base_model_name_or_path": raw.get("base_model_name_or_path"),
-    }
 
 
 def _names(name: str, value: object) -> Sequence[str]:

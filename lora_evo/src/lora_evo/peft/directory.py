@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import pickletools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,60 +27,18 @@ INDEX_FILE = "adapter_model.safetensors.index.json"
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The stored types that can be read and written, by their names in safetensors and in torch."""
 _SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-_PICKLE_ADVICE = (
-    "pickles can run code when opened: load it with PEFT where you trust it and call "
-    "save_pretrained, which writes adapter_model.safetensors"
-)
 CONFIG_FILE = "adapter_config.json"
-_HEAD = 4096
-"""Bytes of a file by which another format is recognised."""
-_OPCODES = 6
-"""So many opcodes of a pickle in a row are no chance."""
-_ON_HUB = re.compile(
-    r"(?:hf:/+|https?:/+huggingface\.co/)(?:models/)?([\w.-]+/[\w.-]+)(?:[@/].*)?|([\w.-]+/[\w.-]+)"
-)
+_SAVE_AGAIN = "save the adapter with PEFT's save_pretrained"
 _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
-_NOT_OF_MODULES = re.compile(
-    r"^(?:.*\bbase_model\.model\.)?(?:module\.|_\w*mod(?:ule)?\.)*"
-    r"|(?<=\.)_\w*mod(?:ule)?\."
-    r"|(?<=\.lora_[AB])\.\w+(?=\.weight$)"
+_WRAPPER = re.compile(
+    r"(?<=\.)_(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module|forward_module)\."
+    r"|(?<=^base_model\.model\.)(?:(?:module|base_model\.model)\.)+"
+    r"(?=(?:model|language_model|transformer|gpt_neox|backbone|lm_head)\.)"
 )
-"""In a tensor's name: PEFT's prefix, what FSDP, checkpointing, torch.compile and data parallelism
-put there, and the adapter's own name. A model may have modules of such names, too."""
-_WRAPPED = re.compile(
-    r".*\._(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module|forward_module)\."
-    r"|base_model\.model\.(?:module\.|base_model\.model\.)+"
-    r"(?:model|language_model|transformer|gpt_neox|backbone|lm_head)\."
-)
-"""In the name of a tensor, what no model has of its own: wrappers, and what holds a whole model."""
-_RENAME = (
-    "import re, shutil, sys; from safetensors.torch import load_file, save_file; f = sys.argv[1]; "
-    f"old = load_file(shutil.copy(f, f + '.before')); new = {{'{_PREFIX}' + re.sub("
-    f"r'{_NOT_OF_MODULES.pattern}', '', n): t.clone() for n, t in old.items()}}; "
-    "len(new) == len(old) and save_file(new, f)"
-)
-_GATHER = (
-    "if it is of DeepSpeed's ZeRO-3, gather the weights: save_pretrained(FOLDER, state_dict="
-    "accelerator.get_state_dict(model)), or zero_to_fp32.py on the checkpoint"
-)
-_OF_BASE = "it is a weight of the base model; save with save_embedding_layers=False"
-_REASONS = {
-    "lora_embedding_": "it adapts an embedding, and only linear layers can be read; "
-    f"{MERGE}train without the embedding in target_modules",
-    ".base_layer.out_proj.lora_": "it belongs to an nn.MultiheadAttention, which PEFT adapts as a "
-    "whole, and only linear layers can be read; train with linear layers in target_modules",
-    "lora_magnitude_vector": f"it belongs to DoRA; {MERGE}train without use_dora",
-    "modules_to_save": f"it is a whole trained module; {MERGE}train without modules_to_save",
-    "token_adapter": f"it holds trained embedding rows; {MERGE}train without "
-    "trainable_token_indices",
-    "base_layer": _OF_BASE,
-    "embed_tokens.weight": _OF_BASE,
-    "lm_head.weight": _OF_BASE,
-    ".bias": f"it is a bias; {MERGE}train with bias='none'",
-}
+"""In a tensor's name, what torch.compile, FSDP, checkpointing and data parallelism put there."""
 
 
 @dataclass(frozen=True)
@@ -136,90 +93,51 @@ def write_tensors(
 def stored_weights(folder: Path) -> Mapping[str, StoredTensor]:
     """Return every tensor of an adapter directory: of one file of weights, as PEFT, or of shards.
 
-    Raises `LoraEvoError` when there are none, or only a pickle.
+    Raises `LoraEvoError` when there are none.
     """
     if (folder / WEIGHTS_FILE).is_file():
         return stored_tensors(folder / WEIGHTS_FILE)
     if (folder / INDEX_FILE).is_file():
         return _stored_shards(folder)
-    if (folder / "adapter_model.bin").is_file():
-        raise LoraEvoError(f"the weights are a pickle (adapter_model.bin); {_PICKLE_ADVICE}")
-    if any(folder.glob("adapter_model-*-of-*.safetensors")):
-        raise LoraEvoError(f"there are shards of the weights but no {INDEX_FILE}; copy it too")
-    raise LoraEvoError(f"there is no {WEIGHTS_FILE} next to adapter_config.json")
+    raise LoraEvoError(
+        f"there is neither {WEIGHTS_FILE} nor {INDEX_FILE} next to {CONFIG_FILE}; {_SAVE_AGAIN}"
+    )
 
 
 def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
     try:
-        raw: Any = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise LoraEvoError(f"{INDEX_FILE} is not JSON: {error}") from error
-    places = raw.get("weight_map") if isinstance(raw, dict) else None
-    if not isinstance(places, dict) or not places:
-        raise LoraEvoError(f"{INDEX_FILE} has no weight_map, an object from tensor to file")
-    tensors: dict[str, StoredTensor] = {}
-    for name, shard in places.items():
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise LoraEvoError(
-                f"{INDEX_FILE} puts {name} into {shard!r}; expected the name of a file next to it"
-            )
-    for shard in sorted(set(places.values())):
-        if not (folder / shard).is_file():
-            raise LoraEvoError(f"{INDEX_FILE} names {shard}, which is not there; copy it too")
-        stored = stored_tensors(folder / shard)
-        listed = {name for name, place in places.items() if place == shard}
-        odd = sorted(listed ^ stored.keys())
-        if odd:
-            raise LoraEvoError(f"{INDEX_FILE} and {shard} disagree on whether {odd[0]} is in it")
-        tensors |= stored
+        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8-sig"))
+        places = {name: Path(shard).name for name, shard in index["weight_map"].items()}
+        shards = [stored_tensors(folder / shard) for shard in sorted(set(places.values()))]
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+        raise LoraEvoError(f"{INDEX_FILE} and its shards are not whole: {error}") from error
+    tensors = {name: tensor for shard in shards for name, tensor in shard.items()}
+    odd = sorted(places.items() ^ {(name, tensor.file.name) for name, tensor in tensors.items()})
+    if odd or not tensors:
+        which = f"disagree on whether {odd[0][0]} is in {odd[0][1]}" if odd else "hold no tensor"
+        raise LoraEvoError(f"{INDEX_FILE} and its shards {which}; {_SAVE_AGAIN}")
     return tensors
 
 
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Return what a safetensors file holds; refuse another file, saying what it seems to be."""
+    """Return what a safetensors file holds; refuse any other file."""
     stamp = file_stamp(path)
     with path.open("rb") as file:
-        head = file.read(_HEAD)
-    try:
-        with safe_open(path, framework="np"), path.open("rb") as file:  # which checks the whole
-            header = json.loads(file.read(size := int.from_bytes(file.read(8), "little")))
-        header.pop("__metadata__", None)
-        return {
-            name: StoredTensor(
-                path, one["dtype"], tuple(one["shape"]), 8 + size + one["data_offsets"][0], stamp
-            )
-            for name, one in header.items()
-        }
-    except (SafetensorError, OSError, ValueError) as error:
-        raise LoraEvoError(f"{path.name} {_fault(head, error)}") from error
-
-
-def _fault(head: bytes, error: Exception) -> str:
-    """Say what a file seems to be that is no whole safetensors file, by its first bytes."""
-    if head.startswith(b"version https://"):
-        return "is a Git LFS pointer; run `git lfs pull` to get the weights"
-    torch_zip = head.startswith(b"PK\x03\x04") and b"/data.pkl" in head
-    if torch_zip or _is_pickle(head):
-        return f"is a pickle under another name; {_PICKLE_ADVICE}"
-    return (
-        f"is not a whole safetensors file ({error}); it is truncated or corrupt: copy or save it "
-        "again"
-    )
-
-
-def _is_pickle(head: bytes) -> bool:
-    """Whether bytes are the beginning of a pickle of any protocol; nothing of it is executed."""
-    if head[4:9] == b"\0\0\0\0{":  # the length of a safetensors header, and the header
-        return False
-    opcodes = 0
-    try:
-        for opcode, _, _ in pickletools.genops(head):
-            opcodes += 1
-            if opcode.name == "STOP":
-                break
-    except ValueError:  # no opcode, or one that goes on beyond these bytes
-        return opcodes >= _OPCODES
-    return opcodes > 1
+        try:
+            with safe_open(path, framework="np"):  # which checks the whole
+                header = json.loads(file.read(size := int.from_bytes(file.read(8), "little")))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise LoraEvoError(
+                f"{path.name} is not a whole safetensors file ({error}), but truncated, a pickle "
+                f"or a Git LFS pointer; copy it again, type `git lfs pull`, or {_SAVE_AGAIN}"
+            ) from error
+    header.pop("__metadata__", None)
+    return {
+        name: StoredTensor(
+            path, one["dtype"], tuple(one["shape"]), 8 + size + one["data_offsets"][0], stamp
+        )
+        for name, one in header.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -251,11 +169,10 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
 def no_adapter(folder: Path) -> str:
     """Say why a path is no adapter directory, and which may be meant."""
     if not folder.is_dir():
-        meant, match = "", _ON_HUB.fullmatch(str(folder))
-        if match:
-            name = match[1] or match[2]
-            meant = f"; from the hub: hf download {name} --local-dir FOLDER, and name that FOLDER"
-        return f"is not a folder; expected a PEFT adapter directory{meant}"
+        return (
+            "is not a folder; expected a PEFT adapter directory (of one on the hub, type: hf "
+            "download NAME --local-dir FOLDER, and name that FOLDER)"
+        )
     inside = sorted(file.parent.name for file in folder.glob(f"*/{CONFIG_FILE}"))
     if inside:
         return (
@@ -358,45 +275,29 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
 def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:
     """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
     halves: dict[str, str] = {}
-    for part, reason in _REASONS.items():
-        for name in tensors:
-            if part in name and (part.endswith("lora_") or not _KEY.fullmatch(name)):
-                raise LoraEvoError(f"unexpected tensor {name}: {reason}")
     for name, tensor in tensors.items():
-        match, plain = _KEY.fullmatch(name), _PREFIX + _NOT_OF_MODULES.sub("", name)
-        mended = _KEY.fullmatch(plain)
-        # Right is what the targets fit, unless they fit the plain name, too, and this one is of a
-        # wrapper.
-        fits = match and config.adapts(match["path"])
-        wrapped = mended and config.adapts(mended["path"]) and _WRAPPED.match(name)
-        if plain != name and mended and (wrapped or not fits):
+        match, plain = _KEY.fullmatch(name), _KEY.fullmatch(_WRAPPER.sub("", name))
+        # A model may have modules of such names, too: then the targets do not fit the plain name.
+        wrapped = match and plain and plain[0] != name and config.adapts(plain["path"])
+        if match is None or wrapped:
             raise LoraEvoError(
-                f"{name} is not what PEFT calls it, {plain}: there is no prefix, or the name of a "
-                "wrapper or an adapter too many, so that PEFT would leave it out; rename the "
-                f'tensors: python -c "{_RENAME}" {tensor.file}'
-            )
-        if match is None:
-            raise LoraEvoError(
-                f"unknown tensor {name}: expected only names like "
-                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight"
+                f"unexpected tensor {name}: only factors of linear layers can be read, called "
+                f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight as the model without wrappers "
+                f"has them; {_SAVE_AGAIN}, {MERGE}"
             )
         if 0 in tensor.shape:
-            raise LoraEvoError(f"{name} is empty: {list(tensor.shape)}; {_GATHER}")
+            raise LoraEvoError(
+                f"{name} is empty: {list(tensor.shape)}; gather the shards (DeepSpeed's ZeRO-3) "
+                f"before you {_SAVE_AGAIN}"
+            )
         if tensor.dtype not in NUMBER_TYPES:
             raise LoraEvoError(
                 f"{name} is stored as {tensor.dtype}; expected one of {', '.join(NUMBER_TYPES)}: "
                 "save the adapter unquantised"
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]
-    if halves and config.target_modules is None:
-        names = sorted({path.rpartition(".")[2] for path in halves})
-        raise LoraEvoError(
-            "target_modules is null: PEFT then takes names of its own by the type of the base "
-            "model, and drops other factors silently; in adapter_config.json write "
-            f'"target_modules": {json.dumps(names)}, the modules of these weights'
-        )
     if not halves:
-        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_GATHER}")
+        raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_SAVE_AGAIN}")
     for path, present in halves.items():
         if len(present) == 1:
             other = "B" if present == "A" else "A"

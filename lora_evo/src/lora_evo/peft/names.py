@@ -5,7 +5,7 @@ A model with pictures has its layers below `language_model.model` in transformer
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lora_evo.errors import LoraEvoError
 
@@ -17,10 +17,14 @@ _NAMINGS = (
     ("", "lm_head", ""),
 )
 """Where the layers of text are, what the head is called, and where all else is."""
+_TEXT = r"(?:layers|embed_tokens|norm)\b"
+_NOT_ELSE = r"(?:model|language_model|layers|embed_tokens|norm|lm_head)\b"
+_PATTERNS = [
+    re.compile(rf"({text})(?={_TEXT})|({head})$|({rest})(?!{_NOT_ELSE})".replace(".", r"\."))
+    for text, head, rest in _NAMINGS
+]
 _TOWERS = ("vision_tower.vision_model.", "vision_tower.")
 """The encoder of pictures, up to transformers 5.16 and after."""
-_TEXT = re.compile(r"(?:layers|embed_tokens|norm)\b")
-_NOT_ELSE = re.compile(r"(?:model|language_model|layers|embed_tokens|norm|lm_head)\b")
 
 
 def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
@@ -28,13 +32,16 @@ def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
 
     Names outside of the table stay. Raises `LoraEvoError` where `known` does not tell.
     """
-    mine, theirs = _namings(paths), _namings(known)
+    mine, theirs = (
+        [n for n, pattern in enumerate(_PATTERNS) if all(map(pattern.match, some))]
+        for some in (paths, known)
+    )
     names = [dict(zip(paths, paths, strict=True))]
-    if mine and theirs and not mine & theirs:
-        parts = {path: _part(path, min(mine)) for path in paths}
+    if mine and theirs and not set(mine) & set(theirs):
+        matches = [(path, _PATTERNS[mine[0]].match(path)) for path in paths]
         names = [
-            {path: _NAMINGS[to][part[0]] + part[1] for path, part in parts.items() if part}
-            for to in sorted(theirs)
+            {p: _NAMINGS[to][(m.lastindex or 1) - 1] + p[m.end() :] for p, m in matches if m}
+            for to in theirs
         ]
     if any(other != names[0] for other in names):
         raise LoraEvoError(
@@ -42,30 +49,10 @@ def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
             "the first is called in the second way; save both adapters with one version of "
             "transformers"
         )
-    here, there = (_tower(some) for some in (paths, known))
+    here, there = (
+        next((tower for tower in _TOWERS if any(tower in path for path in some)), None)
+        for some in (paths, known)
+    )
     if here and there and here != there:
         return {path: name.replace(here, there, 1) for path, name in names[0].items()}
     return names[0]
-
-
-def _namings(paths: Iterable[str]) -> set[int]:
-    """Return the namings that all of these names are in."""
-    return {n for n in range(len(_NAMINGS)) if all(_part(path, n) for path in paths)}
-
-
-def _part(path: str, naming: int) -> tuple[int, str] | None:
-    """Return which part of a naming a module is in, and its name there."""
-    text, head, rest = _NAMINGS[naming]
-    if path == head:
-        return 1, ""
-    for kind, prefix, first in (
-        (0, text, _TEXT.match),
-        (2, rest, lambda n: not _NOT_ELSE.match(n)),
-    ):
-        if path.startswith(prefix) and first(path[len(prefix) :]):
-            return kind, path[len(prefix) :]
-    return None
-
-
-def _tower(paths: Iterable[str]) -> str | None:
-    return next((tower for tower in _TOWERS if any(tower in path for path in paths)), None)

@@ -1,0 +1,170 @@
+"""Each way in which a folder is no adapter that can be used, and what is said of it."""
+
+import json
+import os
+import pickle
+import re
+
+import pytest
+import torch
+from by_hand import build_adapter
+from safetensors.torch import load_file, save_file
+
+from lora_evo import LoraEvoError, load_adapter, mutate_directory, save_adapter
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+INDEX, SHARD = f"{WEIGHTS}.index.json", "adapter_model-00001-of-00002.safetensors"
+Q = "base_model.model.model.layers.0.self_attn.q_proj"
+MERGE, ALONE = "merge_and_unload", "all that the adapter does; train a plain LoRA"
+
+
+def tensors(change):
+    def damage(folder):
+        held = load_file(folder / WEIGHTS)
+        save_file(change(held) or held, folder / WEIGHTS)
+
+    return damage
+
+
+def put(name, value):
+    return tensors(lambda held: held.update({name: value}))
+
+
+def factor(name, *shape, value=1.0, dtype=torch.float32):
+    return put(f"{Q}.{name}", torch.full(shape, value, dtype=dtype))
+
+
+def called(old, new):
+    return tensors(lambda held: {name.replace(old, new): t for name, t in held.items()})
+
+
+def text(name, words):
+    return lambda folder: (folder / name).write_bytes(words)
+
+
+def index(change):
+    """Turn the weights into two shards, and change the index of them or the files."""
+
+    def damage(folder):
+        held, places = load_file(folder / WEIGHTS), {}
+        for part, name in enumerate((SHARD, SHARD.replace("1-of", "2-of"))):
+            some = {key: held[key] for key in sorted(held)[part::2]}
+            save_file(some, folder / name, metadata={"format": "pt"})
+            places |= dict.fromkeys(some, name)
+        (folder / WEIGHTS).unlink()
+        (folder / INDEX).write_text(json.dumps({"weight_map": places}))
+        change(folder, places)
+        if (folder / INDEX).exists() and (folder / INDEX).stat().st_size > 40:
+            (folder / INDEX).write_text(json.dumps({"weight_map": places}))
+
+    return damage
+
+
+TENSORS = [
+    (factor("lora_B.weight", 32, 4, value=float("nan")), "NaN or infinite"),
+    (factor("lora_A.weight", 4, 24, value=float("inf")), "NaN or infinite"),
+    (tensors(lambda held: {n: held[n] for n in held if n != f"{Q}.lora_B.weight"}), "half a pair"),
+    (factor("lora_A.weight", 3, 24), "does not fit together"),
+    (factor("lora_A.weight", 4, 24, 3, 3), "those of a linear layer"),
+    (factor("lora_A.weight", 4, 24, dtype=torch.int8), "stored as I8"),
+    (factor("lora_A.weight", 4, 0), "is empty: [4, 0]; gather the shards"),
+    (factor("lora_C.weight", 1), "unexpected tensor"),
+    (factor("lora_embedding_A", 2), "only factors of linear layers can be read"),
+    (factor("lora_magnitude_vector", 3), MERGE),
+    (factor("lora_B.bias", 3), "save_pretrained, merge it"),
+    (put("base_model.model.lm_head.weight", torch.ones(2)), "unexpected tensor"),
+    (lambda folder: save_file({}, folder / WEIGHTS), "no LoRA tensors"),
+    (called(".weight", ".default.weight"), "unexpected tensor"),
+    (called("base_model.model.", ""), "unexpected tensor"),
+]
+WRAPPERS = [
+    "_orig_mod.", "_fsdp_wrapped_module._checkpoint_wrapped_module.", "module.", "module.module.",
+    "_orig_mod.module.", "base_model.model.",
+]  # fmt: skip
+TENSORS += [
+    (called("base_model.model.", f"base_model.model.{name}"), "as the model without wrappers")
+    for name in WRAPPERS
+]
+FILES = [
+    (text(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), "lfs pull"),
+    (lambda folder: os.truncate(folder / WEIGHTS, 999), "truncated"),
+    (text(WEIGHTS, b""), "truncated"),
+    (text(WEIGHTS, b"\xff" * 64), "truncated"),
+    (text(WEIGHTS, pickle.dumps([1])), "a pickle"),
+    (lambda folder: torch.save({"a": torch.ones(1)}, folder / WEIGHTS), "a pickle"),
+    (lambda folder: (folder / WEIGHTS).rename(folder / "adapter_model.bin"), "save_pretrained"),
+    (lambda folder: (folder / WEIGHTS).unlink(), "there is neither adapter_model"),
+    (lambda folder: (folder / CONFIG).unlink(), "has no adapter_config.json"),
+    (text(CONFIG, b'{"r": 8,'), "is not JSON"),
+    (text(CONFIG, b"[" * 200000), "is not JSON"),
+    (text(CONFIG, b"[]"), "holds a list"),
+    (text(CONFIG, b"\xff\xfe{}"), "not UTF-8"),
+    (text(CONFIG, b'{"r": 8}'), "has no field peft_type and no lora_alpha"),
+    (text(CONFIG, b'{"peft_type": "IA3"}'), "peft_type is 'IA3'; only LORA"),
+]
+SHARDS = [
+    (lambda folder, places: (folder / INDEX).write_text("{"), "not whole"),
+    (lambda folder, places: (folder / INDEX).write_text("[]"), "not whole"),
+    (lambda folder, places: (folder / INDEX).write_text('{"weight_map": {}}'), "hold no tensor"),
+    (lambda folder, places: (folder / INDEX).unlink(), "there is neither"),
+    (lambda folder, places: (folder / SHARD).unlink(), "No such file"),
+    (lambda folder, places: (folder / SHARD).write_bytes(b"x" * 40), "truncated"),
+    (lambda folder, places: places.update({min(places): f"../q/{WEIGHTS}"}), "No such file"),
+    (lambda folder, places: places.update({min(places): 3}), "not whole"),
+    (lambda folder, places: places.update(extra=SHARD), "disagree on whether extra"),
+    (lambda folder, places: places.pop(min(places)) and None, "disagree on whether base_model"),
+]
+SETTINGS = [
+    ({"use_dora": True}, MERGE),
+    ({"bias": "all"}, "bias is set"),
+    ({"lora_bias": True}, MERGE),
+    ({"modules_to_save": ["lm_head"]}, "modules_to_save is set"),
+    ({"alora_invocation_tokens": [1]}, ALONE),
+    ({"layer_replication": [[0, 2], [1, 3]]}, ALONE),
+    ({"r": 0}, "at least 1"),
+    ({"r": 8.0}, "whole number"),
+    ({"r": 8}, "the configuration says 8"),
+    ({"lora_alpha": -1}, "above 0"),
+    ({"lora_alpha": 10**400}, "above 0"),
+    ({"lora_alpha": 1e-308}, "above 0"),
+    ({"lora_alpha": "16"}, "above 0"),
+    ({"use_rslora": "false"}, "expected true or false"),
+    ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
+    ({"rank_pattern": [1]}, "rank_pattern"),
+    ({"rank_pattern": {"(": 1}}, "pattern"),
+    ({"target_modules": 3}, "target_modules"),
+    ({"target_modules": "("}, "pattern"),
+    ({"target_modules": None}, "which the configuration leaves out"),
+    ({"target_modules": ["q_proj"]}, "which the configuration leaves out"),
+    ({"layers_pattern": "layers"}, "without layers_to_transform"),
+    ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda': this start is taken out"),
+    ({"init_lora_weights": ["pissa"]}, "path_initial_model_for_weight_conversion"),
+]
+
+
+def setting(fields):
+    def damage(folder):
+        held = json.loads((folder / CONFIG).read_text())
+        (folder / CONFIG).write_text(json.dumps({**held, **fields}))
+
+    return damage
+
+
+DAMAGES = [*TENSORS, *FILES, *((index(change), words) for change, words in SHARDS)]
+DAMAGES += [(setting(fields), words) for fields, words in SETTINGS]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES)
+def test_a_damaged_adapter_is_refused_with_its_place_and_fault(tmp_path, damage, words):
+    folder = tmp_path / "p"
+    save_adapter(build_adapter(1), folder)
+    damage(folder)
+    for act in (
+        lambda: load_adapter(folder),
+        lambda: mutate_directory("svd_structured", folder, tmp_path / "c", seed=1),
+    ):
+        with pytest.raises(LoraEvoError, match=re.escape(words)) as caught:
+            act()
+        assert str(caught.value).startswith(str(folder))
+        assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path) == ["p"]
