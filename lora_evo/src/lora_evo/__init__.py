@@ -18,58 +18,32 @@ if TYPE_CHECKING:
     from lora_evo.children import (
         cross,
         cross_directory,
+        make_child,
         merge,
         merge_directory,
         mutate,
         mutate_directory,
-        verify,
     )
     from lora_evo.compare import distance, retention
     from lora_evo.operators.measured import measured
     from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
+    from lora_evo.verification import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "OPERATORS",
-    "Adapter",
-    "AdapterConfig",
-    "EngineStopped",
-    "Lineage",
-    "LoraEvoError",
-    "Operator",
-    "Slot",
-    "adapter_hash",
-    "appearing",
-    "append_text",
-    "check_output",
-    "content_hash",
-    "cross",
-    "cross_directory",
-    "distance",
-    "family",
-    "load_adapter",
-    "measured",
-    "merge",
-    "merge_directory",
-    "mutate",
-    "mutate_directory",
-    "push_to_hub",
-    "read_lineage",
-    "remove_empty",
-    "retention",
-    "save_adapter",
-    "sweep",
-    "verify",
-    "write_text",
-]
-
-_WITH_TORCH = ("peft.adapter", "compare", "operators.measured", "children")
+    "OPERATORS", "Adapter", "AdapterConfig", "EngineStopped", "Lineage", "LoraEvoError", "Operator",
+    "Slot", "adapter_hash", "appearing", "append_text", "check_output", "content_hash", "cross",
+    "cross_directory", "distance", "family", "load_adapter", "make_child", "measured", "merge",
+    "merge_directory", "mutate", "mutate_directory", "push_to_hub", "read_lineage", "remove_empty",
+    "retention", "save_adapter", "sweep", "verify", "write_text",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    for module in _WITH_TORCH if name in __all__ else ():
-        loaded = import_module(f"lora_evo.{module}")
+    places = "peft.adapter", "compare", "operators.measured", "children", "verification"
+    for place in places if name in __all__ else ():
+        loaded = import_module(f"lora_evo.{place}")
         if hasattr(loaded, name):
             return getattr(loaded, name)
     raise AttributeError(f"module 'lora_evo' has no attribute {name!r}")

@@ -1,10 +1,9 @@
-"""Children of adapters, mutated or crossed, in memory or from directory to directory.
+"""Children of adapters, mutated, crossed or merged, in memory or from directory to directory.
 
 Both ways make a child module by module with the same `Birth`, so they give the same bytes.
 """
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,25 +13,10 @@ from typing import Any
 import numpy
 import torch
 
-from lora_evo.compare import (
-    Gap,
-    any_update,
-    check_same_ends,
-    effective_rank,
-    numerical_rank,
-    slot_gap,
-    total_gap,
-)
+from lora_evo.compare import any_update, check_same_ends, effective_rank, numerical_rank
 from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files import appearing_directory, refuse_existing
-from lora_evo.lineage import (
-    LINEAGE_FILE,
-    Lineage,
-    ModuleTrace,
-    find_parents,
-    lineage_of,
-    read_lineage,
-)
+from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.operators.measured import SlotChild
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
 from lora_evo.operators.thin import one_thread
@@ -50,11 +34,10 @@ from lora_evo.peft.adapter import (
 )
 from lora_evo.peft.card import CARD_FILE, model_card
 from lora_evo.peft.config import AdapterConfig
-from lora_evo.peft.directory import PathLike, combine, content_hash, shortest_unique_names
+from lora_evo.peft.directory import PathLike, combine, shortest_unique_names
 
-# Having freed a block of so many bytes, glibc keeps up to twice as much of what is freed later for
-# the next module, instead of giving it to the system and paying for every page again.
 _KEPT = 16 * 2**20
+"""Bytes freed at once that raise glibc's trim threshold, so that freed pages are used again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +66,8 @@ def mutate(
         >>> parent = load_adapter("members/t0")
         >>> child = mutate(parent, "svd_structured", seed=1, strength=0.15)
     """
-    mutation = find_operator(operator, "mutation")
-    return make_child([adapter], mutation, seed, strength=strength, **parameters).adapter
+    operation = find_operator(operator, "mutation")
+    return make_child([adapter], operation, seed, strength=strength, **parameters).adapter
 
 
 def cross(
@@ -103,8 +86,8 @@ def cross(
         >>> parents = [load_adapter("members/t0"), load_adapter("members/t1")]
         >>> child = cross(parents, "slot_swap", seed=2)
     """
-    crossover = find_operator(operator, "crossover")
-    return make_child(parents, crossover, seed, weights=weights, **parameters).adapter
+    operation = find_operator(operator, "crossover")
+    return make_child(parents, operation, seed, weights=weights, **parameters).adapter
 
 
 def mutate_directory(
@@ -128,8 +111,9 @@ def mutate_directory(
         >>> round(record.relative_change, 4)
         0.15
     """
+    operation = find_operator(operator, "mutation")
     settings = {"seed": seed, "strength": strength, "parameters": parameters}
-    return _write_child("mutation", operator, [parent], out, settings, overwrite)
+    return _write_child(operation, [parent], out, settings, overwrite)
 
 
 def cross_directory(
@@ -153,8 +137,9 @@ def cross_directory(
         >>> cross_directory("slot_swap", parents, "members/c1", seed=2).generation
         1
     """
+    operation = find_operator(operator, "crossover")
     settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child("crossover", operator, parents, out, settings, overwrite)
+    return _write_child(operation, parents, out, settings, overwrite)
 
 
 def merge(
@@ -180,8 +165,8 @@ def merge(
         >>> merge(adapters, "ties", weights=(1, 0.5)).config.r
         8
     """
-    combination = find_operator(method, "merge")
-    return make_child(adapters, combination, seed, weights=weights, **parameters).adapter
+    operation = find_operator(method, "merge")
+    return make_child(adapters, operation, seed, weights=weights, **parameters).adapter
 
 
 def merge_directory(
@@ -196,7 +181,7 @@ def merge_directory(
 ) -> Lineage:
     """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
     settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child("merge", method, adapters, out, settings, overwrite)
+    return _write_child(find_operator(method, "merge"), adapters, out, settings, overwrite)
 
 
 def make_child(
@@ -210,12 +195,14 @@ def make_child(
 ) -> Child:
     """Return a child of adapters in memory with its lineage; see `mutate` and `cross`."""
     birth = Birth(
-        parents, operator, seed=seed, strength=strength, weights=weights, parameters=parameters
-    )
-    slots: dict[str, Slot] = {}
-    for path, slot, _ in birth.grow():
-        # In memory of its own: factors that no operator touched are the parent's.
-        slots[path] = replace(slot, A=slot.A.detach().clone(), B=slot.B.detach().clone())
+        parents, find_operator(operator), seed=seed, strength=strength, weights=weights,
+        parameters=parameters,
+    )  # fmt: skip
+    # In memory of its own: factors that no operator touched are the parent's.
+    slots = {
+        path: replace(slot, A=slot.A.detach().clone(), B=slot.B.detach().clone())
+        for path, slot, _ in birth.grow()
+    }
     return Child(Adapter(birth.config, slots), birth.lineage())
 
 
@@ -225,7 +212,7 @@ class Birth:
     def __init__(
         self,
         parents: Sequence[SlotSource],
-        operator: str | Operator,
+        operator: Operator,
         *,
         seed: int,
         parameters: Mapping[str, Any],
@@ -233,41 +220,39 @@ class Birth:
         weights: Sequence[float] | None = None,
     ) -> None:
         """Check an operator's settings and its parents, and fill in defaults."""
-        operation = find_operator(operator)
-        operation.check_parameters(parameters)
-        if operation.default_strength is None and strength is not None:
-            raise LoraEvoError(f"{operation.name} takes no strength; leave it out")
+        operator.check_parameters(parameters)
         if strength is None:
-            strength = operation.default_strength
-        merges = operation.kind == "merge"
+            strength = operator.default_strength
+        elif operator.default_strength is None:
+            raise LoraEvoError(f"{operator.name} takes no strength; leave it out")
+        merges = operator.kind == "merge"
         alone = merges and (parameters.get("rank") or weights) is not None
-        if operation.kind != "mutation" and len(parents) < (1 if alone else 2):
+        if operator.kind != "mutation" and len(parents) < (1 if alone else 2):
             one = ", or one with a rank or a weight" if merges else ""
             raise LoraEvoError(
-                f"{operation.name} takes at least two parents{one}; got {len(parents)}"
+                f"{operator.name} takes at least two parents{one}; got {len(parents)}"
             )
         named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
-        self._files = [parent.config for parent in parents]
         pairs = check_comparable(named, any_modules=merges)
-        parents, self._names = [one for one, _ in pairs], [names for _, names in pairs]
-        config = parents[0].config
+        self._born = [(one.config, names) for one, (_, names) in zip(parents, pairs, strict=True)]
+        self.parents, self.operator = [one for one, _ in pairs], operator
+        self.config = self.parents[0].config
         if merges:
-            config = _merged_config(parents, operation.name, parameters.get("rank"))
+            self.config = _merged_config(self.parents, operator.name, parameters.get("rank"))
         if weights is not None:
             weights = _checked_weights(weights, len(parents), signed=merges)
-        self.parents, self.operator, self.config = parents, operation, config
         self.request = Request(
-            paths=tuple(sorted({path for parent in parents for path in parent.paths})),
-            configs=tuple(parent.config for parent in parents),
-            config=config,
+            paths=tuple(sorted({path for parent in self.parents for path in parent.paths})),
+            configs=tuple(parent.config for parent in self.parents),
+            config=self.config,
             seed=checked_count("seed", seed, 0),
             strength=None if strength is None else float(strength),
             weights=weights,
-            parameters={**operation.defaults, **parameters},
-            alive=lambda path: any_update(parents[0].slot(path)),
+            parameters={**operator.defaults, **parameters},
+            alive=lambda path: any_update(self.parents[0].slot(path)),
         )
-        with _blamed(operation, "its request"):
-            self._recipe = operation.recipe(self.request)
+        with _blamed(operator, "its request"):
+            self._recipe = operator.recipe(self.request)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
         self._changes: list[tuple[float, float | None]] = []
@@ -297,20 +282,20 @@ class Birth:
         own, *digests = self._digests
         parents = [
             combine(config, {old: by_path[new] for old, new in names.items()})
-            for config, names, by_path in zip(self._files, self._names, digests, strict=True)
+            for (config, names), by_path in zip(self._born, digests, strict=True)
         ]
-        content, request = combine(self.config, own), self.request
+        parts = [norm * change for norm, change in self._changes if change is not None]
+        total, change = math.hypot(*(norm for norm, _ in self._changes)), math.hypot(*parts)
+        known = len(parts) == len(self._changes)
+        names = "seed", "strength", "weights", "parameters"
         return Lineage(
             operator=self.operator.name,
-            seed=request.seed,
-            strength=request.strength,
-            weights=request.weights,
-            parameters=request.parameters,
+            **{name: getattr(self.request, name) for name in names},
             parents=tuple(parents),
             generation=generation,
-            content_hash=content,
+            content_hash=combine(self.config, own),
             moments_valid=self._moments_valid,
-            relative_change=_digits(_total_change(self._changes)),
+            relative_change=_digits(change / total if total else 0.0) if known else None,
             truncation_loss=max(trace.truncation_loss for trace in self._traces.values()),
             modules=self._traces,
             versions={
@@ -321,16 +306,13 @@ class Birth:
         )
 
     def _grow_one(self, path: str) -> tuple[Slot, str]:
-        present = [path in parent.paths for parent in self.parents]
-        some = self.parents[present.index(True)].slot(path)
+        held = [parent.slot(path) if path in parent.paths else None for parent in self.parents]
+        some = next(slot for slot in held if slot)
         nothing = replace(some, A=some.A[:1], B=torch.zeros_like(some.B[:, :1]))  # to a merge
-        slots = [
-            parent.slot(path) if there else nothing
-            for parent, there in zip(self.parents, present, strict=True)
-        ]
+        slots = [slot or nothing for slot in held]
         for other in slots[1:]:
             check_same_ends(path, slots[0], other)
-        digests = [slot_digest(slot) for slot in slots]
+        digests = [slot_digest(slot) if slot else "" for slot in held]
         try:
             with _blamed(self.operator, path):
                 child = self._recipe(path, slots)
@@ -348,12 +330,11 @@ class Birth:
                 "checkpoint from before training diverged"
             ) from error
         stored = _stored_like(path, slots, child.slot, self.config)
-        moved = [k for k, slot in enumerate(slots) if stored.A is slot.A and stored.B is slot.B]
-        digest = digests[moved[0]] if moved else slot_digest(stored)
-        hashes = zip(self._digests, (True, *present), (digest, *digests), strict=True)
-        for by_path, there, slot_hash in hashes:
-            if there:
-                by_path[path] = slot_hash
+        pairs = zip(digests, slots, strict=True)
+        moved = (one for one, slot in pairs if stored.A is slot.A and stored.B is slot.B)
+        digest = next(moved, "") or slot_digest(stored)
+        for by_path, one in zip(self._digests, (digest, *digests), strict=True):
+            by_path |= {path: one} if one else {}
         self._changes.append((child.parent_norm, child.relative_change))
         self._moments_valid &= child.moments_valid
         self._traces[path] = ModuleTrace(
@@ -395,33 +376,29 @@ def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -
 
 
 def _write_child(
-    kind: str,
-    operator: str | Operator,
+    operator: Operator,
     sources: Sequence[PathLike],
     target: PathLike,
     settings: Mapping[str, Any],
     overwrite: bool,
 ) -> Lineage:
-    operation = find_operator(operator, kind)
+    """Open the parents' directories, and write the child as it grows."""
     parents, out = [Path(source) for source in sources], Path(target)
     shortest_unique_names(parents)  # refuses a folder given twice
-    place = out.resolve()
     for parent in parents:
-        if parent.resolve() in (place, *place.parents):
+        if parent.resolve() in (out.resolve(), *out.resolve().parents):
             raise LoraEvoError(
                 f"{out} is the parent {parent} or lies inside it; write the child next to it "
                 "instead"
             )
     refuse_existing(out, overwrite=overwrite)
-    readers = [open_adapter(parent) for parent in parents]
-    known = [read_lineage(parent) for parent in parents]
-    birth = Birth(readers, operation, **settings)
+    birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
     readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
+    before = [lineage.generation for lineage in map(read_lineage, parents) if lineage]
     with appearing_directory(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
-        before = max(0 if lineage is None else lineage.generation for lineage in known)
-        lineage = birth.lineage(1 + before)
+        lineage = birth.lineage(1 + max(before, default=0))
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
         (draft / CARD_FILE).write_text(model_card(birth.config, lineage), encoding="utf-8")
     return lineage
@@ -436,15 +413,6 @@ def _checked_weights(weights: Sequence[float], parents: int, *, signed: bool) ->
         which = "finite numbers" if signed else "numbers of at least 0"
         raise LoraEvoError(f"weights are {values}; expected {which}, not all 0")
     return values
-
-
-def _total_change(changes: Sequence[tuple[float, float | None]]) -> float | None:
-    """Return the change of the whole adapter from its modules' norms in the parent and changes."""
-    parts = [norm * change for norm, change in changes if change is not None]
-    if len(parts) < len(changes):
-        return None
-    total = math.hypot(*(norm for norm, _ in changes))
-    return math.hypot(*parts) / total if total else 0.0
 
 
 def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: AdapterConfig) -> Slot:
@@ -475,91 +443,3 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: Adapter
 
 def _digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.9g}")
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The result of making a child again."""
-
-    identical: bool
-    """Weights, configuration and lineage are what the recipe gives, bit for bit."""
-    difference: float | None
-    """Relative Frobenius distance of the updates; None when the child could not be made again."""
-    modules_differing: tuple[str, ...]
-    problems: tuple[str, ...]
-    """Sentences about what is not as it should be."""
-
-
-def verify(
-    child_dir: PathLike,
-    parents: Sequence[PathLike] | PathLike | None = None,
-    *,
-    operator: Operator | None = None,
-) -> Verification:
-    """Make the child in `child_dir` again and compare it, module by module.
-
-    `parents`: adapter directories, or folders to search for them (by content, whatever their
-    names); by default the folder that holds the child. `operator`: the object that the child was
-    made with, where it is not one of ours. Equal bits are promised for equal versions of torch and
-    numpy on the same kind of processor; elsewhere see `difference`. Raises `LoraEvoError` when the
-    child itself cannot be read, has no lineage, or has an operator that is not known here.
-    """
-    child = Path(child_dir)
-    lineage, content = lineage_of(child), content_hash(child)
-    roots = [parents] if isinstance(parents, str | os.PathLike) else parents
-    folders, problems = find_parents(child, lineage, roots)
-    missing = bool(problems)
-    if content != lineage.content_hash:
-        problems.append(
-            "the child is not as it was made (trained on, or edited): its lineage says "
-            f"{lineage.content_hash[:24]}, it holds {content[:24]}"
-        )
-    if missing:
-        return Verification(False, None, (), tuple(problems))
-    remade, gaps, differing = _remake(lineage, child, folders, operator)
-    if differing:
-        problems.append(
-            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
-            f"for example {differing[0]} (made with {_versions(lineage)}, here {_versions(remade)})"
-        )
-    else:
-        if content != remade.content_hash:
-            problems.append("adapter_config.json is not what the parents' ones give")
-        names = vars(remade).keys() - {"versions", "generation"}
-        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
-        if odd:
-            problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
-    difference = total_gap(gaps.values()).distance
-    return Verification(not problems, difference, tuple(differing), tuple(problems))
-
-
-def _remake(
-    lineage: Lineage, child: Path, folders: list[Path], operator: Operator | None
-) -> tuple[Lineage, dict[str, Gap], list[str]]:
-    """Return the record of the child made again, each module's distance, and which differ."""
-    if operator is None and lineage.operator not in OPERATORS:
-        raise LoraEvoError(
-            f"{child} was made with {lineage.operator!r}, which is not built in; in Python: "
-            f"lora_evo.verify({str(child)!r}, operator=OBJECT)"
-        )
-    fields = ("seed", "strength", "weights", "parameters")
-    settings: dict[str, Any] = {name: getattr(lineage, name) for name in fields}
-    *readers, reader = (open_adapter(folder) for folder in (*folders, child))
-    try:
-        again = Birth(readers, operator or lineage.operator, **settings)
-    except LoraEvoError as error:
-        raise LoraEvoError(f"{child} cannot be made again: {error}") from error
-    if reader.paths != again.request.paths:
-        raise LoraEvoError(f"{child} sits on other modules than its parents")
-    gaps: dict[str, Gap] = {}
-    differing: list[str] = []
-    for path, slot, digest in again.grow():
-        there = reader.slot(path)
-        gaps[path] = slot_gap(path, slot, there)
-        if slot_digest(there) != digest:
-            differing.append(path)
-    return again.lineage(), gaps, differing
-
-
-def _versions(lineage: Lineage) -> str:
-    return ", ".join(f"{name} {version}" for name, version in sorted(lineage.versions.items()))

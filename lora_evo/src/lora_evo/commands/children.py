@@ -189,7 +189,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
     child is made anew and compared bit for bit; the exit code is 1 if they differ. PARENTS are
     adapters, or folders to search for them by content; by default the folder that holds CHILD.
     """
-    from lora_evo.children import verify as verify_child
+    from lora_evo.verification import verify as verify_child
 
     result = verify_child(child, list(parents) or None)
     say_unfit([child])

@@ -1,0 +1,104 @@
+"""Children made again from their record, and compared with what is there."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lora_evo.children import Birth
+from lora_evo.compare import Gap, slot_gap, total_gap
+from lora_evo.errors import LoraEvoError
+from lora_evo.lineage import Lineage, find_parents, lineage_of
+from lora_evo.operators.operator import OPERATORS, Operator, find_operator
+from lora_evo.peft.adapter import open_adapter, slot_digest
+from lora_evo.peft.directory import PathLike, content_hash
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of making a child again."""
+
+    identical: bool
+    """Weights, configuration and lineage are what the recipe gives, bit for bit."""
+    difference: float | None
+    """Relative Frobenius distance of the updates; None when the child could not be made again."""
+    modules_differing: tuple[str, ...]
+    problems: tuple[str, ...]
+    """Sentences about what is not as it should be."""
+
+
+def verify(
+    child_dir: PathLike,
+    parents: Sequence[PathLike] | PathLike | None = None,
+    *,
+    operator: Operator | None = None,
+) -> Verification:
+    """Make the child in `child_dir` again and compare it, module by module.
+
+    `parents`: adapter directories, or folders to search for them (by content, whatever their
+    names); by default the folder that holds the child. `operator`: the object that the child was
+    made with, where it is not one of ours. Equal bits are promised for equal versions of torch and
+    numpy on the same kind of processor; elsewhere see `difference`. Raises `LoraEvoError` when the
+    child itself cannot be read, has no lineage, or has an operator that is not known here.
+    """
+    child = Path(child_dir)
+    lineage, content = lineage_of(child), content_hash(child)
+    roots = [parents] if isinstance(parents, str | os.PathLike) else parents
+    folders, problems = find_parents(child, lineage, roots)
+    missing = bool(problems)
+    if content != lineage.content_hash:
+        problems.append(
+            "the child is not as it was made (trained on, or edited): its lineage says "
+            f"{lineage.content_hash[:24]}, it holds {content[:24]}"
+        )
+    if missing:
+        return Verification(False, None, (), tuple(problems))
+    remade, gaps, differing = _remake(lineage, child, folders, operator)
+    if differing:
+        problems.append(
+            f"{len(differing)} of {len(gaps)} modules differ from the child made again, "
+            f"for example {differing[0]} (made with {_versions(lineage)}, here {_versions(remade)})"
+        )
+    else:
+        if content != remade.content_hash:
+            problems.append("adapter_config.json is not what the parents' ones give")
+        names = vars(remade).keys() - {"versions", "generation"}
+        odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
+        if odd:
+            problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")
+    difference = total_gap(gaps.values()).distance
+    return Verification(not problems, difference, tuple(differing), tuple(problems))
+
+
+def _remake(
+    lineage: Lineage, child: Path, folders: list[Path], operator: Operator | None
+) -> tuple[Lineage, dict[str, Gap], list[str]]:
+    """Return the record of the child made again, each module's distance, and which differ."""
+    operator = operator or OPERATORS.get(lineage.operator)
+    if operator is None:
+        raise LoraEvoError(
+            f"{child} was made with {lineage.operator!r}, which is not built in; in Python: "
+            f"lora_evo.verify({str(child)!r}, operator=OBJECT)"
+        )
+    fields = ("seed", "strength", "weights", "parameters")
+    settings: dict[str, Any] = {name: getattr(lineage, name) for name in fields}
+    *readers, reader = (open_adapter(folder) for folder in (*folders, child))
+    try:
+        again = Birth(readers, find_operator(operator), **settings)
+    except LoraEvoError as error:
+        raise LoraEvoError(f"{child} cannot be made again: {error}") from error
+    if reader.paths != again.request.paths:
+        raise LoraEvoError(f"{child} sits on other modules than its parents")
+    gaps: dict[str, Gap] = {}
+    differing: list[str] = []
+    for path, slot, digest in again.grow():
+        there = reader.slot(path)
+        gaps[path] = slot_gap(path, slot, there)
+        if slot_digest(there) != digest:
+            differing.append(path)
+    return again.lineage(), gaps, differing
+
+
+def _versions(lineage: Lineage) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(lineage.versions.items()))
