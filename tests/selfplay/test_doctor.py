@@ -1,7 +1,6 @@
 """The doctor: what it looks for first, what it measures, what it finds broken and says to do."""
 
 import json
-import os
 import sys
 from collections import namedtuple
 from contextlib import contextmanager
@@ -64,19 +63,12 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
     assert not list(here.iterdir())
 
 
-def test_the_text_has_all_of_it_and_a_download_as_a_phase_of_its_own(here, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        "selfplay.machine.doctor.snapshot_download", lambda name, **how: asked.append(name)
-    )
-    monkeypatch.setattr("selfplay.machine.doctor.resolve", lambda base: "a/b")
+def test_the_text_has_all_of_it(here):
     result = doctor(more=["evolution.evolve_every=0"])
     assert result.exit_code == 0
-    assert asked == ["a/b"]
     text = result.stdout
     for words in ("ok      learning: ", "ok      probabilities: ", "propose ", "planned while "):
         assert words in text
-    assert -1 < text.find("\ndownload ") < text.find("\nload ")
     assert "evolve" not in text
     assert "try: " not in text
 
@@ -89,44 +81,11 @@ def test_missing_vllm_is_named_with_its_install_command_before_anything_loads(he
     assert "load" not in result.stderr
 
 
-def test_a_machine_without_compiler_or_header_is_named(here, monkeypatch):
-    monkeypatch.setenv("PATH", str(here))
-    assert "apt-get install build-essential" in failed(doctor(more=["engine=vllm"]))
-    (here / "cc").touch(mode=0o755)
-    monkeypatch.setattr("selfplay.machine.doctor.get_paths", lambda: {"include": str(here)})
-    assert "FAILED  compiler: no Python.h" in failed(doctor(more=["engine=vllm"]))
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_torch_does_not_see_is_named_with_its_driver(here, monkeypatch):
+def test_a_gpu_that_torch_does_not_see_is_named(here):
     said = failed(doctor(more=["device=cuda"]))
     assert "FAILED  device: torch" in said
     assert "--set device=cpu" in said
-    (here / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H100, 570.1\n")
-    (here / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
-    said = failed(doctor(more=["device=auto"]))
-    assert "and the driver has NVIDIA H100, 570.1" in said
-    assert "--force-reinstall torch" in said
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-@pytest.mark.parametrize(
-    ("cuda", "driver", "oldest"), [("13.0", "570.86.15", 580), ("12.8", "515.1", 525)]
-)
-def test_a_driver_that_is_too_old_for_torch_is_named_before_anything_is_planned(
-    here, monkeypatch, cuda, driver, oldest
-):
-    monkeypatch.setattr(torch.version, "cuda", cuda)
-    monkeypatch.setattr("selfplay.machine.doctor.plan_run", None)
-    (here / "nvidia-smi").write_text(f"#!/bin/sh\necho NVIDIA H100 80GB HBM3, {driver}\n")
-    (here / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
-    said = failed(doctor(more=["device=auto"]))
-    assert f"needs driver r{oldest} or newer, and here is NVIDIA H100 80GB HBM3, {driver}" in said
-    assert f"try: install NVIDIA driver r{oldest} or newer" in said
-    (here / "nvidia-smi").write_text(f"#!/bin/sh\necho NVIDIA H100, {oldest}.1\n")
-    assert "--force-reinstall torch" in failed(doctor(more=["device=auto"]))
 
 
 def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
@@ -171,7 +130,7 @@ def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):
     monkeypatch.chdir(here)
     said = failed(doctor(more=["learner.micro_batch_tokens=90000000", "rollout.proposals=90000"]))
     assert "FAILED  memory: nano needs " in said
-    assert "--set learner.micro_batch_tokens=" in said
+    assert "a lower learner.micro_batch_tokens" in said
 
 
 class Forgetful(SeparateEngine):
@@ -238,4 +197,4 @@ def test_an_update_that_runs_out_of_memory_is_named_with_what_fitted(here):
     with too_little_memory():
         said = failed(doctor(more=QUICK))
     assert "FAILED  memory of an update: out of memory in an update: done again" in said
-    assert "try: --set learner.micro_batch_tokens=" in said
+    assert "a lower learner.micro_batch_tokens" in said

@@ -11,7 +11,7 @@ import pytest
 import torch
 from memory_meter import MemoryMeter
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from lora_evo.model import Rollout, stacked_lora
 from selfplay import load_preset
@@ -29,9 +29,13 @@ PRESETS = {
     "7b-8t8s": (),
     "7b-azr": (),
     "7b-azr-long": (),
-    "smol": ("base=Qwen/Qwen2.5-0.5B",),
+    "smol": (),
 }
-"""The shape of `smol` is that of the smallest model with tied tables that is built in."""
+TIED = {
+    "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "vocab_size": 151936,
+    "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True,
+}  # fmt: skip
+"""The shape of Qwen2.5-0.5B, for `smol`: a small model with tied tables."""
 PRODUCTS = ("mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_")
 LAYERS = 4
 """The presets are cut to so many: a layer takes what any other takes."""
@@ -74,7 +78,7 @@ def without_values(model):
 def full_size(preset, layers=LAYERS):
     """The configuration of a preset and the shape of its base, cut to so many layers."""
     config = load_preset(preset, *PRESETS[preset])
-    shape = model_config(config.base)
+    shape = Qwen2Config(**TIED) if preset == "smol" else model_config(config.base)
     shape.num_hidden_layers = min(layers, shape.num_hidden_layers)
     shape.layer_types = shape.layer_types[: shape.num_hidden_layers]
     return config, shape

@@ -1,4 +1,4 @@
-"""Plans: sizes equal to what the modules really hold, what fits, and what is said if not."""
+"""Plans: sizes equal to what the modules really hold, what fits, and which GPUs are known."""
 
 import json
 import os
@@ -18,12 +18,7 @@ from selfplay.config import LearnerConfig, load_preset
 from selfplay.errors import ConfigError
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.devices import GIB, Machine, gpu, set_allocator, this_machine
-from selfplay.machine.plan import (
-    make_plan,
-    refuse_what_cannot_fit,
-    smaller,
-    workload,
-)
+from selfplay.machine.plan import make_plan, refuse_what_cannot_fit, workload
 from selfplay.members.opening import open_learner
 from selfplay.settings import preset_names
 from selfplay_command import command, refused, worked
@@ -32,23 +27,6 @@ from selfplay_command import command, refused, worked
 def planned(preset, machine, *assignments):
     config = load_preset(preset, *assignments)
     return make_plan(config, read_architecture(config.base), machine)
-
-
-@pytest.mark.parametrize(
-    ("base", "whole", "without_tables", "tables"),
-    [
-        ("Qwen/Qwen2.5-0.5B", 0.49e9, 0.36e9, 1),
-        ("Qwen/Qwen2.5-Coder-1.5B-Instruct", 1.54e9, 1.31e9, 1),
-        ("Qwen/Qwen2.5-Coder-3B", 3.09e9, 2.77e9, 1),
-        ("Qwen/Qwen2.5-Coder-7B", 7.61e9, 6.53e9, 2),
-        ("Qwen/Qwen2.5-14B", 14.7e9, 13.1e9, 2),
-    ],
-)
-def test_built_in_shapes_have_the_published_sizes(base, whole, without_tables, tables):
-    found = read_architecture(base)
-    assert found.parameters == pytest.approx(whole, rel=0.01)
-    rest = found.parameters - tables * found.vocabulary * found.hidden
-    assert rest == pytest.approx(without_tables, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "mistral", "qwen3"])
@@ -87,26 +65,6 @@ def test_a_step_has_the_rows_of_the_configuration():
     assert (single.proposals.count, single.members) == (192, 1)
 
 
-def test_eager_vllm_needs_no_room_for_cuda_graphs():
-    graphs, eager = (
-        planned("7b-4t4s", gpu("H100"), f"vllm.enforce_eager={flag}").upper_bound
-        for flag in ("false", "true")
-    )
-    assert graphs - eager == pytest.approx(1.5e9)
-
-
-def test_moments_in_main_memory_are_counted_there():
-    off, on = (
-        planned("7b-8t8s", gpu("H100"), f"learner.optimizer_offload={flag}")
-        for flag in ("false", "true")
-    )
-    moments = off.memory["optimiser"]
-    assert on.memory["optimiser"] == 0
-    assert (off.main_memory, on.main_memory) == ({}, {"optimiser": moments})
-    cpu = Machine("CPU", 1e12, is_gpu=False)
-    assert planned("nano", cpu, "learner.optimizer_offload=true").main_memory == {}
-
-
 def test_checkpoints_are_what_a_run_keeps(runs, whole):
     config = runs.config()
     plan = make_plan(config, read_architecture("nano"), gpu("H100"))
@@ -115,70 +73,30 @@ def test_checkpoints_are_what_a_run_keeps(runs, whole):
     assert plan.checkpoints == plan.checkpoint * (config.keep_checkpoints + 1)
 
 
-LOWER = {
-    "learner.r": "1",
-    "learner.optimizer_offload": "true",
-    "learner.gradient_checkpointing": "true",
-    "learner.micro_batch_tokens": "512",
-    "learner.logits_chunk_tokens": "16",
-    "learner.target_modules": "[q_proj]",
-    "teachers": "1",
-    "students": "1",
-    "dtype": "bfloat16",
-    "base": "Qwen/Qwen2.5-0.5B",
-    "rollout.max_rows": "2",
-    "vllm.gpu_memory_utilization": "0.3",
-    "vllm.tensor_parallel_size": "2",
-}
-
-
-@pytest.mark.parametrize("more", [("engine=vllm",), ("engine=hf",)])
-def test_every_setting_that_is_named_with_a_part_lowers_it(more):
-    thick = ("dtype=float32", "learner.gradient_checkpointing=false")
-    thick += ("learner.optimizer_offload=false", "learner.micro_batch_tokens=16384", *more)
-    plan = planned("7b-4t4s", gpu("H200"), *thick)
-    named = [(part, key) for part, keys in plan.lowered_by.items() for key in keys.split(", ")]
-    silent = {part for part, size in plan.memory.items() if size} - plan.lowered_by.keys()
-    assert silent == {"process and libraries"}
-    lengths = [f"rollout.max_{text}_length=100" for text in ("proposal", "completion")]
-    for part, key in named:
-        change = [f"{key}={LOWER[key]}"] if key in LOWER else lengths  # the longer one counts
-        less = planned("7b-4t4s", gpu("H200"), *thick, *change).memory
-        after = part.replace("float32", "bfloat16") if key == "dtype" else part
-        assert less[after] < plan.memory[part], (part, key)
-
-
 @pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"smol"}))
 def test_every_preset_can_be_planned_without_its_weights(preset):
     said = worked("plan", preset, "--gpu", "H100")
-    for words in ("base (", "activations", "cache", "lowered by", "a checkpoint", "GiB"):
+    for words in ("base (", "activations", "cache", "while learning", "a checkpoint", "GiB"):
         assert words in said
     assert " fits H100" in said or "does not fit H100" in said
 
 
-@pytest.mark.parametrize(
-    ("spelled", "card"),
-    [
-        *(("RTX 4090", "RTX4090"), ("rtx-4090", "RTX4090"), ("NVIDIA GeForce RTX 4090", "RTX4090")),
-        *(("RTX 4090 24GB", "RTX4090"), ("A100 80GB", "A100-80GB"), ("a100_40gb", "A100-40GB")),
-        *(("NVIDIA A100-SXM4-80GB", "A100-80GB"), ("NVIDIA H100 80GB HBM3", "H100")),
-        *(("H100 PCIe", "H100"), ("L40S", "L40S"), ("l4", "L4"), ("NVIDIA RTX 3090", "RTX3090")),
-    ],
-)
-def test_a_gpu_may_be_spelled_as_its_driver_or_a_shop_does(spelled, card):
-    assert gpu(spelled) == gpu(card)
-    assert gpu(spelled).name == card
+SPELLINGS = {
+    "RTX4090": ("RTX 4090", "rtx-4090", "NVIDIA GeForce RTX 4090", "RTX 4090 24GB"),
+    "A100-80GB": ("A100 80GB", "NVIDIA A100-SXM4-80GB"),
+    "A100-40GB": ("a100_40gb",),
+    "H100": ("NVIDIA H100 80GB HBM3", "H100 PCIe"),
+    "a GPU of 24 GiB": ("24", "24 GB", "24GiB", "24.0"),
+}
 
 
-@pytest.mark.parametrize("size", ["24", "24 GB", "24GiB", "24.0"])
-def test_a_gpu_may_be_a_number(size):
-    assert gpu(size).memory == 24 * GIB
-
-
-@pytest.mark.parametrize("name", ["0", "-1", "nan", "inf", "RTX", "", "RTX 5"])
-def test_what_is_no_gpu_is_refused(name):
-    with pytest.raises(ConfigError, match="or a number of GiB"):
-        gpu(name)
+def test_a_gpu_may_be_spelled_as_its_driver_or_a_shop_does_or_be_a_number():
+    for card, spellings in SPELLINGS.items():
+        assert {gpu(spelled).name for spelled in spellings} == {card}
+    assert gpu("24").memory == 24 * GIB
+    for name in ("0", "-1", "nan", "inf", "RTX", "", "RTX 5"):
+        with pytest.raises(ConfigError, match="or a number of GiB"):
+            gpu(name)
 
 
 def test_plan_takes_a_base_as_train_does(tmp_path):
@@ -197,7 +115,7 @@ def test_plan_takes_a_base_as_train_does(tmp_path):
     [
         (("nanno",), ("did you mean nano?",)),
         (("nano", "--gpu", "H10"), ("did you mean H100",)),
-        (("nano", "--set", "base={bad}"), ("is not known: its config.json cannot be read; put ",)),
+        (("nano", "--set", "base={bad}"), ("is not known: its config.json cannot be read (",)),
         (("nano", "--set", "learner.q=1"), ("learner.q",)),
         (("/no/file.yaml",), ("no preset or file ", "/no/file.yaml")),
     ],
@@ -207,12 +125,11 @@ def test_plan_refuses_in_one_line(tmp_path, flags, words):
     refused(command("plan", *(flag.format(bad=tmp_path) for flag in flags)), *words)
 
 
-@pytest.mark.parametrize(
-    "words", [("nano", "--set", "engine=vllm"), ("smol", "--set", "engine=vllm")]
-)
-def test_adapters_in_float32_are_not_planned_for_vllm_on_a_gpu(words):
+def test_adapters_in_float32_are_not_planned_for_vllm_on_a_gpu():
     said = "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; type"
-    refused(command("plan", *words, "--gpu", "H100"), said, "--set dtype=bfloat16")
+    for preset in ("nano", "smol"):
+        done = command("plan", preset, "--set", "engine=vllm", "--gpu", "H100")
+        refused(done, said, "--set dtype=bfloat16")
 
 
 def test_the_hub_is_asked_for_the_shape_of_a_base_and_for_nothing_else(tmp_path, monkeypatch):
@@ -238,7 +155,7 @@ def test_without_the_hub_the_file_to_place_is_named_at_once(monkeypatch):
         raise OSError("Name or service not known")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", fails)
-    said = "its config.json does not come from the hub (Name or service not known); put that file"
+    said = "its config.json cannot be read (Name or service not known); put that file"
     refused(command("plan", "nano", "--set", "base=a/b"), "the shape of a/b is not known", said)
 
 
@@ -292,29 +209,12 @@ def test_a_card_has_its_name_and_memory(monkeypatch, device):
     assert this_machine(device, 0) == Machine("NVIDIA L40S", card.total_memory, is_gpu=True)
 
 
-def test_changes_make_it_fit_and_the_cheapest_come_first():
-    thick = ("learner.gradient_checkpointing=false", "engine=hf")
-    thick += ("rollout.max_rows=8",)
-    config = load_preset("7b-4t4s", *thick)
-    model, machine = read_architecture(config.base), Machine("tiny", 48 * GIB, is_gpu=True)
-    assert not make_plan(config, model, machine).fits
-    changes, plan = smaller(config, model, machine)
-    assert changes[0] == "learner.gradient_checkpointing=true"
-    assert plan.fits
-    assert make_plan(load_preset("7b-4t4s", *thick, *changes), model, machine) == plan
-    assert smaller(config, model, replace(machine, memory=1e12))[0] == []
-    changes, plan = smaller(config, model, replace(machine, memory=8 * GIB))
-    assert changes
-    assert not plan.fits
-
-
 def test_json_has_every_number():
     found = json.loads(worked("plan", "7b-4t4s", "--gpu", "80", "--json"))
     assert found["parameters"] == 7_615_616_512
     assert found["adapter_parameters"] == 80_740_352
     assert found["peak"] == max(found["learning"], found["sampling"])
     assert found["fits"] == (found["upper_bound"] <= 80 * GIB)
-    assert bool(found["changes"]) != found["fits"]
 
 
 def test_train_refuses_what_does_not_fit_even_if_the_estimate_is_too_large(
@@ -343,34 +243,16 @@ def test_large_blocks_are_on_pages_once_a_base_is_loaded():
     assert python("-c", code) == "{0}\n"
 
 
-def test_tensor_parallelism_spreads_vllms_weights_over_the_cards():
-    one, two = (
-        planned("7b-4t4s", gpu("H100"), f"vllm.tensor_parallel_size={cards}").memory
-        for cards in (1, 2)
-    )
-    name = "vLLM: weights and adapters"
-    assert two[name] == one[name] / 2
-    assert sum(two.values()) == pytest.approx(sum(one.values()))  # the share is the cache's
-
-
 def test_a_worker_has_its_part_of_moments_and_gradients_and_all_of_the_rest():
     config, model = load_preset("7b-8t8s"), read_architecture(load_preset("7b-8t8s").base)
     one, eight = (make_plan(config, model, gpu("H100"), workers) for workers in (1, 8))
-    assert eight.main_memory["optimiser"] == one.main_memory["optimiser"] / 8
     assert eight.memory["gradients"] < one.memory["gradients"] / 3
     same = one.memory.keys() - {"gradients"}
     assert {name: eight.memory[name] for name in same} == {name: one.memory[name] for name in same}
-    assert (eight.disk, eight.checkpoints) == (one.disk, one.checkpoints)
-
-
-def test_a_run_is_no_larger_than_planned(runs, whole):
-    plan = make_plan(runs.config(), read_architecture("nano"), gpu("H100"))
-    size = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file())
-    assert 0.3 * plan.disk < size < 1.2 * plan.disk
+    assert eight.checkpoints == one.checkpoints
 
 
 def test_a_plan_for_workers_says_so():
     said = worked("plan", "nano", "--gpu", "24", "--workers", "2")
     assert "memory, GiB, of each of 2 workers" in said
     assert "each of 2 workers with nano needs " in said
-    assert "the whole run, at most" in said

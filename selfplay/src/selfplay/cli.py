@@ -261,11 +261,10 @@ def plan(
     preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes in memory, on each worker, and on disk.
+    """Say what a run takes in memory, on each worker, and a checkpoint on disk.
 
     Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
-    part with the settings that lower each, whether it fits, and what to change if it does not.
-    Nothing is loaded for it.
+    part, and whether it fits. Nothing is loaded for it.
     """
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.plan import plan_run, to_text
@@ -273,11 +272,8 @@ def plan(
     if preset is not None and Path(preset).is_dir():
         preset = str(Path(preset) / "config.yaml")
     config = configured(base, preset, assignments, as_json)
-    planned, changes = plan_run(config, gpu, workers)
-    if as_json:
-        click.echo(json.dumps(asdict(planned) | {"changes": changes}, indent=1))
-    else:
-        click.echo(to_text(planned, changes))
+    planned = plan_run(config, gpu, workers)
+    click.echo(json.dumps(asdict(planned), indent=1) if as_json else to_text(planned))
 
 
 @main.command()
@@ -290,9 +286,9 @@ def plan(
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
     """Try a base model on this machine, for two steps.
 
-    Looks for what is missing (driver, CUDA, compiler, vLLM, memory, disk), then loads the base and
-    trains two steps at the preset's sizes: seconds and memory by phase, and whether the sampler and
-    the learner agree. The exit code is 1 where something fails; what to type is then printed.
+    Looks for what is missing (GPU, vLLM, memory, disk), then loads the base and trains two steps at
+    the preset's sizes: seconds and memory by phase, and whether sampler and learner agree. The exit
+    code is 1 where something fails; what to type is then printed.
     """
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.doctor import examine, to_text

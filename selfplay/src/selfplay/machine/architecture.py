@@ -1,26 +1,12 @@
-"""The shape of a base model, from its config.json or from what is known here; no weights."""
+"""The shape of a base model, from its config.json; no weights."""
 
-import re
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from selfplay.config import LearnerConfig
 from selfplay.errors import ConfigError, first_line
 
-_QWEN25 = re.compile(r"Qwen2\.5(?:-Coder)?-(0\.5|1\.5|3|7|14)B(?:-Instruct)?")
-_SIZE_NAMES = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "vocab_size",
-)  # fmt: skip
-_SIZES = {
-    "0.5": (896, 4864, 24, 14, 2, 151936),
-    "1.5": (1536, 8960, 28, 12, 2, 151936),
-    "3": (2048, 11008, 36, 16, 2, 151936),
-    "7": (3584, 18944, 28, 28, 4, 152064),
-    "14": (5120, 13824, 48, 40, 8, 152064),
-}
-"""Of Qwen2.5 (arXiv 2412.15115)."""
 _HUB_S = 5.0
 """How long the hub may take to answer, in seconds."""
 
@@ -55,7 +41,8 @@ class Architecture:
 def model_config(base: str) -> Any:
     """Return transformers' configuration of a base model. Raises ConfigError, one line.
 
-    Where config.json is not on this machine, it alone is fetched from the hub.
+    The base of the presets 7b-* is known here; of another, config.json alone is fetched from the
+    hub where it is not on this machine.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from transformers import AutoConfig, Qwen2Config
@@ -63,26 +50,21 @@ def model_config(base: str) -> Any:
     from lora_evo.model import resolve
 
     source = resolve(base)
-    known = _QWEN25.fullmatch(source.removeprefix("Qwen/"))
-    if known and not Path(source).is_dir():
-        sizes = dict(zip(_SIZE_NAMES, _SIZES[known[1]], strict=True))
-        return Qwen2Config(**sizes, tie_word_embeddings=known[1] in ("0.5", "1.5", "3"))
-    local = Path(source).is_dir()
+    if source == "Qwen/Qwen2.5-Coder-7B":
+        return Qwen2Config(
+            hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, vocab_size=152064,
+            num_attention_heads=28, num_key_value_heads=4, tie_word_embeddings=False,
+        )  # fmt: skip
     try:
-        try:
+        with suppress(OSError):
             return AutoConfig.from_pretrained(source, local_files_only=True)
-        except OSError:
-            if local:
-                raise
         # Asked for first: a download tries for half a minute to reach a hub that is not there.
         get_hf_file_metadata(hf_hub_url(source, "config.json"), timeout=_HUB_S)
         return AutoConfig.from_pretrained(source)
     except Exception as error:  # whatever a damaged config.json makes transformers raise
-        place = "cannot be read" if local else f"does not come from the hub ({first_line(error)})"
         raise ConfigError(
-            f"the shape of {base} is not known: its config.json {place}; put that file of a model "
-            "into a folder and give the folder as base; built in are Qwen2.5 and Qwen2.5-Coder of "
-            "0.5B to 14B"
+            f"the shape of {base} is not known: its config.json cannot be read "
+            f"({first_line(error)}); put that file into a folder and give the folder as base"
         ) from error
 
 

@@ -5,10 +5,7 @@ are trained in a folder that is removed again, as `selfplay train` trains them, 
 between. Memory is measured by phase, next to what `selfplay plan` says.
 """
 
-import re
 import shutil
-import subprocess
-import sys
 import time
 import warnings
 from collections import defaultdict
@@ -17,31 +14,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from sysconfig import get_paths
 from tempfile import TemporaryDirectory
 
 import torch
-from huggingface_hub import snapshot_download
 
 from lora_evo import LoraEvoError
-from lora_evo.model import choose_device, require_vllm, resolve
+from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config, refuse_hasty_evolution
-from selfplay.errors import ConfigError, SelfplayError, first_line, pip_install
+from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
 from selfplay.files.read import DRIFT_LIMITS
 from selfplay.files.rows import StepRow, TaskRow, read_rows
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
-from selfplay.machine.plan import MemoryPlan, plan_run, verdict
+from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
 from selfplay.report.progress import Progress
 from selfplay.step import train_step
 from selfplay.training import new_run
 
 STEPS = 2
-_DRIVERS = {"12": 525, "13": 580}
-"""The oldest NVIDIA driver for each CUDA (its release notes)."""
-_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-_OTHER_FILES = ["original/*", "consolidated*", "*/*"]
-"""What loading a base reads of its files on the hub, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +109,8 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
         return Diagnosis(title, checks)
     set_allocator(config)
     with suppress(ConfigError, LoraEvoError):  # of a shape that is not known, or without the GPU
-        plan, changes = plan_run(config, None)
-        checks += room(plan, changes)
+        plan = plan_run(config, None)
+        checks += room(plan)
     if plan is not None:
         title += f", {plan.step.members} members on {plan.machine.name}"
     if not all(check.passed for check in checks):
@@ -131,9 +121,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
         checks += measured(config, meter)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         if text.startswith("out of memory"):
-            tokens = text.partition("done again with learner.")[2]
-            setting = f"learner.{tokens or 'gradient_checkpointing=true'}"
-            checks.append(Check("memory of an update", False, text, f"--set {setting}"))
+            checks.append(Check("memory of an update", False, text, SMALLER))
     return Diagnosis(
         title,
         checks,
@@ -145,56 +133,21 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
 def machine(config: Config) -> Iterator[Check]:
     """Yield what a run needs of this machine, which is seen at once."""
-    yield _device(config.device)
+    there = torch.cuda.is_available()
+    seen = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
+    seen += torch.cuda.get_device_name() if there else "the CPU"
+    remedy = "install the NVIDIA driver and the torch that fits it, or --set device=cpu"
+    yield Check("device", there or not config.device.startswith("cuda"), seen, remedy)
     if config.engine == "vllm":
-        yield _compiler()
         yield _vllm(config)
 
 
-def room(plan: MemoryPlan, changes: list[str]) -> Iterator[Check]:
+def room(plan: MemoryPlan) -> Iterator[Check]:
     """Yield whether there is as much memory and disk as a run needs."""
-    fits = plan.peak <= plan.machine.memory
-    settings = " ".join(f"--set {change}" for change in changes)
-    yield Check("memory", fits, verdict(plan, []), settings or "a smaller --base")
+    yield Check("memory", plan.peak <= plan.machine.memory, verdict(plan))
     free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
     seen = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
     yield Check("disk", free > needed, seen, "--set keep_checkpoints=1, or another --out")
-
-
-def _device(device: str) -> Check:
-    cards = ""
-    if shutil.which("nvidia-smi"):
-        query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-        done = subprocess.run(query, capture_output=True, text=True, check=False)
-        cards = "; ".join(done.stdout.splitlines()) if done.returncode == 0 else ""
-    torch_is = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'})"
-    if torch.cuda.is_available():
-        return Check("device", True, f"{torch_is} uses {cards or torch.cuda.get_device_name()}")
-    seen = f"{torch_is} finds no GPU"
-    driver = re.search(r"(\d+)[.\d]*$", cards)
-    oldest = _DRIVERS.get(str(torch.version.cuda).partition(".")[0], 0)
-    if driver and int(driver[1]) < oldest and device != "cpu":
-        seen += f": it needs driver r{oldest} or newer, and here is {cards}"
-        remedy = f"install NVIDIA driver r{oldest} or newer, or --set device=cpu"
-        return Check("device", False, seen, remedy)
-    if cards and device != "cpu":
-        remedy = f"{pip_install('--force-reinstall', 'torch')}, or --set device=cpu"
-        return Check("device", False, f"{seen}, and the driver has {cards}", remedy)
-    if device.startswith("cuda"):
-        remedy = "install the NVIDIA driver, or --set device=cpu"
-        return Check("device", False, f"{seen}, and there is no driver", remedy)
-    return Check("device", True, f"{torch_is} uses the CPU")
-
-
-def _compiler() -> Check:
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        remedy = "apt-get install build-essential"
-        return Check("compiler", False, "no C compiler, which vLLM's kernels need", remedy)
-    if not (Path(get_paths()["include"]) / "Python.h").is_file():
-        remedy = f"apt-get install python{sys.version_info.major}.{sys.version_info.minor}-dev"
-        return Check("compiler", False, "no Python.h, which vLLM's kernels need", remedy)
-    return Check("compiler", True, compiler)
 
 
 def _vllm(config: Config) -> Check:
@@ -215,12 +168,6 @@ def measured(config: Config, meter: Meter) -> list[Check]:
     with TemporaryDirectory(prefix=".doctor-", dir=Path.cwd()) as folder:
         home = Path(folder) / "run"
         try:
-            if not Path(resolve(config.base)).is_dir():
-                meter.phase("download")
-                with suppress(Exception):  # loading says in one line what is wrong
-                    snapshot_download(
-                        resolve(config.base), allow_patterns=_FILES, ignore_patterns=_OTHER_FILES
-                    )
             meter.phase("load")
             with new_run(config, home, progress=meter) as run:
                 for _ in range(STEPS):
@@ -229,8 +176,7 @@ def measured(config: Config, meter: Meter) -> list[Check]:
         except ConfigError:
             raise
         except torch.OutOfMemoryError as error:
-            remedy = "--set rollout.max_rows=16; `selfplay plan` has more"
-            return [Check(meter.now, False, first_line(error), remedy)]
+            return [Check(meter.now, False, first_line(error), SMALLER)]
         except (SelfplayError, LoraEvoError) as error:
             return [Check(meter.now, False, first_line(error))]
         rows = list(read_rows(home / METRICS, StepRow))

@@ -1,4 +1,4 @@
-"""What a run will take in memory, on each worker, and on disk, before anything loads.
+"""What a run takes in memory, on each worker, and a checkpoint on disk, before anything loads.
 
 Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
 are upper bounds: every proposal valid, every micro-batch full of the longest rows.
@@ -6,13 +6,10 @@ are upper bounds: every proposal valid, every micro-batch full of the longest ro
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
-
-import msgspec
+from dataclasses import dataclass, replace
 
 from lora_evo import LoraEvoError
-from selfplay.config import Config, LearnerConfig, for_workers, read_config, refuse_hasty_evolution
+from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.machine.devices import (
@@ -25,33 +22,18 @@ from selfplay.machine.devices import (
     this_machine,
 )
 from selfplay.members.pieces import batches, even
-from selfplay.settings import override
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-CHANGES = (
-    "learner.gradient_checkpointing=true",
-    *(f"learner.micro_batch_tokens={n}" for n in (4096, 2048, 1024)),
-    *(f"rollout.max_rows={n}" for n in (64, 16, 4)),
-    *(f"vllm.gpu_memory_utilization={share}" for share in (0.4, 0.3, 0.25)),
-    "learner.optimizer_offload=true",
-    "dtype=bfloat16",
-    *(
-        f"rollout.max_proposal_length={n} rollout.max_completion_length={n} "
-        f"learner.micro_batch_tokens={n}"
-        for n in (2048, 1024)
-    ),
-    *(f"learner.r={r}" for r in (16, 8)),
-    *(f"teachers={n} students={n}" for n in (4, 2, 1)),
+SMALLER = (
+    "try --set learner.gradient_checkpointing=true, a lower learner.micro_batch_tokens or "
+    "rollout.max_rows, or a smaller base (docs/gpu.md has more)"
 )
-"""What makes a run smaller, in the order of its cost: nothing, time, precision, what the run is."""
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
 _GRAPHS, _ACCURACY = 1.5e9, 0.15
 """What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
 what is counted, with gaps between tensors."""
-_ROW, _ATTEMPT, _TOKEN = 600, 150, 4
-"""Bytes of a proposal's row without its task, of an attempt in it, and of a token of text."""
 _GROWING = 2.25
 """A cache that is full doubles, and what it was stays until keys and values are copied."""
 _PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
@@ -94,9 +76,7 @@ class Workload:
 class MemoryPlan:
     """What a run takes; upper_bound: the peak with gaps and graphs; fits: whether that is there.
 
-    memory: by part, of each of `workers`. lowered_by: the settings that lower each part.
-    checkpoints: bytes of those that are kept, and of one that is being written; disk: bytes of the
-    whole run. main_memory: bytes of it next to a GPU.
+    memory: by part, of each of `workers`. checkpoints: bytes of those kept, and of one in writing.
     """
 
     model: str
@@ -104,7 +84,6 @@ class MemoryPlan:
     parameters: int
     adapter_parameters: int
     memory: Mapping[str, float]
-    lowered_by: Mapping[str, str]
     learning: float
     sampling: float
     peak: float
@@ -113,9 +92,7 @@ class MemoryPlan:
     step: Workload
     checkpoint: float
     checkpoints: float
-    disk: float
     workers: int = 1
-    main_memory: Mapping[str, float] = field(default_factory=dict)
 
 
 def workload(config: Config) -> Workload:
@@ -244,18 +221,6 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     return max(1, min(config.rollout.max_rows, count))
 
 
-def written(config: Config, step: Workload, adapter: int) -> float:
-    """Return the bytes of members, their ancestors and rows of text that a whole run writes.
-
-    adapter: bytes of one. Every child has two parents of its own, kept as they were.
-    """
-    rows = step.proposals.count * (_ROW + 2 * _TOKEN * _PROMPT[config.template][1])
-    rows += step.attempts.count * _ATTEMPT
-    births = sum(config.replaced.values()) * sum(map(config.evolves, range(1, config.steps + 1)))
-    kept = 3 * births if config.keep_dead else 2 * step.members
-    return float(rows * config.steps + adapter * (step.members + kept))
-
-
 def make_plan(
     config: Config, model: Architecture, machine: Machine, workers: int = 1
 ) -> MemoryPlan:
@@ -280,14 +245,12 @@ def make_plan(
     growing = cache * (config.engine == "hf")
     upper_bound = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
     checkpoint = 3.0 * adapter * step.members  # weights and two moments
-    memory = {**held, **work, **engine, "cache": cache}
     return MemoryPlan(
         model=model.name,
         machine=machine,
         parameters=model.parameters,
         adapter_parameters=adapter // FLOAT32,
-        memory=memory,
-        lowered_by={name: setting for name in memory if (setting := lowered_by(config, name))},
+        memory={**held, **work, **engine, "cache": cache},
         learning=learning,
         sampling=sampling,
         peak=max(learning, sampling),
@@ -296,66 +259,12 @@ def make_plan(
         step=step,
         checkpoint=checkpoint,
         checkpoints=checkpoint * (config.keep_checkpoints + 1),
-        disk=checkpoint * (config.keep_checkpoints + 1) + written(config, step, adapter),
         workers=workers,
-        main_memory={"optimiser": 2.0 * adapter * -(-step.members // workers)} if offload else {},
     )
 
 
-def lowered_by(config: Config, part: str) -> str:
-    """Return the settings that lower a part of the memory; none for what no setting changes."""
-    learner, vllm = config.learner, config.engine == "vllm"
-    checkpointing = () if learner.gradient_checkpointing else ("learner.gradient_checkpointing",)
-    adapters = ("learner.r", "learner.target_modules", "teachers", "students")
-    precise = ("dtype",) if config.dtype == "float32" else ()
-    lengths = ("rollout.max_proposal_length", "rollout.max_completion_length")
-    rows = ("rollout.max_rows", *lengths)
-    longest = max(rows.longest for rows in workload(config).parts)
-    long = longest > learner.micro_batch_tokens  # then a row is a batch of its own
-    batch = lengths if long else ("learner.micro_batch_tokens",)
-    settings = {
-        f"base ({config.dtype})": (*precise, "base"),
-        "adapters (float32)": adapters,
-        "gradients": adapters,
-        "optimiser": () if learner.optimizer_offload else ("learner.optimizer_offload",),
-        "adapters stacked for a pass": adapters,
-        "activations": (*checkpointing, *batch),
-        "output layer": ("learner.logits_chunk_tokens", *batch),
-        "vLLM: weights and adapters": ("vllm.tensor_parallel_size",),
-        "cache": ("vllm.gpu_memory_utilization",) if vllm else rows,
-    }
-    return ", ".join(settings.get(part, ()))
-
-
-def with_changes(config: Config, *assignments: str) -> Config:
-    """Return the configuration after some `a.b=value`."""
-    data: dict[str, Any] = msgspec.to_builtins(asdict(config))
-    for assignment in assignments:
-        override(data, assignment)
-    return read_config(data)
-
-
-def smaller(
-    config: Config, model: Architecture, machine: Machine, workers: int = 1
-) -> tuple[list[str], MemoryPlan]:
-    """Return those of `CHANGES` that make the run fit, or all that help, and the plan with them."""
-    helpful: list[str] = []
-    plan = make_plan(config, model, machine, workers)
-    for change in CHANGES:
-        if plan.fits:
-            break
-        changed = with_changes(config, *change.split())
-        less = make_plan(changed, model, machine, workers)
-        if less.upper_bound < 0.99 * plan.upper_bound:
-            config, plan = changed, less
-            helpful += change.split()
-    return list({text.partition("=")[0]: text for text in helpful}.values()), plan
-
-
-def plan_run(
-    config: Config, card: str | None, workers: int | None = None
-) -> tuple[MemoryPlan, list[str]]:
-    """Return the plan for a GPU, or for the device found here, and the changes that would help.
+def plan_run(config: Config, card: str | None, workers: int | None = None) -> MemoryPlan:
+    """Return the plan for a GPU, or for the device found here.
 
     workers: each with a GPU of this kind, or a part of this machine's memory. Raises ConfigError or
     LoraEvoError, one line, for what cannot run there.
@@ -370,44 +279,33 @@ def plan_run(
     if not machine.is_gpu and count > 1:
         name = f"its part of {machine.name}"
         machine = replace(machine, name=name, memory=machine.memory / count)
-    return make_plan(config, model, machine, count), smaller(config, model, machine, count)[0]
+    return make_plan(config, model, machine, count)
 
 
-def verdict(plan: MemoryPlan, changes: list[str]) -> str:
-    """Return one line: whether the run fits, and which changes to try if not."""
-    gib = [b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory)]
-    unsure = "may not fit" if gib[0] <= gib[2] else "does not fit"
+def verdict(plan: MemoryPlan) -> str:
+    """Return one line: whether the run fits."""
+    low, high, there = (b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory))
+    fits = "fits" if plan.fits else "may not fit" if low <= there else "does not fit"
     each = f"each of {plan.workers} workers with " if plan.workers > 1 else ""
-    text = f"{each}{plan.model} needs {gib[0]:.1f} to {gib[1]:.1f} GiB and "
-    text += f"{'fits' if plan.fits else unsure} {plan.machine.name} ({gib[2]:.1f} GiB)"
-    if plan.fits or not changes:
-        return text if plan.fits else f"{text}: take a larger device or a smaller base"
-    return f"{text}; try, cheapest first: {' '.join(f'--set {change}' for change in changes)}"
+    text = f"{each}{plan.model} needs {low:.1f} to {high:.1f} GiB and {fits} {plan.machine.name} "
+    return f"{text}({there:.1f} GiB)" + ("" if plan.fits else f"; {SMALLER}")
 
 
-def to_text(plan: MemoryPlan, changes: list[str]) -> str:
-    """Return the tables of a plan."""
+def to_text(plan: MemoryPlan) -> str:
+    """Return the table of a plan."""
     each = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
-    memory = [(name, size, plan.lowered_by.get(name, "")) for name, size in plan.memory.items()]
-    memory += [("while learning", plan.learning, ""), ("while sampling", plan.sampling, "")]
-    memory += [(f"{name}, in main memory", size, "") for name, size in plan.main_memory.items()]
-    disk = [
-        ("a checkpoint", plan.checkpoint, ""),
-        ("those kept, and one in writing", plan.checkpoints, "keep_checkpoints"),
-        ("the whole run, at most", plan.disk, "keep_dead, steps"),
-    ]
-    parts, disks = (
-        [f"  {name:30}{size / GIB:8.2f}       {setting}".rstrip() for name, size, setting in rows]
-        for rows in (memory, disk)
-    )
-    step, title = plan.step, f"memory, GiB{each}"
-    counts = (
+    moments = {"while learning": plan.learning, "while sampling": plan.sampling}
+    disk = {"a checkpoint": plan.checkpoint, "those kept, and one in writing": plan.checkpoints}
+    tables = {f"memory, GiB{each}": {**plan.memory, **moments}, "disk, GiB": disk}
+    step = plan.step
+    lines = [
         f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
         f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
         f"{step.attempts.count:,} attempts a step"
-    )
-    lines = [counts, "", f"{title:40}       lowered by", *parts, "", "disk, GiB", *disks, ""]
-    return "\n".join([*lines, verdict(plan, changes)])
+    ]
+    for title, table in tables.items():
+        lines += ["", title, *(f"  {name:30}{size / GIB:8.2f}" for name, size in table.items())]
+    return "\n".join([*lines, "", verdict(plan)])
 
 
 def refuse_what_cannot_fit(config: Config) -> None:
@@ -417,8 +315,8 @@ def refuse_what_cannot_fit(config: Config) -> None:
     """
     set_allocator(config)
     try:
-        plan, changes = plan_run(config, None)
+        plan = plan_run(config, None)
     except (ConfigError, LoraEvoError):
         return
     if plan.peak * (1 - _ACCURACY) > plan.machine.memory:
-        raise ConfigError(f"{verdict(plan, changes)}; or `selfplay train --force`")
+        raise ConfigError(f"{verdict(plan)}; or `selfplay train --force`")
