@@ -90,9 +90,10 @@ def kept(name: str) -> list[Row]:
 
 
 def arms_of(name: str) -> list[str]:
-    """Return the arms of a plan in their order."""
+    """Return the arms of a plan in their order, then those that only kept runs have."""
     plans = [yaml.safe_load(p.read_text()) for p in sorted(HERE.glob("plan_*.yaml"))]
-    return next((list(plan["arms"]) for plan in plans if plan["name"] == name), [])
+    arms = next((list(plan["arms"]) for plan in plans if plan["name"] == name), [])
+    return list(dict.fromkeys([*arms, *(row["arm"] for row in kept(name))]))
 
 
 def measures_of(names: Iterable[str]) -> Mapping[str, Callable[[Row], float]]:

@@ -21,10 +21,7 @@ from selfplay.files.write import frac_reward_zero_std, task_rows
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import (
     TEACHER_REWARDS,
-    OverShare,
     TeacherReward,
-    needed_by,
-    populora,
     student_advantages,
     teacher_advantages,
     training_samples,
@@ -76,45 +73,35 @@ def split(samples):
     return [[s for s in samples if s.phase == phase] for phase in ("propose", "solve")]
 
 
-def compared(rate, *, base=(), rival=(), seen=0, valid=True):
-    """A proposal that so much of four attempts solve, and what others and the run say of it."""
+def compared(rate, *, rival=(), valid=True):
+    """A proposal that so much of four attempts solve, and what another student does."""
     p = solved(0, [float(i < 4 * rate) for i in range(4)], status="ok" if valid else "exception")
-    others = [solved(0, scores).attempts for scores in (base, rival)]
-    return replace(p, base_attempts=others[0], rival_attempts=others[1], seen=seen)
+    return replace(p, rival_attempts=solved(0, rival).attempts)
 
 
 @pytest.mark.parametrize(
     ("rate", "rewards"),
     [
-        (0.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "novelty": 0.0}),
-        (0.25, {"populora": 0.75, "azr": 0.75, "learnability": 0.75, "novelty": 0.25}),
-        (0.5, {"populora": 0.5, "azr": 0.5, "learnability": 1.0, "novelty": 0.5 / 3}),
-        (1.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "novelty": 0.0}),
+        (0.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "regret": 0.5}),
+        (0.25, {"populora": 0.75, "azr": 0.75, "learnability": 0.75, "regret": 0.25}),
+        (0.5, {"populora": 0.5, "azr": 0.5, "learnability": 1.0, "regret": 0.0}),
+        (1.0, {"populora": 0.0, "azr": -0.5, "learnability": 0.0, "regret": 0.0}),
     ],
 )
 def test_what_a_proposal_earns_by_its_solve_rate(rate, rewards):
-    found = {name: TEACHER_REWARDS[name](compared(rate, seen=2)) for name in rewards}
-    assert found == pytest.approx(rewards)
+    p = compared(rate, rival=[1.0, 0.0])
+    assert {name: reward(p) for name, reward in TEACHER_REWARDS.items()} == rewards
 
 
 def test_a_refused_proposal_earns_minus_one_by_every_reward():
     assert {reward(compared(0.0, valid=False)) for reward in TEACHER_REWARDS.values()} == {-1.0}
 
 
-def test_comparing_rewards_are_paid_for_the_difference_and_never_below_zero():
-    regret, progress = TEACHER_REWARDS["regret"], TEACHER_REWARDS["progress"]
-    p = compared(0.5, base=[1.0, 0.0, 0.0, 0.0], rival=[1.0, 1.0, 1.0, 0.0])
-    assert (regret(p), progress(p)) == (0.25, 0.25)
-    p = compared(0.5, base=[1.0, 1.0, 1.0, 0.0], rival=[0.0])
-    assert (regret(p), progress(p)) == (0.0, 0.0)
-    assert (needed_by(regret), needed_by(progress)) == (("rival",), ("base",))
-
-
 def test_a_task_whose_witness_got_no_verdict_teaches_no_teacher():
     broken = replace(STEP[0].attempts[0], infra_error=True)
-    step = [compared(0.5, base=[1.0]), replace(compared(0.5), base_attempts=(broken,))]
-    proposals, attempts = split(training_samples(step, Config(), (), TEACHER_REWARDS["progress"]))
-    assert ([p.reward for p in proposals], len(attempts)) == ([0.0], 8)
+    step = [compared(0.5, rival=[1.0]), replace(compared(0.5), rival_attempts=(broken,))]
+    proposals, attempts = split(training_samples(step, Config(), (), TEACHER_REWARDS["regret"]))
+    assert ([p.reward for p in proposals], len(attempts)) == ([0.5], 8)
 
 
 def test_a_reward_whose_witness_was_never_asked_is_refused():
@@ -122,16 +109,10 @@ def test_a_reward_whose_witness_was_never_asked_is_refused():
         training_samples(STEP, Config(), (), TEACHER_REWARDS["regret"])
 
 
-def test_a_reward_over_another_needs_what_that_needs():
-    reward = TeacherReward(OverShare(TEACHER_REWARDS["regret"]), needs=("step",))
-    assert needed_by(reward) == ("step", "rival")
-    assert needed_by(OverShare(populora)) == ("step",)
-
-
 @pytest.mark.parametrize("needs", [("steps",), "step"])
 def test_what_a_reward_cannot_need_is_named(needs):
-    with pytest.raises(SelfplayError, match="expected a tuple of base, rival, step"):
-        TeacherReward(populora, needs=needs)
+    with pytest.raises(SelfplayError, match="expected a tuple of base, rival"):
+        TeacherReward(TEACHER_REWARDS["azr"], needs=needs)
 
 
 def test_the_configured_rewards_are_those_that_none_is_given_for():
@@ -422,83 +403,3 @@ def test_any_real_number_is_a_reward(value):
     rewards = {sample.reward for sample in samples if sample.phase == "propose"}
     assert rewards == {float(value)}
     assert {type(reward) for reward in rewards} == {float}
-
-
-def test_a_reward_of_all_proposals_sees_those_that_were_judged_in_order():
-    lost = replace(solved(5, [], status="sandbox_error"), task=None)
-
-    def by_rank(proposals):
-        seen.append([p.id for p in proposals])
-        return range(len(proposals))
-
-    seen: list[list[str]] = []
-    reward = TeacherReward(by_rank, needs=("step",))
-    teaching, _ = split(training_samples([*STEP, lost], read_config({}), teacher_reward=reward))
-    assert seen == [["p0", "p1", "p2", "p3", "p4"]]
-    assert [(s.task_id, s.reward) for s in teaching] == [(f"p{i}", float(i)) for i in range(5)]
-
-
-@pytest.mark.parametrize("value", [0.5, [1.0], [1.0] * 6, None, "abcde", [1.0, None, 1, 1, 1]])
-def test_rewards_of_all_proposals_that_are_not_a_number_of_each_are_named(value):
-    reward = TeacherReward(lambda proposals: value, needs=("step",))
-    with pytest.raises(SelfplayError, match=r"teacher_reward: .* returns .*; expected a number"):
-        training_samples(STEP, read_config({}), teacher_reward=reward)
-
-
-def of_class(n, name, teacher="t0"):
-    """A proposal that half of the attempts solve, in a class that its reason names."""
-    return replace(solved(n, [1.0, 0.0], match=(teacher, "s0")), reason=name)
-
-
-def test_a_class_earns_by_how_rare_its_teacher_made_it_lately():
-    reward = OverShare(populora, class_of=lambda p: p.reason, decay=0.5)
-    refused = solved(9, [], status=FORM)
-    step = [*(of_class(i, "a") for i in range(3)), of_class(3, "b"), refused]
-    assert reward(step) == pytest.approx([0.5 * 4 / (2 * 3)] * 3 + [0.5 * 4 / 2, -1.0])
-    # Another teacher's classes are its own.
-    assert reward([of_class(0, "a", "t1")]) == pytest.approx([0.5])
-    # Of t0's, a quarter is remembered by now: .75 of a and .25 of b, and what it writes.
-    assert reward([of_class(0, "b")]) == pytest.approx([0.5 * 2.0 / (2 * 1.25)])
-    for _ in range(20):
-        reward([of_class(0, "c")])
-    assert reward([of_class(0, "c")]) == [0.5]
-
-
-def test_to_be_rare_makes_nothing_worse():
-    reward = OverShare(TEACHER_REWARDS["azr"], class_of=lambda p: p.reason)
-    flat = [replace(of_class(i, "a" if i else "b"), attempts=()) for i in range(5)]
-    assert set(reward(flat)) == {-0.5}
-    assert needed_by(OverShare(TEACHER_REWARDS["regret"])) == ("step", "rival")
-
-
-class Numbered:
-    """Counts its calls."""
-
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, proposal):
-        self.calls += 1
-        return float(self.calls)
-
-    def state_dict(self):
-        return {"calls": self.calls}
-
-    def load_state_dict(self, state):
-        self.calls = state["calls"]
-
-
-def test_the_state_of_a_reward_over_its_share_is_kept_with_it():
-    first, second = (OverShare(TeacherReward(Numbered()), lambda p: "") for _ in range(2))
-    assert first([of_class(i, "a") for i in range(3)]) == [1.0, 2.0, 3.0]
-    second.load_state_dict(first.state_dict())
-    assert second([of_class(0, "a")]) == first([of_class(0, "a")]) == [4.0]
-
-
-def test_what_was_written_lately_goes_into_a_state_and_back():
-    first, second = (OverShare(populora, class_of=lambda p: p.reason) for _ in range(2))
-    first([of_class(i, "a") for i in range(3)])
-    second.load_state_dict(first.state_dict())
-    step = [of_class(0, "a"), of_class(1, "b")]
-    wanted = first(step)
-    assert second(step) == wanted != OverShare(populora, class_of=lambda p: p.reason)(step)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from selfplay.learning.batch import TrainingSample as TrainingSample
     from selfplay.learning.learner import Learner as Learner
     from selfplay.learning.rewards import TEACHER_REWARDS as TEACHER_REWARDS
-    from selfplay.learning.rewards import OverShare as OverShare
     from selfplay.learning.rewards import TeacherReward as TeacherReward
     from selfplay.learning.rewards import training_samples as training_samples
     from selfplay.machine.base_defaults import config_for as config_for
@@ -55,7 +54,7 @@ _LAZY = {
     "report.progress": ("Progress",),
     "tasks.kind": ("TaskKind",),
     "tasks.template": ("template_named",),
-    "learning.rewards": ("TEACHER_REWARDS", "OverShare", "TeacherReward", "training_samples"),
+    "learning.rewards": ("TEACHER_REWARDS", "TeacherReward", "training_samples"),
     "sampling.texts": ("Attempt", "Proposed"),
     "files.read": ("RunRecord", "read_run"),
     "report.run_page": ("report",),

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from league import LeagueConfig
 from lora_evo.model import TARGET_MODULES
-from selfplay.aliases import ALIASES
 from selfplay.errors import ConfigError
 from selfplay.settings import (
     AtLeastOne,
@@ -173,8 +172,8 @@ class RewardConfig:
     """What proposals and answers earn, and how rewards become advantages."""
 
     teacher: str = "populora"
-    """Reward of a proposal: `populora`, `azr`, `learnability`, `regret`, `progress`, `novelty`, or
-    a `module:function` of one's own."""
+    """Reward of a proposal: `populora`, `azr`, `learnability`, `regret`, or a `module:function`
+    of one's own."""
     student: str = "verifier"
     """Reward of an answer: `verifier`, which gives the three values below, or a
     `module:function`."""
@@ -453,7 +452,7 @@ def read_config(data: object) -> Config:
     """
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
-    return read_settings(data, Config, ALIASES)
+    return read_settings(data, Config)
 
 
 def set_by_mode(config: Config) -> dict[str, Any]:

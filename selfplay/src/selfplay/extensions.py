@@ -1,20 +1,23 @@
-"""What a user adds to a run, found by its name or handed over, and what is recorded of it.
+"""What a user adds to a run, found by its name or handed over, and what a resume knows of it.
 
 Objects are handed to `train` and its like as `Extensions`, or named `module:object` in the
-configuration. config.yaml says what they were (see `identity`), so that a resume imports them again
-where that is possible, and refuses what is something else by then.
+configuration. A run records their names in config.yaml, and hashes of their source in checkpoints.
 
 A reward whose object has `state_dict` and `load_state_dict`, as modules of torch do, continues
 where a checkpoint was made. So do methods of such an object, `functools.partial` of it, and a
 `TeacherReward` with it.
 """
 
-import pickle
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MethodType
 from typing import Any
 
 import torch
@@ -30,36 +33,22 @@ from lora_evo import (
 )
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
-from selfplay.identity import called, name_of, resolved
-from selfplay.learning.rewards import TEACHER_REWARDS, keeper_of, needed_by, verifier
+from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
+from selfplay.objects import called, name_of, resolved
 from selfplay.run import Extensions, Run
-from selfplay.settings import without_hash
-from selfplay.source_hash import mark_of
-
-
-@dataclass(frozen=True)
-class KeptRewards:
-    """What a checkpoint says of rewards, by role."""
-
-    first_states: Mapping[str, bytes] = field(default_factory=dict)
-    """Before the first step."""
-    states: Mapping[str, bytes] = field(default_factory=dict)
-    """When the checkpoint was made."""
-    marks: Mapping[str, str] = field(default_factory=dict)
-    """What was then said of those that had changed and have no `state_dict`."""
-
 
 _KNOWN: Mapping[str, Mapping[str, Any]] = {
     "teacher": TEACHER_REWARDS,
     "student": {verifier.__name__: None},
 }
+_STATE = ("state_dict", "load_state_dict")
 
 
 def with_names(config: Config, extensions: Extensions) -> Config:
     """Return the configuration with the names of what is handed over."""
     rewards: dict[str, Any] = {
-        role: _name(reward, _KNOWN[role])
-        for role in ("teacher", "student")
+        role: _name(reward, known)
+        for role, known in _KNOWN.items()
         if (reward := _reward(extensions, role)) is not None
     }
     pools: dict[str, Any] = {}
@@ -74,25 +63,20 @@ def with_names(config: Config, extensions: Extensions) -> Config:
     )
 
 
-def open_extensions(
-    config: Config, extensions: Extensions, kept: KeptRewards | None = None
-) -> tuple[Extensions, dict[str, bytes], Config]:
-    """Return all that a run is extended by, and what goes with it.
+def open_extensions(config: Config, extensions: Extensions) -> Extensions:
+    """Return what was handed over with what the configuration names.
 
-    That is: what was handed over with what the configuration names, by role the states that rewards
-    begin with, and the configuration with what is recorded of them. kept: what a checkpoint says of
-    rewards. Raises ConfigError for what cannot be imported, for what is not what the run began
-    with, and for a reward that takes more members than the run has.
+    Raises ConfigError for what cannot be imported or is missing, for what the run does not name,
+    and for a reward that takes more members than the run has.
     """
-    kept = kept or KeptRewards()
     rewards: dict[str, Any] = {}
-    states: dict[str, bytes] = {}
-    names: dict[str, Any] = {}
-    for role in _KNOWN:
-        names[role], reward = _open_reward(role, config, extensions, kept)
-        rewards[f"{role}_reward"] = reward
-        if (state := state_of(reward, f"{role}_reward")) is not None:
-            states[role] = state
+    for role, known in _KNOWN.items():
+        option, name = f"{role}_reward", getattr(config.reward, role)
+        handed = [r for r in [_reward(extensions, role)] if r is not None]
+        (reward,) = resolved(f"reward.{role}", [name], option, handed, known)
+        if reward is not None and not callable(reward):
+            raise ConfigError(f"reward.{role} is {name!r}, which is no function")
+        rewards[option] = reward
     rivals = "rival" in needed_by(rewards["teacher_reward"])
     if rivals and (config.mode == "azr" or config.students < 2):
         raise ConfigError(
@@ -100,16 +84,49 @@ def open_extensions(
             "expected mode populora and students of at least 2"
         )
     operators: list[Operator] = []
-    pools: dict[str, Any] = {}
     for kind in ("mutation", "crossover"):
-        pool = _pool(kind, config, extensions)
-        operators += [operator for _, operator in pool]
-        if (recorded := tuple(name for name, _ in pool)) != config.evolution.pool(kind):
-            pools[kind] = recorded
-    config = replace(
-        config, reward=replace(config.reward, **names), evolution=replace(config.evolution, **pools)
-    )
-    return replace(extensions, operators=operators, **rewards), states, config
+        names = config.evolution.pool(kind)
+        own = [operator for operator in extensions.operators if operator.kind == kind]
+        pool = resolved(f"evolution.{kind}", names, "operators", own, OPERATORS)
+        for name, operator in zip(names, pool, strict=True):
+            if not isinstance(operator, Operator) or operator.kind != kind:
+                raise ConfigError(
+                    f"evolution.{kind} is {name!r}; expected a lora_evo.Operator of this kind"
+                )
+        operators += pool
+    return replace(extensions, operators=operators, **rewards)
+
+
+def sources_of(config: Config, extensions: Extensions, kinds: Sequence[Any]) -> dict[str, str]:
+    """Return hashes of the source of what is a user's own, by setting and name.
+
+    extensions: as `open_extensions` returns them; kinds: those in play. What has no source, as a
+    function of another language, is left out.
+    """
+    named: list[tuple[str, Sequence[str], Sequence[Any]]] = [
+        (f"reward.{role}", [getattr(config.reward, role)], [_reward(extensions, role)])
+        for role in _KNOWN
+    ]
+    for kind in ("mutation", "crossover"):
+        pool = [operator.prepare for operator in extensions.operators if operator.kind == kind]
+        named.append((f"evolution.{kind}", config.evolution.pool(kind), pool))
+    named.append(("rollout.kinds", config.rollout.kinds, kinds))
+    return {
+        f"source of {key} {name}": source
+        for key, names, things in named
+        for name, thing in zip(names, things, strict=True)
+        if ":" in name and (source := _source(thing)) is not None
+    }
+
+
+def _source(thing: Any) -> str | None:
+    """Return a hash of the source of a function, or of an object's class; None where none is."""
+    thing = _inner(thing)
+    if not inspect.isroutine(thing) and not inspect.isclass(thing):
+        thing = type(thing)
+    with suppress(OSError, TypeError):
+        return f"sha256:{sha256(inspect.getsource(thing).encode()).hexdigest()[:16]}"
+    return None
 
 
 def try_operators(run: Run) -> None:
@@ -146,106 +163,68 @@ def _filled(slot: Slot) -> Slot:
     return slot if slot.B.any() else replace(slot, B=noise.to(slot.B))
 
 
-def _open_reward(
-    role: str, config: Config, extensions: Extensions, kept: KeptRewards
-) -> tuple[str, Any]:
-    """Return a role's reward, which begins where the run began, after the name to record."""
-    key, option, first = f"reward.{role}", f"{role}_reward", kept.first_states.get(role)
-    name, reward = getattr(config.reward, role), _reward(extensions, role)
-    recorded = name.removeprefix(without_hash(name))
-
-    def mark(thing: Any) -> str:
-        """Say what a reward was made of at first, where a checkpoint tells it."""
-        if first is not None:
-            load_state(thing, first, option)
-        now = mark_of(thing)
-        return recorded if now == kept.marks.get(role) else now
-
-    handed = [] if reward is None else [reward]
-    ((name, reward),) = resolved(key, [name], option, handed, _KNOWN[role], mark)
-    if first is not None:
-        load_state(reward, first, option)
-    if reward is not None and not callable(reward):
-        raise ConfigError(f"{key} is {without_hash(name)!r}, which is no function")
-    return name, reward
-
-
 def _reward(extensions: Extensions, role: str) -> Any:
     return getattr(extensions, f"{role}_reward")
 
 
-def _pool(kind: str, config: Config, extensions: Extensions) -> list[tuple[str, Operator]]:
-    """Return the operators of a kind, with the names to record."""
-    key, names = f"evolution.{kind}", config.evolution.pool(kind)
-    handed = [operator for operator in extensions.operators if operator.kind == kind]
-    pool = resolved(key, names, "operators", handed, OPERATORS)
-    for name, operator in pool:
-        if not isinstance(operator, Operator) or operator.kind != kind:
-            raise ConfigError(
-                f"{key} is {without_hash(name)!r}; expected a lora_evo.Operator of this kind"
-            )
-    return pool
-
-
 def _name(thing: Any, known: Mapping[str, Any]) -> str:
-    """Return the short name of what is ours, and what was recorded of anything else."""
-    short = called(thing)
-    return short if known.get(short) is thing else name_of(thing)
+    """Return the short name of what is ours, and what is recorded of anything else."""
+    short = next((name for name, ours in known.items() if ours is thing), None)
+    return short or name_of(thing)
 
 
-def changed_marks(rewards: Iterable[tuple[str, Any]], names: Mapping[str, str]) -> dict[str, str]:
-    """Return by role what is to be said of rewards without a state that hold something else by now.
+def _inner(reward: Any) -> Any:
+    """Return the function or object that a reward is made of."""
+    while isinstance(reward, partial | TeacherReward):
+        reward = reward.func if isinstance(reward, partial) else reward.function
+    return reward
 
-    names: by role, what was recorded of them.
+
+def _keeper(reward: Any) -> Any:
+    """Return the object whose state a reward has; None where it has none."""
+    keeper = _inner(reward)
+    keeper = keeper.__self__ if isinstance(keeper, MethodType) else keeper
+    has_any = not isinstance(keeper, type) and any(hasattr(keeper, name) for name in _STATE)
+    return keeper if has_any else None
+
+
+def states_of(extensions: Extensions) -> dict[str, bytes]:
+    """Return by role the states of rewards that keep one.
+
+    Raises SelfplayError for a state that cannot be read again.
     """
-    marks = {}
-    for role, reward in rewards:
-        recorded = names[role].removeprefix(without_hash(names[role]))
-        if recorded and keeper_of(reward) is None and (mark := mark_of(reward)) != recorded:
-            marks[role] = mark
-    return marks
+    states = {}
+    for role in _KNOWN:
+        if (keeper := _keeper(_reward(extensions, role))) is None:
+            continue
+        if missing := [name for name in _STATE if not callable(getattr(keeper, name, None))]:
+            raise SelfplayError(
+                f"{role}_reward: {called(keeper)} has no {missing[0]}; expected both "
+                f"{' and '.join(_STATE)}, to save what it keeps and to load it"
+            )
+        buffer = BytesIO()
+        try:
+            torch.save(keeper.state_dict(), buffer)
+            torch.load(BytesIO(buffer.getvalue()), weights_only=True)
+        except (Exception, SystemExit) as error:  # the user's method may raise what it likes
+            raise SelfplayError(
+                f"{role}_reward: what state_dict of {called(keeper)} returns cannot be saved and "
+                f"read again ({first_line(error)}); expected numbers, texts, lists, dictionaries "
+                "and tensors"
+            ) from error
+        states[role] = buffer.getvalue()
+    return states
 
 
-def state_of(reward: Any, option: str) -> bytes | None:
-    """Return a reward's state as it is; None where it keeps none.
-
-    option: what errors call it. Raises SelfplayError for a state that cannot be read again.
-    """
-    keeper = keeper_of(reward)
-    if keeper is None:
-        return None
-    loads = callable(getattr(keeper, "load_state_dict", None))
-    if not loads or not callable(getattr(keeper, "state_dict", None)):
-        there, missing = ("load_state_dict", "state_dict")[:: 1 if loads else -1]
-        raise SelfplayError(
-            f"{option}: {called(reward)} has {there} and no {missing}; expected both, to save what "
-            "it keeps and to load it"
-        )
-    buffer = BytesIO()
-    try:
-        torch.save(keeper.state_dict(), buffer)
-        _unpacked(buffer.getvalue())
-    except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
-        raise SelfplayError(
-            f"{option}: what state_dict of {called(reward)} returns cannot be saved and read again "
-            f"({first_line(error)}); expected numbers, texts, lists, dictionaries and tensors"
-        ) from error
-    return buffer.getvalue()
-
-
-def load_state(reward: Any, state: bytes, option: str) -> None:
-    """Let a reward continue from a state. Raises SelfplayError where it does not take it."""
-    keeper = keeper_of(reward)
-    if keeper is None or not callable(getattr(keeper, "load_state_dict", None)):
-        return
-    try:
-        keeper.load_state_dict(_unpacked(state))
-    except (Exception, SystemExit) as error:  # the user's method may raise what it likes
-        raise SelfplayError(
-            f"{option}: load_state_dict of {called(reward)} does not take what its state_dict "
-            f"returned: {type(error).__name__}: {first_line(error)}"
-        ) from error
-
-
-def _unpacked(state: bytes) -> Any:
-    return torch.load(BytesIO(state), weights_only=True)
+def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
+    """Let rewards go on from what `states_of` returned. Raises SelfplayError where one does not."""
+    for role, state in states.items():
+        if (keeper := _keeper(_reward(extensions, role))) is None:
+            continue
+        try:
+            keeper.load_state_dict(torch.load(BytesIO(state), weights_only=True))
+        except (Exception, SystemExit) as error:  # the user's method may raise what it likes
+            raise SelfplayError(
+                f"{role}_reward: load_state_dict of {called(keeper)} does not take what its "
+                f"state_dict returned: {type(error).__name__}: {first_line(error)}"
+            ) from error

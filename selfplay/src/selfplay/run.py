@@ -1,7 +1,7 @@
 """An open run: its configuration, its members, how far it is, and what a user adds to it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from lora_evo import Operator
 from lora_evo.model import derive_seed
 from selfplay.config import Config
 from selfplay.files.rows import StepRow
-from selfplay.learning.rewards import TEACHER_REWARDS, StudentReward, TeacherFunction
+from selfplay.learning.rewards import StudentReward, TeacherFunction
 from selfplay.members.population import Members
 from selfplay.tasks.buffer import HeldOutTask, TaskBuffer
 from selfplay.tasks.kind import TaskKind
@@ -26,9 +26,9 @@ class Extensions:
     """What a user adds to a run: rewards, operators, task kinds and callbacks of their own.
 
     Rewards, operators and task kinds win over the configuration, and config.yaml says what they
-    were: `module:name` or `:name`, and hashes of what they are made of.
+    are called: `module:name`, or `:name` where no import finds it.
 
-    - teacher_reward: of a `Proposed` (or of all, see `TeacherReward`), and student_reward: of an
+    - teacher_reward: of a `Proposed` (see `TeacherReward`), and student_reward: of an
       `Attempt`: finite numbers. An object with `state_dict` and `load_state_dict` has its state
       kept in checkpoints.
     - operators: mutations and crossovers instead of the configured ones of their kind.
@@ -47,14 +47,6 @@ class Extensions:
     task_kinds: Sequence[TaskKind] = ()
     callbacks: Sequence[Callback] = ()
 
-    def own_rewards(self) -> Iterator[tuple[str, TeacherFunction | StudentReward]]:
-        """Yield role and reward where the reward is not ours."""
-        teacher = self.teacher_reward
-        if teacher is not None and teacher not in TEACHER_REWARDS.values():
-            yield "teacher", teacher
-        if self.student_reward is not None:
-            yield "student", self.student_reward
-
 
 @dataclass(repr=False)
 class Run:
@@ -72,9 +64,7 @@ class Run:
     - step: steps done.
     - extensions: with all operators that children are made with, and the configured rewards; a
       student_reward of None is `verifier` with the values of the configuration.
-    - first_states: by role, what a reward that keeps a state began the run with.
-    - changed_rewards: by role, what is to be said of rewards that hold something else than at the
-      start, and have no `state_dict`.
+    - sources: hashes of the source of what is a user's own, by setting and name.
     - recent: the rows of the last steps, which tell who does not learn.
     """
 
@@ -92,8 +82,7 @@ class Run:
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)
-    first_states: Mapping[str, bytes] = field(default_factory=dict)
-    changed_rewards: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     recent: Sequence[StepRow] = ()
 
     def __repr__(self) -> str:

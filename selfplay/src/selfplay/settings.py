@@ -1,18 +1,13 @@
 """Settings from YAML: presets, files and `--set`, typed by msgspec, refused in words that help.
 
 A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
-Functions and objects of a user's own modules are named `module:object`; a run records them with
-hashes of what they are made of (see `identity`).
 """
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import is_dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
@@ -22,7 +17,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
-from selfplay.errors import ConfigError, first_line
+from selfplay.errors import ConfigError
 
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -33,15 +28,32 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 T = TypeVar("T")
-_WORDS = {
-    " | null`": "` or null",
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`str`": "a text",
-    "`bool`": "true or false",
-    "`array`": "a list",
-    "`object`": "a section",
+_ALIASES = {
+    "base": "model base_model model_name model_name_or_path model_path",
+    "dtype": "bf16 fp16 torch_dtype precision",
+    "engine": "use_vllm backend",
+    "learner.beta": "kl kl_beta kl_coef kl_loss_coef",
+    "learner.entropy_coef": "entropy ent_coef entropy_coeff",
+    "learner.epsilon": "clip clip_range clip_ratio epsilon_low",
+    "learner.epsilon_high": "clip_ratio_high",
+    "learner.learning_rate": "lr actor_lr",
+    "learner.lora_alpha": "alpha",
+    "learner.loss_type": "loss algorithm",
+    "learner.lr_scheduler_type": "scheduler lr_scheduler lr_schedule",
+    "learner.max_grad_norm": "grad_clip gradient_clipping clip_grad_norm",
+    "learner.micro_batch_tokens": "per_device_train_batch_size micro_batch_size mini_batch_size "
+    "gradient_accumulation_steps",
+    "learner.r": "rank lora_rank lora_r",
+    "learner.warmup_steps": "warmup_ratio lr_warmup_steps",
+    "report_to": "logger loggers wandb tensorboard",
+    "rollout.max_completion_length": "max_tokens max_new_tokens max_length max_response_length",
+    "rollout.num_generations": "n group_size num_samples",
+    "rollout.proposals or learner.micro_batch_tokens": "batch batch_size train_batch_size",
+    "save_every": "save_steps save_freq",
+    "steps": "max_steps num_steps num_train_epochs epochs total_epochs iterations",
+    "warm_start": "adapter adapter_path lora_path",
 }
+"""By key: what PEFT, TRL, verl and people call it."""
 
 
 def preset_names() -> list[str]:
@@ -126,18 +138,87 @@ def put(data: dict[str, Any], key: str, value: object) -> None:
     place[last] = value
 
 
-def read_settings(data: object, kind: type[T], aliases: Mapping[str, str] | None = None) -> T:
+def read_settings(data: object, kind: type[T]) -> T:
     """Build a frozen dataclass, and the sections in it, from plain values such as YAML's.
 
-    aliases: by names that people give to keys, what they mean. Where a list is expected, a single
-    value is a list of one, and a text is cut at its commas. Raises ConfigError that names the key,
+    Where a list is expected, a text is cut at its commas. Raises ConfigError that names the key,
     what was found and what was expected.
     """
-    plain = _Reader(kind, aliases or {}).checked(data, kind, "")
+    plain = _checked(data, kind, "", kind)
     try:
-        return msgspec.convert(plain, kind)
+        return msgspec.convert(plain, kind, strict=False)  # YAML takes 1e-4 for a text
     except msgspec.ValidationError as error:
         raise ConfigError(_explained(error, plain)) from error
+
+
+def _checked(data: Any, kind: Any, key: str, whole: type) -> Any:
+    """Cut texts into lists; refuse what msgspec would let pass: unknown keys, nan and inf."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    section = next((part for part in parts if is_dataclass(part)), None)
+    if isinstance(data, Mapping) and section is not None:
+        hints, before = get_type_hints(section), f"{key}." if key else ""
+        for name, value in data.items():
+            if name not in hints:
+                own = {known: f"{before}{known}" for known in hints}
+                raise _unknown(f"{before}{name}", value, own, whole)
+        return {n: _checked(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
+    lists = (get_args(part) for part in parts if get_origin(part) is tuple)
+    item = next((items[0] for items in lists if items[-1] is Ellipsis), None)
+    if item is not None and isinstance(data, str) and (str not in parts or "," in data):
+        data = [text.strip() for text in data.strip("[]").split(",")]
+    if item is not None and isinstance(data, list):
+        return [_checked(value, item, f"{key}[{i}]", whole) for i, value in enumerate(data)]
+    choices = [c for part in parts if get_origin(part) is Literal for c in get_args(part)]
+    if choices and data not in choices:
+        raise ConfigError(f"{key} is {data!r}; {one_of(data, choices)}")
+    if float in parts and not _is_finite(data):
+        raise ConfigError(f"{key} is {data}; expected a finite number")
+    return data
+
+
+def _is_finite(data: Any) -> bool:
+    try:
+        return math.isfinite(float(data))
+    except (TypeError, ValueError):  # no number: msgspec says what is expected
+        return True
+
+
+def _unknown(key: str, value: object, own: Mapping[str, str], whole: type) -> ConfigError:
+    """Name an unknown key and the one that was meant; own: by last name, those of its section."""
+    while isinstance(value, Mapping) and value:
+        inner, value = next(iter(value.items()))
+        key = f"{key}.{inner}"
+    keys = dict(own)
+    for name, hint in get_type_hints(whole).items():
+        for inner in get_type_hints(hint) if is_dataclass(hint) else ():
+            keys.setdefault(inner, f"{name}.{inner}")
+        keys.setdefault(name, name)
+    for meant, names in _ALIASES.items():
+        if meant.partition(" ")[0] in keys.values():
+            keys |= {name: meant for name in names.split() if name not in keys}
+    first, last = key.partition(".")[0], key.rpartition(".")[2]
+    word = closest(last, keys, 0.75) or (None if first in keys else closest(first, keys, 0.75))
+    hint = f"did you mean {keys[word]}?" if word else f"known: {', '.join(own.values())}"
+    return ConfigError(f"unknown key {key}; {hint}")
+
+
+def _explained(error: msgspec.ValidationError, data: Any) -> str:
+    """Say which key was refused, what it holds and what was expected."""
+    problem, _, place = str(error).rpartition(" - at ")
+    path = place.strip("`").removeprefix("$").removeprefix(".")
+    if not place or isinstance(error.__cause__, ValueError):
+        # A section's own check, in its own words.
+        return f"{path}.{problem}" if path else problem or str(error)
+    if problem.startswith("Object missing required field"):
+        name = problem.split("`")[1]
+        return f"{path}.{name}".lstrip(".") + " is missing"
+    known, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
+    for step in re.findall(r"\w+", known):
+        data = data[int(step) if step.isdigit() else step]
+    expected = problem.partition(", got ")[0]
+    for word, plain in (("`array`", "list"), ("`object`", "section"), ("`", "")):
+        expected = expected.replace(word, plain)
+    return f"{path or 'the configuration'} is {data!r}; {expected[:1].lower()}{expected[1:]}"
 
 
 def one_of(value: object, choices: Sequence[str]) -> str:
@@ -157,131 +238,3 @@ def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     meant = get_close_matches(word, plain, 1, alike)
     meant += [known for known in plain if word in known and len(word) > 2]
     return plain[meant[0]] if meant else None
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Checks plain values before msgspec converts them: it would skip unknown keys."""
-
-    whole: Any
-    aliases: Mapping[str, str]
-
-    def checked(self, data: object, kind: Any, key: str) -> object:
-        """Refuse unknown keys and numbers that are not finite; read 1e-4, a text in YAML."""
-        section = next((part for part in _parts(kind) if is_dataclass(part)), None)
-        if section is not None and isinstance(data, Mapping):
-            return self._section(data, section, key)
-        if get_origin(kind) is Mapping and isinstance(data, Mapping):
-            inner = get_args(kind)[1]
-            return {name: self.checked(v, inner, f"{key}.{name}") for name, v in data.items()}
-        if _item(kind) is not None and data is not None:
-            return self._list(data, kind, key)
-        choices = [c for p in _parts(kind) if get_origin(p) is Literal for c in get_args(p)]
-        if choices and data not in choices:
-            raise ConfigError(f"{key} is {data!r}; {one_of(data, choices)}")
-        if isinstance(data, str) and float in _parts(kind):
-            with suppress(ValueError):
-                data = float(data)
-        if isinstance(data, float) and not math.isfinite(data):
-            raise ConfigError(f"{key} is {data}; expected a finite number")
-        return data
-
-    def _list(self, data: object, kind: Any, key: str) -> object:
-        """Read a list: a single value is a list of one, and a text is cut at its commas."""
-        if isinstance(data, str) and "," in data:
-            with suppress(yaml.YAMLError):
-                data = yaml.safe_load(f"[{data}]")
-        if type(data) in _parts(kind):
-            return data
-        values = data if isinstance(data, list | tuple) else [data]
-        names = [f"{key}[{i}]" for i in range(len(values))] if len(values) > 1 else [key]
-        item = _item(kind)
-        return [self.checked(v, item, name) for v, name in zip(values, names, strict=False)]
-
-    def _section(self, data: Mapping[Any, object], section: Any, key: str) -> object:
-        before, hints = f"{key}." if key else "", get_type_hints(section)
-        for name, value in data.items():
-            if name not in hints:
-                raise self._unknown(before, str(name), value, section)
-        return {n: self.checked(value, hints[n], f"{before}{n}") for n, value in data.items()}
-
-    def _unknown(self, before: str, name: str, value: object, section: Any) -> ConfigError:
-        """Name an unknown key and the one that was meant, looked for by its last name."""
-        names = [name]
-        while isinstance(value, Mapping) and value:
-            inner, value = next(iter(value.items()))
-            names.append(str(inner))
-        hints = get_type_hints(self.whole).items()
-        sections = {n: p for n, hint in hints for p in _parts(hint) if is_dataclass(p)}
-        places = [*((f"{n}.", p) for n, p in sections.items()), ("", self.whole)]
-        # Of sections with the same key the first counts.
-        keys = {f.name: f"{at}{f.name}" for at, kind in reversed(places) for f in fields(kind)}
-        own = {field.name: f"{before}{field.name}" for field in fields(section)}
-        keys = {n: key for n, key in (keys | own).items() if n not in sections}
-        known = keys | {n: key for n, key in self.aliases.items() if n not in own}
-        meant = closest(names[-1], known, 0.8) or closest(names[-1], keys)
-        meant = known[meant] if meant else closest(name, [*sections, *own], 0.75)
-        hint = f"did you mean {meant}?" if meant else f"known: {', '.join(own)}"
-        return ConfigError(f"unknown key {before}{'.'.join(names)}; {hint}")
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    """Return the types of a union; a type that is none by itself."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
-def _item(kind: Any) -> Any:
-    """Return the type of the items of a list of any length; None for all else."""
-    lists = (get_args(part) for part in _parts(kind) if get_origin(part) is tuple)
-    return next((items[0] for items in lists if items[-1] is Ellipsis), None)
-
-
-def _explained(error: msgspec.ValidationError, data: Any) -> str:
-    """Say which key was refused, what it holds and what was expected."""
-    problem, _, place = str(error).rpartition(" - at ")
-    path = place.strip("`").removeprefix("$").removeprefix(".")
-    if not place or isinstance(error.__cause__, ValueError):
-        # A section's own check, in its own words.
-        return f"{path}.{problem}" if path else problem or str(error)
-    if problem.startswith("Object missing required field"):
-        name = problem.split("`")[1]
-        return f"{path}.{name}".lstrip(".") + " is missing"
-    known, _, _ = path.partition("[...]")  # msgspec does not say which value of a mapping
-    for step in re.findall(r"\w+", known):
-        data = data[int(step) if step.isdigit() else step]
-    expected, _, _ = problem.partition(", got ")
-    for word, plain in _WORDS.items():
-        expected = expected.replace(word, plain)
-    return f"{path or 'the configuration'} is {data!r}; {expected[:1].lower()}{expected[1:]}"
-
-
-def without_hash(named: str) -> str:
-    """Return `module:object` of a name that also says what it was recorded of."""
-    return re.split(r"[(#]", named, maxsplit=1)[0]
-
-
-def load_object(named: str, setting: str) -> Any:
-    """Import what `module:object` names, from the working directory too.
-
-    setting: the configuration key that errors name; what a name says of hashes is not compared.
-    Raises ConfigError where there is no such module or object, or where the module fails.
-    """
-    module, colon, path = without_hash(named).partition(":")
-    if not colon or not path or not module:
-        raise ConfigError(f"{setting} is {named!r}; expected MODULE:OBJECT, such as mine:REWARD")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    try:
-        thing: Any = import_module(module)
-    except (Exception, SystemExit) as error:  # the user's module may raise what it likes
-        raise ConfigError(
-            f"{setting}: cannot import {module}: {type(error).__name__}: {first_line(error)}; "
-            f"expected a module in {here} or installed"
-        ) from error
-    place = f"{module} ({thing.__file__})" if getattr(thing, "__file__", None) else module
-    for attribute in path.split("."):
-        if not hasattr(thing, attribute):
-            raise ConfigError(f"{setting}: {place} has no {path}")
-        thing = getattr(thing, attribute)
-    return thing

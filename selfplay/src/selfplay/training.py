@@ -18,10 +18,10 @@ from lora_evo import EngineStopped, write_text
 from lora_evo.model import resolve
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.evaluate import evaluate_members
-from selfplay.extensions import open_extensions, try_operators, with_names
+from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
 from selfplay.files.checkpoint import (
     changed_settings,
-    kept_rewards,
+    changed_sources,
     newest_checkpoint,
     newest_step,
     restore,
@@ -50,7 +50,6 @@ from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
 from selfplay.step import train_step
 from selfplay.tasks.buffer import held_out_tasks, require_room
-from selfplay.tasks.kind import recorded_kinds
 from selfplay.tasks.seeds import (
     given_seeds,
     require_seeds,
@@ -181,12 +180,10 @@ def new_run(
     config = with_names(with_chat_date(config), extensions)
     if workers is not None or ray is not None:
         config = for_workers(config)
-    extensions, first_states, config = open_extensions(config, extensions)
+    extensions = open_extensions(config, extensions)
     require_trackers(config.report_to)
     require_seeds(config)
     template = template_of(config, extensions.task_kinds)
-    kinds = recorded_kinds(config.rollout.kinds, template.in_play)
-    config = replace(config, rollout=replace(config.rollout, kinds=kinds))
     create(directory, config)
     with (
         closing(lock(directory)),
@@ -194,7 +191,8 @@ def new_run(
         progress.showing(config, directory),
         _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
     ):
-        run.extensions, run.first_states = extensions, first_states
+        run.extensions = extensions
+        run.sources = sources_of(config, extensions, template.in_play)
         _found(run, progress)
         yield run
 
@@ -212,12 +210,12 @@ def open_run(
     """Open a run at its newest checkpoint; one that died before its first starts again.
 
     A reward, an operator or a task kind that no import finds again, such as a script's own
-    function, is handed over again, as it was: `Extensions(teacher_reward=half_solved)`. Callbacks
-    are not recorded, and workers may be other ones; on several, a run that is not cut into pieces
-    is so from here on. Of config.yaml may be changed what `checkpoint.FREE` lists. fewer: take less
-    than `workers` where there is no room for all, as after a machine was lost. The other parameters
-    are those of `new_run`. Raises ConfigError for what is missing, and RunDirectoryError or
-    ConfigError for what is not what the run began with.
+    function, is handed over again: `Extensions(teacher_reward=half_solved)`; one line says where
+    its source is another one. Callbacks are not recorded, and workers may be other ones; on
+    several, a run that is not cut into pieces is so from here on. Of config.yaml may be changed
+    what `checkpoint.FREE` lists. fewer: take less than `workers` where there is no room for all, as
+    after a machine was lost. The other parameters are those of `new_run`. Raises ConfigError for
+    what is missing, and RunDirectoryError for settings that no run may change.
     """
     extensions = extensions or Extensions()
     directory, progress = Path(out), progress or Progress(quiet=True)
@@ -233,8 +231,9 @@ def open_run(
         template = template_of(config, extensions.task_kinds)
         if checkpoint is None:
             clear(directory)
-        kept = None if checkpoint is None else kept_rewards(checkpoint)
-        extensions, first_states, _ = open_extensions(config, extensions, kept)
+        extensions = open_extensions(config, extensions)
+        sources = sources_of(config, extensions, template.in_play)
+        changes += [] if checkpoint is None else changed_sources(checkpoint, sources)
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
         members = partial(_members, workers, ray, progress, fewer=fewer)
@@ -244,7 +243,7 @@ def open_run(
         ):
             if cut:
                 write_text(directory / CONFIG, config_text(config))
-            run.extensions, run.first_states = extensions, first_states
+            run.extensions, run.sources = extensions, sources
             if checkpoint is None:
                 _found(run, progress)
             else:

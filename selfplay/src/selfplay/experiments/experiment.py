@@ -45,8 +45,6 @@ POLL_S, GRACE_S = 0.5, 20.0
 """Seconds between two looks at the runs, and those that a run has to stop by itself."""
 NICENESS = 10
 _NAME = re.compile(r"\w[\w+. -]*")
-_MARK = re.compile(r"(\([^()]*\))?#[0-9a-f]{8}(-[0-9a-f]{8})?")
-"""What follows `module:object` in a name that says what it was recorded of."""
 _SIZES = ("teachers", "students")
 """What an arm with a mode of its own sets with it."""
 
@@ -376,9 +374,7 @@ def prepare(run: PlannedRun, home: Path) -> bool:
     if not directory.is_dir() or not any(directory.iterdir()):
         return False
     if any((directory / "checkpoints").glob("step-*[0-9]")):
-        # A run has recorded what its functions and objects are made of, a plan has not.
-        begun, planned = (_MARK.sub("", str(c)) for c in (open_config(directory), run.config))
-        if begun != planned:
+        if open_config(directory) != run.config:
             raise RunDirectoryError(f"{directory / CONFIG} has other settings than the plan")
         return True
     if size(directory / METRICS):

@@ -14,7 +14,7 @@ import numpy as np
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.read import Floats, RunRecord, largest_fall, read_run, smooth, trend
 from selfplay.files.rows import BASE, START
-from selfplay.settings import load_object
+from selfplay.objects import load_object
 from selfplay.tasks.buffer import HeldOutTask, held_out_tasks
 
 T = TypeVar("T")

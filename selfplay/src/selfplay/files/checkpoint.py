@@ -9,7 +9,7 @@ temporary name and renamed; a resume takes the newest that is whole.
 import json
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -23,19 +23,17 @@ from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, writ
 from lora_evo.model import same_base
 from selfplay.config import Config, read_config
 from selfplay.errors import RunDirectoryError, first_line
-from selfplay.extensions import KeptRewards, changed_marks, load_state, state_of
+from selfplay.extensions import load_states, states_of
 from selfplay.files import layout as files
 from selfplay.files.read import IDLE, flat
 from selfplay.files.rows import ChangeRow, EvalRow, SolvingRow, StepRow, TaskRow, read_rows
-from selfplay.identity import called
 from selfplay.members.population import SavedMember, role_of
 from selfplay.run import Run
-from selfplay.source_hash import mark_of
 from selfplay.terminal import quote
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
-_FIRST, _NOW = "_reward.first.pt", "_reward.pt"
-"""States of a role's reward before the first step, and when the checkpoint was made."""
+_REWARD = "_reward.pt"
+"""After a role: the state of its reward."""
 FREE = (
     *("save_every", "keep_checkpoints", "keep_dead", "report_to", "device", "threads", "pieces"),
     *("vllm.", "sandbox.workers", "rollout.max_rows", "learner.micro_batch_tokens"),
@@ -57,14 +55,13 @@ def save_checkpoint(run: Run) -> None:
     """
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
-    _look_at_rewards(run)
     living = run.population.members
     state = {
         "format": 4,
         "step": run.step,
         "config": to_builtins(asdict(run.config)),
         "born": run.born,
-        "changed_rewards": run.changed_rewards,
+        "sources": run.sources,
         "needed": sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
@@ -73,10 +70,8 @@ def save_checkpoint(run: Run) -> None:
         saved = run.population.save(draft / _LEARNER, run.directory / "members")
         state["learner"] = [{"name": m.name, "scalars": dict(m.scalars)} for m in saved]
         (draft / _STATE).write_text(json.dumps(state, indent=1))
-        for role, reward in run.extensions.own_rewards():
-            if (kept := state_of(reward, f"{role}_reward")) is not None:
-                (draft / f"{role}{_FIRST}").write_bytes(run.first_states.get(role, kept))
-                (draft / f"{role}{_NOW}").write_bytes(kept)
+        for role, reward_state in states_of(run.extensions).items():
+            (draft / f"{role}{_REWARD}").write_bytes(reward_state)
         if run.league is not None:
             run.league.copy_to(draft / "league")
         hashes = {f"{_LEARNER}/{m.name}.safetensors": m.sha256 for m in saved}
@@ -85,21 +80,6 @@ def save_checkpoint(run: Run) -> None:
         (draft / _HASHES).write_text(json.dumps(hashes, indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
-
-
-def _look_at_rewards(run: Run) -> None:
-    """Say once which rewards have come to hold something that no checkpoint keeps."""
-    names = {"teacher": run.config.reward.teacher, "student": run.config.reward.student}
-    marks = changed_marks(run.extensions.own_rewards(), names)
-    for role, reward in run.extensions.own_rewards():
-        if role in marks and role not in run.changed_rewards:
-            click.echo(
-                f"{role}_reward: what {called(reward)} holds has changed in the run, and no "
-                "checkpoint keeps it; if rewards depend on it, give it state_dict and "
-                "load_state_dict",
-                err=True,
-            )
-    run.changed_rewards = marks
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
@@ -171,9 +151,25 @@ def changed_settings(checkpoint: Path, config: Config) -> list[ChangeRow]:
             f"{path} was changed since step {state.step}: {'; '.join(refused)}; put it back to "
             f"resume, or start another run with `selfplay train --preset {quote(path)}`"
         )
-    if rows:
-        click.echo(f"from step {state.step + 1}: {'; '.join(map(str, rows))}", err=True)
+    _say_changes(rows)
     return rows
+
+
+def changed_sources(checkpoint: Path, sources: Mapping[str, str]) -> list[ChangeRow]:
+    """Return which functions and objects have another source than for a checkpoint, and say so."""
+    state = _read_state(checkpoint)
+    rows = [
+        ChangeRow(state.step + 1, key, state.sources[key], now)
+        for key, now in sources.items()
+        if state.sources.get(key, now) != now
+    ]
+    _say_changes(rows)
+    return rows
+
+
+def _say_changes(rows: Sequence[ChangeRow]) -> None:
+    if rows:
+        click.echo(f"from step {rows[0].step}: {'; '.join(map(str, rows))}", err=True)
 
 
 def _is_free(change: ChangeRow) -> bool:
@@ -183,18 +179,6 @@ def _is_free(change: ChangeRow) -> bool:
         # What was never measured before the first step has nothing to be measured against.
         return bool(after >= change.step - 1 if key == "steps" else before)
     return same_base(before, after) if key == "base" else key.startswith(FREE)
-
-
-def kept_rewards(checkpoint: Path) -> KeptRewards:
-    """Return what a checkpoint says of rewards."""
-    first, now = (
-        {
-            path.name.removesuffix(ending): path.read_bytes()
-            for path in checkpoint.glob(f"*{ending}")
-        }
-        for ending in (_FIRST, _NOW)
-    )
-    return KeptRewards(first, now, _read_state(checkpoint).changed_rewards)
 
 
 def restore(run: Run, checkpoint: Path) -> None:
@@ -215,18 +199,9 @@ def restore(run: Run, checkpoint: Path) -> None:
         raise RunDirectoryError(
             f"{checkpoint / _LEARNER} is of another run ({error}); {files.COPY}"
         ) from error
-    run.step, run.born, run.changed_rewards = state.step, state.born, state.changed_rewards
-    kept = kept_rewards(checkpoint)
-    for role, reward in run.extensions.own_rewards():
-        if role in kept.states:
-            load_state(reward, kept.states[role], f"{role}_reward")
-        elif role in kept.marks and mark_of(reward) != kept.marks[role]:
-            click.echo(
-                f"{role}_reward: {called(reward)} goes on with what it held before the first step, "
-                f"as it has no state_dict and load_state_dict: if rewards depend on what it kept, "
-                "they are not those of a run that was not stopped",
-                err=True,
-            )
+    run.step, run.born = state.step, state.born
+    kept = checkpoint.glob(f"*{_REWARD}")
+    load_states(run.extensions, {p.name.removesuffix(_REWARD): p.read_bytes() for p in kept})
     for newer in _checkpoints(run.directory):
         if _step(newer) > run.step:
             _drop(newer)
@@ -300,7 +275,7 @@ class _State(Struct):
     """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
     config: dict[str, Any] | None = None
     """The run's; None in checkpoints that older versions made."""
-    changed_rewards: dict[str, str] = {}
+    sources: dict[str, str] = {}
     """Of `Run`."""
 
 

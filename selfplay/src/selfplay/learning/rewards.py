@@ -1,9 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
-A teacher's reward is a function of one `Proposed`, or of all of a step's; a student's of one
-`Attempt`; either may be a coroutine function. `TEACHER_REWARDS` holds those that a configuration
-names; one's own is handed to `train`, or named `module:function`.
-A refused proposal is worth -1 to each of ours.
+A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`; either may be a
+coroutine function. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to
+`train`, or named `module:function`. A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
@@ -17,11 +16,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from inspect import isawaitable
 from threading import Thread
 from traceback import extract_tb
-from types import MethodType
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -29,8 +27,8 @@ import numpy.typing as npt
 
 from selfplay.config import Config, RewardConfig
 from selfplay.errors import SelfplayError, first_line
-from selfplay.identity import called
 from selfplay.learning.batch import TrainingSample
+from selfplay.objects import called
 from selfplay.sampling.texts import Attempt, Proposed
 
 ZERO_STD = 1e-12
@@ -38,16 +36,15 @@ ZERO_STD = 1e-12
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TeacherFunction: TypeAlias = Callable[[Proposed], float]
-TogetherFunction: TypeAlias = Callable[[Sequence[Proposed]], Sequence[float]]
 StudentReward: TypeAlias = Callable[[Attempt], float]
-Need: TypeAlias = Literal["base", "rival", "step"]
+Need: TypeAlias = Literal["base", "rival"]
 
 
 @dataclass(frozen=True)
 class TeacherReward:
-    """A teacher's reward that compares: proposals of a step, or those who attempt them.
+    """A teacher's reward that compares those who attempt a task.
 
-    Whoever else attempts a task makes as many attempts as the matched student, and learns nothing.
+    Whoever else attempts it makes as many attempts as the matched student, and learns nothing.
 
     Example:
 
@@ -55,10 +52,10 @@ class TeacherReward:
         ('base',)
     """
 
-    function: TeacherFunction | TogetherFunction
+    function: TeacherFunction
     needs: tuple[Need, ...] = ()
     """`base`: attempts of the frozen base, in `base_attempts`; `rival`: of another living student,
-    in `rival_attempts`; `step`: all of a step's judged proposals at once, a reward of each."""
+    in `rival_attempts`."""
 
     def __post_init__(self) -> None:
         if not set(self.needs) <= set(get_args(Need)):
@@ -71,18 +68,14 @@ class TeacherReward:
         """What the function is called."""
         return called(self.function)
 
-    def __call__(self, judged: Any) -> Any:
-        """Return what a proposal is worth, or what all of them are."""
-        return self.function(judged)
+    def __call__(self, proposed: Proposed) -> float:
+        """Return what a proposal is worth."""
+        return self.function(proposed)
 
 
-def needed_by(reward: TeacherFunction | TogetherFunction | None) -> tuple[Need, ...]:
-    """Return what a reward, and one that it is made of, is to be given; () for a plain function."""
-    if isinstance(reward, OverShare):
-        return ("step", *needed_by(reward.reward))
-    if not isinstance(reward, TeacherReward):
-        return ()
-    return tuple(dict.fromkeys((*reward.needs, *needed_by(reward.function))))
+def needed_by(reward: TeacherFunction | None) -> tuple[Need, ...]:
+    """Return whose attempts a reward is to be given; () for a plain function."""
+    return reward.needs if isinstance(reward, TeacherReward) else ()
 
 
 def populora(p: Proposed) -> float:
@@ -122,100 +115,11 @@ def regret(p: Proposed) -> float:
     return -1.0 if p.task is None else max(0.0, p.rival_solve_rate - p.solve_rate)
 
 
-def progress(p: Proposed) -> float:
-    """Return the matched student's solve rate minus the frozen base's, at least 0."""
-    return -1.0 if p.task is None else max(0.0, p.solve_rate - p.base_solve_rate)
-
-
-def novelty(p: Proposed) -> float:
-    """Return populora's reward over 1 + how often the run has seen the program's structure.
-
-    After count-based bonuses (Bellemare et al. 2016).
-    """
-    return -1.0 if p.task is None else populora(p) / (1 + p.seen)
-
-
-def keeper_of(reward: Any) -> Any:
-    """Return the object whose state a reward has; None where it has none."""
-    while isinstance(reward, partial | TeacherReward):
-        reward = reward.func if isinstance(reward, partial) else reward.function
-    if isinstance(reward, MethodType):
-        reward = reward.__self__
-    if isinstance(reward, type):
-        return None
-    methods = ("state_dict", "load_state_dict")
-    return reward if any(callable(getattr(reward, name, None)) for name in methods) else None
-
-
-def structure_of(p: Proposed) -> str:
-    """Return the normalised structure of a proposal's program."""
-    return p.metrics.structure if p.metrics else ""
-
-
-class OverShare:
-    """A reward over the share of its class among what its teacher wrote lately.
-
-    A class as common as the mean class earns what it would; one of half that share, twice as much.
-    A negative reward is left as it is: to be rare makes nothing worse. Its memory is kept in
-    checkpoints, with that of the reward. After count-based bonuses (Bellemare et al. 2016).
-
-    Example:
-
-        >>> by_kind = OverShare(populora, class_of=lambda p: p.kind)
-        >>> by_kind([Proposed(0, "1", "t0", "s0", "code_o", (), 0)])
-        [-1.0]
-    """
-
-    def __init__(
-        self,
-        reward: TeacherFunction,
-        class_of: Callable[[Proposed], str] = structure_of,
-        decay: float = 0.95,
-    ) -> None:
-        """reward, class_of: of an accepted proposal. decay: by which a step counts less than the
-        next."""
-        self.reward, self.class_of, self.decay = reward, class_of, decay
-        self._counts: dict[str, dict[str, float]] = {}
-
-    def __call__(self, proposals: Sequence[Proposed]) -> list[float]:
-        """Return the rewards of a step's proposals, refused ones as they are."""
-        self._counts = {
-            teacher: {c: n * self.decay for c, n in counts.items() if n > 0.01}
-            for teacher, counts in self._counts.items()
-            if counts
-        }
-        for p in proposals:
-            if p.task is not None:
-                counts = self._counts.setdefault(p.teacher or "", {})
-                counts[self.class_of(p)] = counts.get(self.class_of(p), 0.0) + 1.0
-        return [self._over_share(p) for p in proposals]
-
-    def _over_share(self, p: Proposed) -> float:
-        reward = self.reward(p)
-        if p.task is None or reward <= 0.0:
-            return reward
-        counts = self._counts[p.teacher or ""]
-        return reward * sum(counts.values()) / (len(counts) * counts[self.class_of(p)])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what it remembers: by teacher and class how many proposals, and the reward's."""
-        inner = keeper_of(self.reward)
-        return {"counts": self._counts} | ({} if inner is None else {"reward": inner.state_dict()})
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Remember what `state_dict` returned."""
-        self._counts = state["counts"]
-        if "reward" in state:
-            keeper_of(self.reward).load_state_dict(state["reward"])
-
-
 TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
     "populora": populora,
     "azr": azr,
     "learnability": learnability,
     "regret": TeacherReward(regret, needs=("rival",)),
-    "progress": TeacherReward(progress, needs=("base",)),
-    "novelty": novelty,
 }
 """The names that `reward.teacher` knows."""
 
@@ -263,7 +167,7 @@ def training_samples(
     ]
     teaching = [
         _sample(p.teacher, "propose", p, p.id, p.kind, earned)
-        for p, earned in zip(taught, _taught(reward, taught), strict=True)
+        for p, earned in zip(taught, _earned(reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.rollout.train_on == "buffer":
@@ -284,20 +188,25 @@ def training_samples(
     return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
 
 
-def _taught(reward: TeacherFunction, proposals: Sequence[Proposed]) -> list[float]:
-    """Return what a step's proposals earn. Raises SelfplayError for other than a number of each."""
-    if "step" not in needed_by(reward):
-        return _earned(reward, proposals)
-    sample = f"{len(proposals)} proposals"
-    (values,) = _said(reward, [(proposals, "teacher_reward", sample)])
-    with suppress(TypeError):
-        if len(values) == len(proposals):
-            return [_number(reward, *pair) for pair in zip(values, proposals, strict=True)]
-    raise _unlike(reward, values, "teacher_reward", sample, "a number of each")
-
-
 def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
-    values = _said(reward, [(w, *_shown(w)) for w in written])
+    """Return what a reward gives for each; a coroutine function is called for all at the same time.
+
+    Raises SelfplayError that says where the reward fails.
+    """
+
+    async def awaited(value: Any, of: Proposed | Attempt) -> Any:
+        with _blamed(reward, of):
+            return await value if isawaitable(value) else value
+
+    async def together() -> list[Any]:
+        return await gather(*map(awaited, values, written))
+
+    values = []
+    for each in written:
+        with _blamed(reward, each):
+            values.append(reward(each))
+    if any(map(isawaitable, values)):
+        values = run_coroutine_threadsafe(together(), _loop()).result()
     return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
 
 
@@ -306,29 +215,6 @@ def _shown(written: Proposed | Attempt) -> tuple[str, str]:
     if isinstance(written, Proposed):
         return "teacher_reward", f"proposal {written.id} of {written.teacher}"
     return "student_reward", f"an attempt of {written.member} at {written.task.id}"
-
-
-def _said(reward: Callable[[Any], Any], judged: Sequence[tuple[Any, str, str]]) -> list[Any]:
-    """Return what a reward returns; of a coroutine function, of all at the same time.
-
-    judged: what is to be rewarded, with the option and the sample that errors name. Raises
-    SelfplayError that says where the reward fails.
-    """
-
-    async def awaited(value: Any, option: str, sample: str) -> Any:
-        with _blamed(reward, option, sample):
-            return await value if isawaitable(value) else value
-
-    async def together() -> list[Any]:
-        return await gather(*(awaited(*one) for one in said))
-
-    said = []
-    for written, option, sample in judged:
-        with _blamed(reward, option, sample):
-            said.append((reward(written), option, sample))
-    if any(isawaitable(value) for value, _, _ in said):
-        return run_coroutine_threadsafe(together(), _loop()).result()
-    return [value for value, _, _ in said]
 
 
 @cache
@@ -340,7 +226,7 @@ def _loop() -> AbstractEventLoop:
 
 
 @contextmanager
-def _blamed(reward: Callable[[Any], Any], option: str, sample: str) -> Iterator[None]:
+def _blamed(reward: Callable[[Any], Any], written: Proposed | Attempt) -> Iterator[None]:
     """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
     try:
         yield
@@ -351,6 +237,7 @@ def _blamed(reward: Callable[[Any], Any], option: str, sample: str) -> Iterator[
         place = f" ({last.filename}, line {last.lineno})"
         if last.filename == __file__:
             place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+        option, sample = _shown(written)
         raise SelfplayError(
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)}{place}; expected a finite number"
@@ -362,22 +249,15 @@ def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attemp
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             return float(value)
-    raise _unlike(reward, value, *_shown(written), "a number")
-
-
-def _unlike(
-    reward: Callable[[Any], Any], value: Any, option: str, sample: str, expected: str
-) -> SelfplayError:
+    option, sample = _shown(written)
     shown = " ".join(repr(value).split())
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return SelfplayError(
-        f"{option}: {called(reward)} returns {shown} for {sample}; expected {expected}"
+    raise SelfplayError(
+        f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
     )
 
 
 def _has(p: Proposed, need: Need, reward: TeacherFunction) -> bool:
-    if need == "step":
-        return True
     tried = p.base_attempts if need == "base" else p.rival_attempts
     if not tried:
         raise SelfplayError(

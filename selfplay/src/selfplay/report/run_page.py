@@ -24,8 +24,8 @@ from selfplay.files.read import (
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
+from selfplay.objects import load_object
 from selfplay.report.pages import Table, duration, figure, text_table, visible, write_page
-from selfplay.settings import load_object
 from selfplay.tasks.template import NANO
 
 if TYPE_CHECKING:

@@ -73,7 +73,6 @@ class Proposed(_Written):
       comparison.
     - rival_attempts: attempts of another student at the same task, where the teacher's reward
       compares the two.
-    - seen: accepted programs of the same structure that the run saw before.
     """
 
     number: int
@@ -92,7 +91,6 @@ class Proposed(_Written):
     attempts: tuple[Attempt, ...] = ()
     base_attempts: tuple[Attempt, ...] = ()
     rival_attempts: tuple[Attempt, ...] = ()
-    seen: int = 0
 
     @property
     def writer(self) -> str | None:

@@ -11,9 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.identity import resolved
-from selfplay.settings import one_of, without_hash
-from selfplay.source_hash import mark_of
+from selfplay.objects import resolved
+from selfplay.settings import one_of
 
 CALLS = ("code_o", "code_i")
 """Kinds about one call of a program: what a teacher has seen of one serves the other."""
@@ -120,32 +119,27 @@ def require_known(names: Sequence[str]) -> None:
             raise ConfigError(f"rollout.kinds names {name!r}; {expected}")
 
 
-def recorded_kinds(names: Sequence[str], kinds: Sequence[TaskKind]) -> tuple[str, ...]:
-    """Return `rollout.kinds` with what is recorded of each that is none of ours."""
-    pairs = zip(names, kinds, strict=True)
-    return tuple(without_hash(name) + mark_of(k) if ":" in name else name for name, k in pairs)
-
-
 def kinds_in_play(
     names: Sequence[str], handed: Sequence[TaskKind], built_in: Sequence[TaskKind]
 ) -> tuple[TaskKind, ...]:
     """Return the kinds that `rollout.kinds` names.
 
     handed: what a program gave; the rest is a template's own, or imported. One of a built-in name
-    takes the place of ours. Raises ConfigError for a name that is none of them, for what is no kind
-    or not what the name was recorded of, and for two of one name.
+    takes the place of ours. Raises ConfigError for a name that is none of them, for what is no
+    kind, and for two of one name.
     """
     known = {kind.name: kind for kind in built_in}
     kinds: dict[str, TaskKind] = {}
-    for name, kind in resolved("rollout.kinds", names, "task_kinds", handed, known):
+    found = resolved("rollout.kinds", names, "task_kinds", handed, known)
+    for name, kind in zip(names, found, strict=True):
         if not isinstance(kind, TaskKind):
             raise ConfigError(
-                f"rollout.kinds: {without_hash(name)} is of type {type(kind).__name__}; expected "
+                f"rollout.kinds: {name} is of type {type(kind).__name__}; expected "
                 "an object of a subclass of selfplay.TaskKind"
             )
         if kind.name in kinds:
             raise ConfigError(
-                f"rollout.kinds: {without_hash(name)} has the name of another kind, {kind.name}; "
+                f"rollout.kinds: {name} has the name of another kind, {kind.name}; "
                 f"expected one of a name: leave one out, or call it otherwise"
             )
         kinds[kind.name] = kind
