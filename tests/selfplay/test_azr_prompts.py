@@ -78,7 +78,7 @@ class Tokenizer:
         self.chat_template = "there is one"
         self.write = write
 
-    def apply_chat_template(self, turns, *, tokenize, add_generation_prompt):
+    def apply_chat_template(self, turns, *, tokenize, add_generation_prompt, strftime_now):
         assert not tokenize
         assert add_generation_prompt
         return self.write(turns)

@@ -136,7 +136,7 @@ def test_unfinished_arms_are_shown_and_marked(home, tmp_path):
     config = read_plan(PLAN, "made-up").run_config("azr", None, 3)
     write_trial(copy / "azr" / "seed-3", config, until=30)
     text = worked("compare", copy)
-    assert "azr (mode azr, rollout.train_on buffer, " in text
+    assert "azr (mode azr, rollout.buffer_keeps oldest, " in text
     assert "): 2 of 4 runs done; seed 3 at step 30 of 60" in text
     assert "2T+2S − azr*" in text
     assert "1T+1S*" not in text

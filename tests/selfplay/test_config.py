@@ -8,7 +8,7 @@ import yaml
 
 from selfplay import settings
 from selfplay.config import Config, config_text, load_preset, read_config
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
 from selfplay.members.opening import open_learner
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
@@ -58,14 +58,14 @@ def test_the_single_agent_and_the_populations_have_the_same_lengths():
 
 def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
     found = load_preset("nano", "mode=azr", "learner.entropy_coef=0", "learner.r=3")
-    assert (found.rollout.train_on, found.rollout.buffer_keeps) == ("buffer", "oldest")
-    assert (found.reward.whiten, found.learner.loss_type) == ("tokens", "dapo")
+    assert (found.rollout.buffer_keeps, found.reward.teacher) == ("oldest", "azr")
+    assert found.learner.loss_type == "dapo"
     assert (found.learner.weight_decay, found.learner.entropy_coef) == (0.01, 0.0)
     assert found.learner.r == 3
     courses = [read_config(data).learner.lr_scheduler_type for data in ({"mode": "azr"}, {})]
     assert courses == ["constant", "linear"]
     assert read_config(yaml.safe_load(config_text(found))) == found
-    assert load_preset("nano").rollout.train_on == "attempts"
+    assert load_preset("nano").rollout.buffer_keeps == "newest"
 
 
 def test_a_file_that_extends_a_preset_holds_what_differs():
@@ -230,11 +230,11 @@ def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
     assert learner.max_completion_length == 8
 
 
-def test_a_run_whose_league_was_made_with_settings_that_are_gone_opens(tmp_path):
-    config = load_preset("nano")
-    create(tmp_path / "run", config)
-    path = tmp_path / "run" / CONFIG
-    written = yaml.safe_load(path.read_text())
-    written["league"] |= {"matcher": "sampled", "snapshot_every": 64}
-    path.write_text(yaml.safe_dump(written))
-    assert open_config(tmp_path / "run") == config
+def test_a_run_with_a_setting_that_is_none_is_refused_in_one_line(tmp_path):
+    create(tmp_path / "run", load_preset("nano"))
+    with (tmp_path / "run" / CONFIG).open("a") as file:
+        file.write("chat_date: null\n")
+    with pytest.raises(
+        RunDirectoryError, match="config.yaml: unknown key chat_date; .* start anot"
+    ):
+        open_config(tmp_path / "run")

@@ -1,27 +1,21 @@
 """What reaches a base: its start token, no control token but the template's, and one date."""
 
-import json
 import re
-import shutil
 from collections import namedtuple
 from dataclasses import replace
-from datetime import date
 
 import pytest
 import tokenizers
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from code_verifier import Proposal, Task
-from lora_evo.model import resolve
-from selfplay.config import config_text, read_config
+from selfplay.config import read_config
 from selfplay.sampling.judge import open_sandbox, validated
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks import azr
-from selfplay.tasks import template as templates
 from selfplay.tasks.control_tokens import control_token_in, control_tokens
-from selfplay.tasks.template import AZR, NANO, template_of, with_chat_date
-from selfplay.training import new_run, open_run
+from selfplay.tasks.template import AZR, NANO
 
 Added = namedtuple("Added", "content special")
 ADDED = {
@@ -154,22 +148,6 @@ class Dated(Tokenizer):
         return texts[0]
 
 
-@pytest.mark.parametrize(("kind", "dated"), [(Dated, True), (None, False)])
-def test_the_date_that_prompts_show_is_that_on_which_the_run_began(kind, dated, monkeypatch):
-    plain = type("Plain", (Dated,), {"chat_template": "{{ messages[0].content }}"})
-    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: (kind or plain)())
-    config = read_config({"template": "azr-chat", "base": "of-mine"})
-    begun = with_chat_date(config)
-    assert begun.chat_date == (date.today() if dated else None)
-    if dated:
-        resumed = read_config({"template": "azr-chat", "base": "m", "chat_date": "2024-02-03"})
-        assert "2024-02-03" in config_text(resumed)
-        assert with_chat_date(resumed) is resumed
-        assert "Today is 03 February 2024." in template_of(resumed).solve_prompt(CALL)
-        assert template_of(resumed) is not templates.AZR
-        assert re.search(r"Today is \d\d \w+ \d{4}\.", azr.chat_frame(Dated(), "m")("x"))
-
-
 ASKED = "{{ messages[0].content }}"
 TIMES = {
     "day and month": "{{ strftime_now('%d %B') }}" + ASKED,
@@ -186,47 +164,11 @@ TIMES = {
 
 
 @pytest.mark.parametrize("name", TIMES)
-def test_any_time_that_a_template_asks_for_is_that_of_the_first_day(name, monkeypatch):
+def test_any_time_that_a_template_asks_for_is_that_of_one_day(name):
     timed = type("Timed", (Dated,), {"chat_template": TIMES[name]})
-    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: timed())
-    config = with_chat_date(read_config({"template": "azr-chat", "base": "of-mine"}))
-    assert config.chat_date == date.today()
-    first, second = (template_of(config).solve_prompt(CALL) for _ in range(2))
+    first, second = (azr.chat_frame(timed(), "m")("x") for _ in range(2))
     assert first == second
-    another = replace(config, chat_date=date(2021, 2, 3))
-    assert template_of(another).solve_prompt(CALL) == template_of(another).solve_prompt(CALL)
 
 
-@pytest.mark.parametrize("text", ["strftime_now(%j) ", "{# strftime_now('%j') #}", "{{ 'now' }}"])
-def test_a_template_that_asks_for_no_time_has_no_date(text, monkeypatch):
-    plain = type("Plain", (Dated,), {"chat_template": text + ASKED})
-    monkeypatch.setattr("lora_evo.model.load_tokenizer", lambda base: plain())
-    config = read_config({"template": "azr-chat", "base": "of-mine"})
-    assert with_chat_date(config).chat_date is None
-
-
-class LongAgo(date):
-    @classmethod
-    def today(cls):
-        return date(2004, 2, 3)
-
-
-def test_a_resume_on_another_day_asks_what_the_run_asked(runs, tmp_path, monkeypatch):
-    base = shutil.copytree(resolve("nano"), tmp_path / "base")
-    (base / "chat_template.jinja").write_text(
-        "{{ strftime_now('%d %b %Y') }}{% for m in messages %}[{{ m.content }}]{% endfor %}"
-    )
-    path = base / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
-    chat = ("steps=1", "rollout.seed_tasks=1", f"base={base}", "template=azr-chat")
-    with monkeypatch.context() as patched:
-        patched.setattr(templates, "date", LongAgo)
-        with new_run(
-            runs.config(*chat, "rollout.max_prompt_length=1024", "eval.eval_every=0"),
-            tmp_path / "run",
-        ) as run:
-            asked = run.template.solve_prompt(CALL)
-    assert asked.startswith("03 Feb 2004[")
-    assert "chat_date: '2004-02-03'" in (tmp_path / "run" / "config.yaml").read_text()
-    with open_run(tmp_path / "run") as run:
-        assert run.template.solve_prompt(CALL) == asked
+def test_the_day_that_a_template_shows_is_always_the_same():
+    assert "Today is 26 July 2024." in azr.chat_frame(Dated(), "m")("x")

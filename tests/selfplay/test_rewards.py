@@ -134,9 +134,6 @@ def test_every_member_earns_by_its_table():
     assert {p.member for p in proposals} == {"t0"}
     assert [a.reward for a in attempts[:4]] == [1.0, 1.0, -0.5, -1.0]
     assert verifier(solved(0, [0.25]).attempts[0]) == 0.25
-    plain = replace(Config().reward, right=1.0, wrong=0.0, ill_formed=0.0)
-    _, attempts = split(training_samples(STEP, Config(reward=plain)))
-    assert [a.reward for a in attempts[:4]] == [1.0, 1.0, 0.0, 0.0]
     assert split(training_samples(STEP[3:], Config()))[1] == []
 
 

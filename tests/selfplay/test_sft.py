@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +21,6 @@ from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.members.opening import open_learner, warm_start
 from selfplay.report.run_page import summary
 from selfplay.settings import read_preset
-from selfplay.tasks import template
 from selfplay.tasks.template import AZR, template_named
 from selfplay_command import command, refused, worked
 
@@ -244,32 +242,6 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
-
-
-class LongAgo(date):
-    @classmethod
-    def today(cls):
-        return date(2004, 2, 3)
-
-
-def test_a_warm_start_resumed_on_another_day_shows_the_first_day(runs, data, tmp_path, monkeypatch):
-    def stop(text):
-        if text.startswith("step 3 of"):
-            raise KeyboardInterrupt
-
-    base = shutil.copytree(resolve("nano"), tmp_path / "base")
-    (base / "chat_template.jinja").write_text("{{ strftime_now('%j') }} {{ messages[0].content }}")
-    path = base / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": 8192}))
-    chat = (f"base={base}", "template=azr-chat", "learner.micro_batch_tokens=2048", "steps=4")
-    few = {"batch_size": 1, "held_out": 0}
-    with monkeypatch.context() as patched:
-        patched.setattr(template, "date", LongAgo)
-        with pytest.raises(KeyboardInterrupt):
-            start(runs, data, tmp_path / "warm", *chat, say=stop, **few)
-    start(runs, data, tmp_path / "warm", *chat, **few)
-    kept = json.loads((tmp_path / "warm" / RECORD).read_text())["settings"]
-    assert kept["chat_date"] == "2004-02-03"
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):

@@ -41,7 +41,7 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
     tasks = [task(f"def f(a):\n    return {x}", "0", end) for x, end in programs]
     held_out = write_rows(tmp_path / "held-out.jsonl", [t.to_row() for t in tasks])
     config = runs.config(
-        *("steps=2", "rollout.train_on=buffer", "rollout.max_proposal_length=48"),
+        *("steps=2", "rollout.max_proposal_length=48"),
         f"eval.held_out=[{held_out}]",
     )
     own = Extensions(task_kinds=[example.CODE_E])

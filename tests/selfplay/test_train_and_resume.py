@@ -379,34 +379,6 @@ def test_what_changes_no_result_may_change_and_is_written_down(runs, brief, copy
     refused(command(*resume(copy)), "steps is 4, was 5")
 
 
-@pytest.fixture
-def old(copy):
-    """A run whose checkpoints keep no settings."""
-    for folder in (copy / "checkpoints").iterdir():
-        state = json.loads((folder / "state.json").read_text())
-        del state["config"]
-        (folder / "state.json").write_text(json.dumps(state))
-        hashes = json.loads((folder / "hashes.json").read_text())
-        hashes["state.json"] = run_directory.hash_file(folder / "state.json")
-        (folder / "hashes.json").write_text(json.dumps(hashes))
-    return copy
-
-
-def test_a_checkpoint_without_settings_says_so_in_one_line(runs, brief, old, edit):
-    resumed = command(*resume(old))
-    assert resumed.exit_code == 0
-    assert "step-4 keeps no settings: changes of " in resumed.stderr
-    assert runs.outcome(old) == runs.outcome(brief)
-
-
-@pytest.mark.parametrize("changes", [{"students": 3}, {"mode": "azr"}], ids=" ".join)
-def test_members_are_compared_even_where_settings_are_not_kept(old, edit, changes):
-    edit(**changes)
-    result = command(*resume(old))
-    assert result.exit_code == 2
-    assert "step-4 has the members t" in result.stderr.splitlines()[-1]
-
-
 def test_with_no_whole_checkpoint_resume_says_what_to_do_and_changes_nothing(copy):
     for name in ("step-3", "step-4"):
         with_another_digit(copy / "checkpoints" / name / "learner" / "s2.safetensors")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -67,10 +66,6 @@ class RolloutConfig:
     """Most accepted tasks that references are drawn from."""
     buffer_keeps: Literal["newest", "oldest"] = "newest"
     """Which tasks a full buffer keeps (Absolute Zero: the oldest)."""
-    train_on: Literal["attempts", "buffer"] = "attempts"
-    """What students learn from: `attempts`, those that measure the solve rates of new tasks; or
-    `buffer`, one attempt each at as many earlier tasks as there are proposals of the kind, those of
-    the step before first (Absolute Zero)."""
     seed_share: Share = 0.0
     """Share of references drawn from the tasks that the run started from: they hold back drift."""
     max_rows: AtLeastOne = 128
@@ -92,8 +87,6 @@ class VLLMConfig:
     """Longest prompt and completion together, in tokens; null: from the lengths of rollout."""
     enforce_eager: bool = False
     """Do without CUDA graphs: slower, a shorter start, less memory."""
-    kv_cache_memory_bytes: AtLeastOne | None = None
-    """Memory of the cache; null: what the share leaves, on a CPU 1 GiB."""
     sleep: bool = True
     """Give the cache's memory to the learner between sampling and sampling; nothing on a CPU."""
     tensor_parallel_size: AtLeastOne = 1
@@ -169,23 +162,14 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """What proposals and answers earn, and how rewards become advantages."""
+    """What proposals and answers earn."""
 
     teacher: str = "populora"
     """Reward of a proposal: `populora`, `azr`, `learnability`, `regret`, or a `module:function`
     of one's own."""
     student: str = "verifier"
-    """Reward of an answer: `verifier`, which gives the three values below, or a
+    """Reward of an answer: `verifier` (1 right, -0.5 wrong, -1 ill-formed), or a
     `module:function`."""
-    right: float = 1.0
-    """Reward of a correct and well-formed answer (scaled by its score for partial credit)."""
-    wrong: float = -0.5
-    """Reward of a well-formed answer that is not correct."""
-    ill_formed: float = -1.0
-    """Reward of a text from which no answer can be read."""
-    whiten: Literal["samples", "tokens"] = "samples"
-    """What the mean and the deviation of rewards are taken over; over tokens, long texts weigh more
-    (Absolute Zero)."""
 
 
 Decay = Annotated[float, Meta(ge=0, lt=1)]
@@ -214,19 +198,12 @@ class LearnerConfig:
     moves no member."""
     warmup_steps: Count = 0
     """Steps over which the learning rate rises from 0 first."""
-    adam_beta1: Decay = 0.9
-    """AdamW decay of the gradient's moving average."""
     adam_beta2: Decay = 0.999
     """AdamW decay of the squared gradient's moving average."""
-    adam_epsilon: Positive = 1e-8
-    """AdamW constant in the denominator."""
     weight_decay: NotNegative = 0.0
     """AdamW decoupled weight decay."""
     max_grad_norm: float = 1.0
     """A member's gradient longer than this is scaled down to it; 0 or less: never."""
-    max_grad_norm_z: NotNegative = 0.0
-    """Scale down a member's gradient whose norm is more standard deviations than this above the
-    member's own running mean, as ZClip does (it takes 2.5); 0: never."""
     epsilon: Decay = 0.2
     """Lower clip range of the policy ratio."""
     epsilon_high: NotNegative = 0.2
@@ -244,8 +221,6 @@ class LearnerConfig:
     beta: NotNegative = 0.0
     """Coefficient of the KL divergence from the frozen base; 0: not computed. The value is k3's,
     KL(policy || base), the gradient that of KL(base || policy), as in TRL."""
-    use_bias_correction_kl: bool = False
-    """Weigh k3 by the policy ratio: its gradient is that of KL(policy || base), too."""
     teacher_beta: NotNegative | None = None
     """The same of proposals where it differs; null: beta."""
     entropy_coef: NotNegative = 0.0
@@ -294,8 +269,8 @@ class LearnerConfig:
 
 
 ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
-    "rollout": {"train_on": "buffer", "buffer_keeps": "oldest"},
-    "reward": {"teacher": "azr", "whiten": "tokens"},
+    "rollout": {"buffer_keeps": "oldest"},
+    "reward": {"teacher": "azr"},
     "learner": {
         "loss_type": "dapo",
         "lr_scheduler_type": "constant",
@@ -303,8 +278,8 @@ ABSOLUTE_ZERO: Mapping[str, Mapping[str, Any]] = {
         "entropy_coef": 0.001,
     },
 }
-"""What mode azr sets, from the code of Absolute Zero (arXiv 2505.03335) that
-made its published numbers; docs/training.md has the table."""
+"""The settings of mode azr, from the code of Absolute Zero (arXiv 2505.03335) that made its
+published numbers; docs/training.md has the table."""
 
 
 @dataclass(frozen=True)
@@ -315,12 +290,11 @@ class Config:
     """Base model: `nano`, a directory, or a model's name on the hub."""
     template: Literal["nano", "azr", "azr-chat"] = "nano"
     """Prompt template: `nano`, `azr` (plain frame) or `azr-chat` (the model's chat template)."""
-    chat_date: date | None = None
-    """What a chat template shows as today, YYYY-MM-DD; null: the day on which the run began."""
     warm_start: str | None = None
     """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"
-    """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does."""
+    """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does, on one
+    attempt each at earlier tasks, with rewards whitened over tokens."""
     engine: Literal["hf", "vllm"] = "hf"
     """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/gpu.md)."""
     device: str = "auto"

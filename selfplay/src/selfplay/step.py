@@ -187,7 +187,7 @@ def solve(
                 for i in range(r.num_generations):
                     seed = run.seed(p.id, f"solve-{i}")
                     attempts.append(Attempt(len(attempts), member, p.task, seed, r.temperature))
-    if r.train_on == "buffer":
+    if run.config.mode == "azr":
         for student in dict.fromkeys(p.student for p in verified):
             for kind in run.template.in_play:
                 drawn = run.seed(step, student or BASE, kind.name, "replay")

@@ -57,7 +57,7 @@ from selfplay.tasks.seeds import (
     write_seeds,
     written_seeds,
 )
-from selfplay.tasks.template import Template, template_of, with_chat_date
+from selfplay.tasks.template import Template, template_of
 
 REWARDS = ("teacher_reward", "student_reward")
 
@@ -177,7 +177,7 @@ def new_run(
     refuse_hasty_evolution(config)
     directory, progress = Path(out), progress or Progress(quiet=True)
     extensions = extensions or Extensions()
-    config = with_names(with_chat_date(config), extensions)
+    config = with_names(config, extensions)
     if workers is not None or ray is not None:
         config = for_workers(config)
     extensions = open_extensions(config, extensions)

@@ -50,7 +50,6 @@ class VLLMOptions:
     - max_model_len: longest prompt and completion together, in tokens; None is what the model
       reads.
     - enforce_eager: do without CUDA graphs: slower, a shorter start, less memory.
-    - kv_cache_memory_bytes: memory of the cache; None is the rest of the share, on a CPU 1 GiB.
     - sleep: whether `release` gives the memory of the cache back; on a CPU there is nothing to
       give.
     - max_rows: sequences sampled together.
@@ -60,7 +59,6 @@ class VLLMOptions:
     gpu_memory_utilization: float = 0.9
     max_model_len: int | None = None
     enforce_eager: bool = False
-    kv_cache_memory_bytes: int | None = None
     sleep: bool = False
     max_rows: int = 256
     tensor_parallel_size: int = 1
@@ -125,12 +123,11 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
             "enable_chunked_prefill": False,
             "max_num_batched_tokens": max(4096, length or 4096),
             "block_size": _CPU_BLOCK,
-            "kv_cache_memory_bytes": options.kv_cache_memory_bytes or CPU_CACHE_BYTES,
+            "kv_cache_memory_bytes": CPU_CACHE_BYTES,
         }
     else:
         arguments |= {
             "gpu_memory_utilization": options.gpu_memory_utilization,
-            "kv_cache_memory_bytes": options.kv_cache_memory_bytes,
             "enable_sleep_mode": options.sleep,
             "tensor_parallel_size": options.tensor_parallel_size,
         }

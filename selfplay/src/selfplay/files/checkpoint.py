@@ -137,9 +137,6 @@ def changed_settings(checkpoint: Path, config: Config) -> list[ChangeRow]:
     Raises RunDirectoryError, which names each, for what no run may change on its way.
     """
     state, path = _read_state(checkpoint), checkpoint.parents[1] / files.CONFIG
-    if state.config is None:
-        click.echo(f"{checkpoint} keeps no settings: changes of {path} go unnoticed", err=True)
-        return []
     before, after = (flat(to_builtins(asdict(c))) for c in (read_config(state.config), config))
     rows = [
         ChangeRow(state.step + 1, key, before[key], now)
@@ -187,12 +184,6 @@ def restore(run: Run, checkpoint: Path) -> None:
     Newer checkpoints, which are damaged, are removed.
     """
     state = _read_state(checkpoint)
-    names, founders = [saved.name for saved in state.learner], run.config.founders
-    if [name[0] for name in names] != [name[0] for name in founders]:
-        raise RunDirectoryError(
-            f"{checkpoint} has the members {' '.join(names)}, and {files.CONFIG} asks for "
-            f"{len(founders)} such as {founders[0]}; {files.COPY}"
-        )
     try:
         run.population.load(checkpoint / _LEARNER, state.learner)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
@@ -273,9 +264,9 @@ class _State(Struct):
     """Bytes of the row files."""
     needed: list[str]
     """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
-    config: dict[str, Any] | None = None
-    """The run's; None in checkpoints that older versions made."""
-    sources: dict[str, str] = {}
+    config: dict[str, Any]
+    """The run's."""
+    sources: dict[str, str]
     """Of `Run`."""
 
 

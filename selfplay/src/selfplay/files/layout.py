@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from league import RETIRED_SETTINGS
 from lora_evo import remove_empty, write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError, is_refusal
@@ -55,12 +54,8 @@ def open_config(directory: Path) -> Config:
             f"{directory} is not a run directory: it has no {CONFIG}; "
             "expected a directory that `selfplay train --out` made"
         )
-    data = read_yaml(path)
-    if isinstance(data, dict) and isinstance(data.get("league"), dict):
-        for name in RETIRED_SETTINGS:  # its league.json is asked when the league is opened
-            data["league"].pop(name, None)
     try:
-        return read_config(data)
+        return read_config(read_yaml(path))
     except ConfigError as error:
         raise RunDirectoryError(f"{path}: {error}; {COPY}") from error
 

@@ -11,10 +11,9 @@ into micro-batches adds up to the same gradient.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
 frozen base. From tokens that p sampled its value estimates KL(p || q) without bias, its gradient
-that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With use_bias_correction_kl it is
-rho_t k3_t, whose gradient is that of KL(p || q), also where the policy before this update sampled
-(DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean of entropy_coef * H_t over the
-member's tokens is taken away, whatever the weights; H_t is the entropy of the policy at t.
+that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With entropy_coef > 0, the mean
+of entropy_coef * H_t over the member's tokens is taken away, whatever the weights; H_t is the
+entropy of the policy at t.
 """
 
 import ctypes
@@ -93,7 +92,7 @@ def token_losses(
     if ref_logprobs is not None:
         near, beyond = _parts(ref_logprobs - logprobs)
         kl = near.expm1() - near + math.expm1(LOG_RATIO_LIMIT) * beyond
-        loss = loss + beta * (ratio * kl if config.use_bias_correction_kl else kl)
+        loss = loss + beta * kl
     return TokenLosses(
         loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
     )

@@ -2,8 +2,7 @@
 
 A member that does not take part in an update is not touched: its moments do not decay and its step
 count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
-member alone, and by the norms that it had before; one exploding member cannot shrink the others'
-updates.
+member alone; one exploding member cannot shrink the others' updates.
 """
 
 import math
@@ -21,41 +20,12 @@ class AdamState:
     """Optimiser state of one member; moments in the order of its parameters."""
 
     step: int = 0
-    norm_mean: float = 0.0
-    norm_variance: float = 0.0
-    """Running mean and variance of the norm of the gradients that it moved by."""
     exp_avg: list[Tensor] = field(default_factory=list)
     exp_avg_sq: list[Tensor] = field(default_factory=list)
 
 
-_SCALARS = ("step", "norm_mean", "norm_variance")
-NORM_DECAY, NORM_WARMUP = 0.97, 25
-"""Decay of a norm's running mean and variance, and steps before they clip, as in ZClip."""
-
-
-def longest_norm(norm: float, state: AdamState, config: LearnerConfig) -> float:
-    """Return what a member's gradient of this norm is scaled down to; inf where nothing bounds it.
-
-    ZClip (arXiv 2504.02507) with its cut at the threshold: `max_grad_norm_z` standard deviations
-    above the member's running mean. Its other cut, the deeper the higher the spike, never comes
-    back from a lasting change of the norm: what it lets through makes the variance shrink.
-    """
-    longest = config.max_grad_norm if config.max_grad_norm > 0.0 else math.inf
-    if config.max_grad_norm_z > 0.0 and state.step >= NORM_WARMUP:
-        above = config.max_grad_norm_z * math.sqrt(state.norm_variance)
-        longest = min(longest, state.norm_mean + above)
-    return longest
-
-
-def watch_norm(norm: float, state: AdamState) -> None:
-    """Take the norm of the state's last step into its running mean and variance.
-
-    Both are those of all norms until these are more than the decay remembers.
-    """
-    weight = max(1.0 - NORM_DECAY, 1.0 / state.step)
-    above = norm - state.norm_mean
-    state.norm_mean += weight * above
-    state.norm_variance = (1.0 - weight) * (state.norm_variance + weight * above**2)
+_BETA1, _EPSILON = 0.9, 1e-8
+"""Decay of the gradient's moving average, and the constant in the denominator."""
 
 
 class MemberAdamW:
@@ -89,7 +59,7 @@ class MemberAdamW:
         return AdamState(exp_avg=zeros, exp_avg_sq=more)
 
     def reset(self, member: int) -> None:
-        """Forget the member's moments, step count and norms."""
+        """Forget the member's moments and step count."""
         self.states[member] = self._fresh(member)
 
     def zero_grad(self) -> None:
@@ -116,26 +86,24 @@ class MemberAdamW:
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
         if not math.isfinite(norm):
             return norm, False
-        longest = longest_norm(norm, state, o)
-        if longest < norm + 1e-6:
-            grads = list(torch._foreach_mul(grads, longest / (norm + 1e-6)))
+        if 0.0 < o.max_grad_norm < norm + 1e-6:
+            grads = list(torch._foreach_mul(grads, o.max_grad_norm / (norm + 1e-6)))
         first, second = (
             [m.to(p.device) for m, p in zip(moments, parameters, strict=True)]
             for moments in (state.exp_avg, state.exp_avg_sq)
         )
         state.step += 1
-        watch_norm(min(norm, longest), state)
         lr = self._rates[member] * lr_factor
         if o.weight_decay:
             torch._foreach_mul_(parameters, 1.0 - lr * o.weight_decay)
-        torch._foreach_lerp_(first, grads, 1.0 - o.adam_beta1)
+        torch._foreach_lerp_(first, grads, 1.0 - _BETA1)
         torch._foreach_mul_(second, o.adam_beta2)
         torch._foreach_addcmul_(second, grads, grads, 1.0 - o.adam_beta2)
-        correction1 = 1.0 - o.adam_beta1**state.step
+        correction1 = 1.0 - _BETA1**state.step
         correction2 = 1.0 - o.adam_beta2**state.step
         denominator = torch._foreach_sqrt(second)
         torch._foreach_div_(denominator, math.sqrt(correction2))
-        torch._foreach_add_(denominator, o.adam_epsilon)
+        torch._foreach_add_(denominator, _EPSILON)
         torch._foreach_addcdiv_(parameters, first, denominator, -lr / correction1)
         if o.optimizer_offload:
             torch._foreach_copy_(state.exp_avg, first)
@@ -153,8 +121,7 @@ class MemberAdamW:
 
     def scalars(self, member: int) -> dict[str, float]:
         """Return the member's numbers, ready for JSON."""
-        state = self.states[member]
-        return {name: getattr(state, name) for name in _SCALARS}
+        return {"step": self.states[member].step}
 
     @torch.no_grad()
     def load(
@@ -163,6 +130,4 @@ class MemberAdamW:
         """Restore what `tensors` and `scalars` returned of a member with the same parameters."""
         for name, moment in self.tensors(member).items():
             moment.copy_(tensors[name])
-        for name in _SCALARS:  # JSON's reader makes a float of a step count
-            value = scalars[name]
-            setattr(self.states[member], name, int(value) if name == "step" else value)
+        self.states[member].step = int(scalars["step"])  # JSON's reader makes a float of it

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from selfplay.config import Config, RewardConfig
+from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
 from selfplay.learning.batch import TrainingSample
 from selfplay.objects import called
@@ -124,16 +124,15 @@ TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
 """The names that `reward.teacher` knows."""
 
 
-def verifier(attempt: Attempt, values: RewardConfig | None = None) -> float:
-    """Return the reward of an answer by its grade.
+def verifier(attempt: Attempt) -> float:
+    """Return the reward of an answer by its grade, as Absolute Zero (arXiv 2505.03335) has it.
 
     A positive score (the verifier's, in [0, 1]; for code_f the share of hidden examples passed)
-    earns score * `right`; 0 earns `wrong`; a text without an answer earns `ill_formed`.
+    earns itself; 0 earns -0.5; a text without an answer earns -1.
     """
-    table = values or RewardConfig()
     if attempt.answer is None:
-        return table.ill_formed
-    return table.right * attempt.score if attempt.score > 0.0 else table.wrong
+        return -1.0
+    return attempt.score if attempt.score > 0.0 else -0.5
 
 
 def training_samples(
@@ -145,8 +144,8 @@ def training_samples(
 ) -> list[TrainingSample]:
     """Reward every proposal and every attempt; None: by what the configuration names of ours.
 
-    The attempts that give a proposal its solve rate also train the student, unless those at
-    earlier tasks do (`rollout.train_on`). Returns the samples with their advantages: of all
+    The attempts that give a proposal its solve rate also train the student; in mode azr those at
+    earlier tasks do. Returns the samples with their advantages: of all
     proposals first, then of all attempts, task by task. What got no verdict because the sandbox
     failed is left out. Where a reward is not finite, so are the advantages beside it, and the
     member learns nothing. Raises SelfplayError for a reward that is no number, one of a user's own
@@ -170,18 +169,15 @@ def training_samples(
         for p, earned in zip(taught, _earned(reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
-    if config.rollout.train_on == "buffer":
+    if config.mode == "azr":
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
     attempts = [a for _, a in tried]
-    if student_reward is None:
-        rewards = [verifier(a, config.reward) for a in attempts]
-    else:
-        rewards = _earned(student_reward, attempts)
+    rewards = _earned(verifier if student_reward is None else student_reward, attempts)
     solving = [
         _sample(a.member, "solve", a, task, a.task.kind, earned)
         for (task, a), earned in zip(tried, rewards, strict=True)
     ]
-    by_tokens = config.reward.whiten == "tokens"
+    by_tokens = config.mode == "azr"
     advantages = teacher_advantages(teaching, token_weighted=by_tokens)
     advantages += student_advantages(solving, token_weighted=by_tokens)
     samples = teaching + solving

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ from selfplay.machine.devices import set_allocator
 from selfplay.sampling.judge import open_sandbox
 from selfplay.tasks.control_tokens import control_token_in, control_tokens
 from selfplay.tasks.seeds import Say, Worked, read_tasks
-from selfplay.tasks.template import Template, template_of, with_chat_date
+from selfplay.tasks.template import Template, template_of
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
@@ -77,11 +76,6 @@ def fine_tune(
         kind = "exists and was not made by sft" if out.is_dir() else "is a file"
         raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
-    begun: dict[str, Any] = {}
-    if config.chat_date is None and (work / CHECKPOINT).exists():
-        begun = torch.load(work / CHECKPOINT)["settings"]
-    day = begun.get("chat_date")
-    config = replace(config, chat_date=date.fromisoformat(day)) if day else with_chat_date(config)
     chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
     chosen |= {"learning_rate": learning_rate, "held_out": held_out}
     template = template_of(config)

@@ -205,7 +205,7 @@ def sampler_parts(
         share = config.vllm.gpu_memory_utilization * machine.memory
         free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
         longest = model.cache * dtype * max(rows.longest for rows in step.parts) / cards
-        cache = max(float(config.vllm.kv_cache_memory_bytes or free), longest)
+        cache = max(free, longest)
         sleeps = machine.is_gpu and config.vllm.sleep
         return weights, cache, weights + (0.0 if sleeps else cache)
     positions = max(decoded_together(config, step, rows) * rows.longest for rows in step.parts)

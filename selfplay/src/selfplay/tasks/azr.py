@@ -23,6 +23,8 @@ from selfplay.tasks.reading import (
     without_label,
 )
 
+TODAY = date(2024, 7, 26)
+"""The day that chat templates show, Llama 3.1's own: every prompt of a run has the same."""
 NUM_INPUTS = 10
 """Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
 
@@ -60,12 +62,12 @@ def in_form(request: str) -> str:
     return f"{request}\n{_FORM}"
 
 
-def chat_frame(tokenizer: Any, base: str, day: date | None = None) -> Callable[[str], str]:
+def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
     """Return the frame of a model's own chat template.
 
-    tokenizer: of transformers; base: what errors call the model; day: what the template shows as
-    today, which it is without. Raises ConfigError at once where
-    there is no template, or one that fails or loses the request.
+    tokenizer: of transformers; base: what errors call the model. Whatever the template makes of
+    `strftime_now` is of `TODAY`, so that a resume asks what the first step asked. Raises
+    ConfigError at once where there is no template, or one that fails or loses the request.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError(
@@ -75,11 +77,12 @@ def chat_frame(tokenizer: Any, base: str, day: date | None = None) -> Callable[[
 
     def frame(request: str) -> str:
         turns = [{"role": "user", "content": in_form(request)}]
-        # What Llama 3.1, Granite and others ask for; arguments go before transformers' own.
-        dated = {} if day is None else {"strftime_now": day.strftime}
         try:
             text: str = tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True, **dated
+                turns,
+                tokenize=False,
+                add_generation_prompt=True,
+                strftime_now=TODAY.strftime,  # goes before transformers' own
             )
         except Exception as error:  # templates are programs and raise what they like
             raise ConfigError(

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import TypeAlias
 
 from code_verifier import Proposal, Task
@@ -13,8 +11,6 @@ from selfplay.errors import ConfigError
 from selfplay.tasks import azr, nano
 from selfplay.tasks.kind import BUILT_IN, TaskKind, kinds_in_play
 
-_NOW = ("name", "strftime_now")
-"""The token of jinja by which chat templates ask for the time."""
 Frame: TypeAlias = Callable[[str], str]
 """Makes the prompt of a request."""
 
@@ -86,13 +82,11 @@ def template_named(
     base: str,
     kinds: Sequence[str] = BUILT_IN,
     handed: Sequence[TaskKind] = (),
-    chat_date: date | None = None,
 ) -> Template:
     """Return the template that a configuration names.
 
     base: its model, whose tokenizer a chat template is read from. kinds: those in play, as
-    `rollout.kinds` names them; handed: those of them that a program gave; chat_date: what a chat
-    template shows as today. Raises ConfigError where
+    `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
     the tokenizer has no template that works, and for kinds that there are not.
     """
     template = NANO if name == "nano" else AZR
@@ -102,33 +96,11 @@ def template_named(
     if name == "azr-chat":
         from lora_evo.model import load_tokenizer
 
-        frame = azr.chat_frame(load_tokenizer(base), base, chat_date)
+        frame = azr.chat_frame(load_tokenizer(base), base)
         template = replace(template, stops=(azr.ANSWERED,), frame=frame, start_token=False)
     return template
 
 
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
     """Return the template of a configuration; handed: kinds that a program gave."""
-    return template_named(
-        config.template, config.base, config.rollout.kinds, handed, config.chat_date
-    )
-
-
-def with_chat_date(config: Config) -> Config:
-    """Return the configuration with today's date, where prompts may show it and it is not set.
-
-    So a resume and every evaluation ask what the first step asked. Whatever a chat template makes
-    of `strftime_now`, and when, is of that date, at midnight.
-    """
-    if config.template != "azr-chat" or config.chat_date is not None:
-        return config
-    from jinja2 import Environment, TemplateSyntaxError
-
-    from lora_evo.model import load_tokenizer
-
-    written = load_tokenizer(config.base).chat_template or ""
-    texts = written.values() if isinstance(written, dict) else [written]
-    with suppress(TemplateSyntaxError):  # which is refused when it is opened
-        if any((kind, word) == _NOW for text in texts for _, kind, word in Environment().lex(text)):
-            return replace(config, chat_date=date.today())
-    return config
+    return template_named(config.template, config.base, config.rollout.kinds, handed)
