@@ -235,6 +235,6 @@ def test_a_run_with_a_setting_that_is_none_is_refused_in_one_line(tmp_path):
     with (tmp_path / "run" / CONFIG).open("a") as file:
         file.write("chat_date: null\n")
     with pytest.raises(
-        RunDirectoryError, match="config.yaml: unknown key chat_date; .* start anot"
+        RunDirectoryError, match=r"config.yaml: unknown key chat_date; .* start anot"
     ):
         open_config(tmp_path / "run")
