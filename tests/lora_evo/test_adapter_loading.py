@@ -1,12 +1,9 @@
 """Adapters and models that must be refused, each with one clear line."""
 
-import importlib.util
 import json
 import shutil
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +20,7 @@ from lora_evo import (
     mutate,
     save_adapter,
 )
-from lora_evo.model import Request, find_adapters, open_engine
+from lora_evo.model import Request, open_engine
 from lora_evo.model.base import load_base_model, public_name, resolve, same_base
 
 
@@ -170,22 +167,18 @@ def test_models_that_cannot_be_loaded(model_folder, tmp_path):
         open_engine("hf", str(model_folder), device="tpux")
 
 
-def test_nano_is_found_without_importing_selfplay(monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        LoraEvoError,
-        match=r" -m pip install \./code_verifier .* \./selfplay, or name a model folder",
-    ):
-        resolve("nano")
-    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
-    with pytest.raises(LoraEvoError, match="not installed here with its weights"):
-        resolve("nano")
-    weights = tmp_path / "data" / "nano"
-    weights.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors"):
-        (weights / name).touch()
-    assert resolve("nano") == str(weights)
+def test_a_package_brings_a_base_by_an_entry_point(monkeypatch, tmp_path):
+    about, weights = tmp_path / "brings-1.dist-info", tmp_path / "brings" / "tiny"
+    for folder in (about, weights):
+        folder.mkdir(parents=True)
+    (about / "METADATA").write_text("Name: brings\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[populab.bases]\ntiny = brings.tiny\n")
+    assert resolve("tiny") == "tiny"  # a name of the hub
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(LoraEvoError, match=r"tiny has no config.json"):
+        resolve("tiny")
+    (weights / "config.json").touch()
+    assert resolve("tiny") == str(weights)
 
 
 def test_names_of_one_base_model():
@@ -195,24 +188,6 @@ def test_names_of_one_base_model():
     assert public_name("/models/Qwen2.5-7B/") == "Qwen2.5-7B"
     assert same_base("/models/Qwen2.5-7B", "Qwen/Qwen2.5-7B")
     assert not same_base("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-Coder-7B")
-
-
-def test_adapters_are_named_by_their_folder_or_by_hand(tmp_path):
-    for name in ("t0", "a=b", "base"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "more" / "t0").mkdir(parents=True)
-    t0, more = str(tmp_path / "t0"), str(tmp_path / "more" / "t0")
-    named = {"t0": Path(t0), "other": Path(more)}
-    assert find_adapters([t0, f"other={more}"]) == (named, None)
-    assert list(find_adapters([f"x={tmp_path / 'a=b'}"])[0]) == ["x"]
-    for specs, message in (
-        ([t0, more], "two adapters are called 't0'"),
-        ([str(tmp_path / "base")], "cannot be an adapter's name"),
-        ([f"../x={t0}"], "cannot be an adapter's name"),
-        ([str(tmp_path / "nowhere")], "no adapter folder"),
-    ):
-        with pytest.raises(LoraEvoError, match=message):
-            find_adapters(specs)
 
 
 class Silent(BaseHTTPRequestHandler):

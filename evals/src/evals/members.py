@@ -5,16 +5,20 @@ the agent of a run that has one agent. Teachers write tasks and students solve t
 averaged within a role.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from evals.errors import EvalsError
+from lora_evo import AdapterConfig
 
 _ROLES = {"t": "teacher", "s": "student", "a": "agent"}
 _MEMBER = re.compile(r"[tsa]\d+", re.ASCII)
-_CONFIGS = "members/*/adapter_config.json"
+_CONFIGS = "members/[!.]*/adapter_config.json"
+_BASE_NAME = "base"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.@-]+")
 
 
@@ -69,25 +73,23 @@ def find_members(specs: Sequence[str]) -> Members:
     folder that exists with a colon in its name is that folder. An adapter that is named twice is
     in a group once.
 
-    Raises EvalsError or LoraEvoError for a folder that is neither an adapter nor a run, a choice
+    Raises EvalsError for a folder that is neither an adapter nor a run, a choice
     that the run does not hold, and two adapters of one name.
 
         >>> members = find_members(["runs/mine:students"])
         >>> members.groups["s0"]
         Group(role='student', run='mine')
     """
-    from lora_evo.model import find_adapters  # brings torch, which `evals list` does without
-
     base: str | None = None
     runs: dict[str, Path] = {}  # by the name that groups have
     folders: dict[str, Path] = {}
     groups: dict[str, Group | None] = {}
     for spec in map(_split, specs):
         if spec.is_run:
-            living, shared = find_adapters([str(spec.folder)])
+            living, shared = living_members(spec.folder)
             chosen, base = _choose(spec, living), base or shared
         elif spec.choice is None:
-            chosen, _ = find_adapters([f"{spec.name}={spec.folder}".removeprefix("=")])
+            chosen = {spec.name or spec.folder.resolve().name: spec.folder}
         else:
             raise EvalsError(
                 f"{spec.folder} is not a selfplay run, which alone has members to choose; "
@@ -100,9 +102,49 @@ def find_members(specs: Sequence[str]) -> Members:
                 continue
             counted = folder.resolve() in (other.resolve() for other in folders.values())
             groups[name] = None if counted else group
-            find_adapters([f"{n}={f}" for n, f in (*folders.items(), (name, folder))])
+            if name in folders:
+                raise EvalsError(f"two adapters are called {name!r}; name one with NAME={folder}")
+            if not _NAME.fullmatch(name) or name == _BASE_NAME:
+                raise EvalsError(
+                    f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
+                    f"{_BASE_NAME!r}); name it with --adapter NAME={folder}"
+                )
             folders[name] = folder
     return Members(folders, groups, base)
+
+
+def living_members(run: Path) -> tuple[dict[str, Path], str]:
+    """Return the living members of a selfplay run by name, and the base model that they name.
+
+    Raises EvalsError for a folder without members, and for members of different bases.
+    """
+    gone = _replaced(run)
+    folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in gone]
+    if not folders:
+        raise EvalsError(
+            f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
+            "`selfplay train` made"
+        )
+    folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
+    configs = [AdapterConfig.from_json((f / "adapter_config.json").read_text()) for f in folders]
+    base, *others = sorted({str(config.base_model_name_or_path) for config in configs})
+    if others:
+        raise EvalsError(f"the members of {run} name different base models: {base}, {others[0]}")
+    return {folder.name: folder for folder in folders}, base
+
+
+def _replaced(run: Path) -> set[str]:
+    """Return the members that a child has replaced, by the log of the run's league."""
+    record = run / "league" / "events.jsonl"
+    names = set()
+    for line in record.read_text(encoding="utf-8").splitlines() if record.is_file() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:  # the last line of a run that was killed
+            break
+        if event.get("event") == "member_replaced":
+            names.add(str(event.get("member")))
+    return names
 
 
 def _named(

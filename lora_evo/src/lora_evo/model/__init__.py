@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         same_base,
     )
     from lora_evo.model.hf_engine import HFEngine
-    from lora_evo.model.opening import find_adapters, open_engine, sharing
+    from lora_evo.model.opening import open_engine, sharing
     from lora_evo.model.stacked_lora import (
         BASE,
         StackedAdapters,
@@ -58,7 +58,6 @@ __all__ = [
     "derive_seed",
     "drawn",
     "export_adapter",
-    "find_adapters",
     "import_adapter",
     "linear_shapes",
     "load_base_model",

@@ -1,13 +1,17 @@
-"""Base models by name: a folder, a hub name, or `nano`, the model built into selfplay."""
+"""Base models by name: a folder, a hub name, or one that an installed package brings.
+
+A package brings a base by an entry point of the group `populab.bases`: the base's name, and the
+package folder that holds its files, such as `nano = "selfplay.data.nano"`.
+"""
 
 import contextlib
 import gc
 import hashlib
-import importlib.util
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,12 +19,12 @@ import torch
 from torch import nn
 
 from lora_evo import Adapter
-from lora_evo.errors import LoraEvoError, first_line, pip_install
+from lora_evo.errors import LoraEvoError, first_line
 from lora_evo.model.vllm_server import refuse_second_import
 from lora_evo.peft.names import as_in
 
-BUILT_IN = ("nano",)
-"""Models that come with selfplay."""
+BASES = "populab.bases"
+"""The group of entry points by which packages bring bases."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
 _PLAIN = (torch.float32, torch.bfloat16, torch.float16)
@@ -55,8 +59,7 @@ def resolve(name: str) -> str:
     All work on a model begins here, so a script that runs a second time ends here.
     """
     refuse_second_import()
-    if name in BUILT_IN:
-        return str(_built_in_folder(name))
+    name = next((entry.load().__path__[0] for entry in entry_points(group=BASES, name=name)), name)
     folder = Path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
@@ -110,16 +113,11 @@ def _found(source: str) -> str:
 
 
 def public_name(name: str) -> str:
-    """The name without the machine it is on: one of `BUILT_IN`, `owner/model` of a hub, or the
-    folder's name.
+    """The name without the machine it is on: `owner/model` of a hub, or the folder's name.
 
     Two spellings of one base model get one public name.
     """
     parts = Path(os.path.normpath(name)).parts
-    if name in BUILT_IN:
-        return name
-    if parts[-3:-1] == ("selfplay", "data") and parts[-1] in BUILT_IN:
-        return parts[-1]
     if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
         return parts[-3].removeprefix("models--").replace("--", "/")
     if Path(name).is_dir():
@@ -296,10 +294,6 @@ def fingerprint(model: Any) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
-_CHECKOUT = ("./code_verifier", "./league", "./lora_evo[model]", "./selfplay")
-"""Folders from which selfplay is installed, with the packages that it needs."""
-
-
 def choose_device(device: str) -> torch.device:
     """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
     if device == "auto":
@@ -314,18 +308,6 @@ def choose_device(device: str) -> torch.device:
             "takes a GPU where there is one"
         )
     return chosen
-
-
-def _built_in_folder(name: str) -> Path:
-    spec = importlib.util.find_spec("selfplay")  # finds the package without importing it
-    for place in (spec and spec.submodule_search_locations) or ():
-        folder = Path(place) / "data" / name
-        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
-            return folder
-    raise LoraEvoError(
-        f"the model `{name}` is part of selfplay, which is not installed here with its weights; "
-        f"in a checkout of PopuLab type: {pip_install(*_CHECKOUT)}, or name a model folder"
-    )
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
-"""Saved adapters of one base model: named, found in a run, and an engine opened on them."""
+"""Saved adapters of one base model, and an engine opened on them."""
 
-import json
-import re
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,85 +26,9 @@ from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
-from lora_evo.peft.directory import no_adapter
 
-_BASE_NAME = "base"
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _PROBE_TOKENS = 8
 """Prompt and completion by which an adapter is distinguished from the base."""
-
-
-def find_adapters(specs: Sequence[str]) -> tuple[dict[str, Path], str | None]:
-    """Return the names and folders of adapters, and the base model that the first run names.
-
-    specs: `NAME=DIR` or `DIR` of an adapter, or the directory of a selfplay run: all its living
-    members. Raises LoraEvoError for what is neither, and for a name that is used twice, is `base`,
-    or could not be the name of a folder.
-    """
-    named: dict[str, Path] = {}
-    base: str | None = None
-    for spec in specs:
-        if (Path(spec) / "members").is_dir():
-            some, shared = members_of(Path(spec))
-            base = base or shared
-        else:
-            some = _named(spec)
-        for name, folder in some.items():
-            if name in named:
-                raise LoraEvoError(f"two adapters are called {name!r}; name one with NAME={folder}")
-            named[name] = folder
-    return named, base
-
-
-def _named(spec: str) -> dict[str, Path]:
-    """Return the name and the folder of `NAME=DIR` or `DIR` (then the folder's name)."""
-    name, _, rest = spec.partition("=")
-    folder = Path(rest)
-    if not rest or Path(spec).is_dir():
-        folder = Path(spec)
-        name = folder.resolve().name
-    if not folder.is_dir():
-        raise LoraEvoError(f"there is no adapter folder {folder}: it {no_adapter(folder)}")
-    if not _NAME.fullmatch(name) or name == _BASE_NAME:
-        raise LoraEvoError(
-            f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
-            f"{_BASE_NAME!r}); name it with --adapter NAME={folder}"
-        )
-    return {name: folder}
-
-
-def members_of(run: Path) -> tuple[dict[str, Path], str]:
-    """Return the living members of a selfplay run by name, and the base model that they name.
-
-    Raises LoraEvoError for a folder that is no run, and for members of different bases.
-    """
-    gone, files = _replaced(run), (run / "members").glob("[!.]*/adapter_config.json")
-    folders = [file.parent for file in files if file.parent.name not in gone]
-    if not folders:
-        raise LoraEvoError(
-            f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
-            "`selfplay train` made"
-        )
-    folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
-    bases = {load_adapter(folder).config.base_model_name_or_path for folder in folders}
-    (base, *others) = sorted(str(name) for name in bases)
-    if others:
-        raise LoraEvoError(f"the members of {run} name different base models: {base}, {others[0]}")
-    return {folder.name: folder for folder in folders}, base
-
-
-def _replaced(run: Path) -> set[str]:
-    """Return the members that a child has replaced, by the log of the run's league."""
-    record = run / "league" / "events.jsonl"
-    names = set()
-    for line in record.read_text(encoding="utf-8").splitlines() if record.is_file() else ():
-        try:
-            event = json.loads(line)
-        except ValueError:  # the last line of a run that was killed
-            break
-        if event.get("event") == "member_replaced":
-            names.add(str(event.get("member")))
-    return names
 
 
 def open_engine(
