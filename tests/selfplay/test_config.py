@@ -226,7 +226,7 @@ def test_set_that_is_no_assignment_says_so(assignment):
 
 def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
     learner, _ = open_learner(runs.config("rollout.temperature=0.7"))
-    assert learner.forward_pass.output.temperature == 0.7
+    assert learner.scorer.output.temperature == 0.7
     assert learner.max_completion_length == 8
 
 

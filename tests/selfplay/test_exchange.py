@@ -79,10 +79,10 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
         seen = {}
         for mine, found in together(count, shared):
             for place in range(3):
-                for key, tensor in mine._tensors(place).items():
+                for key, tensor in mine.optimizer.tensors(place).items():
                     assert tensor.equal(weights[place].tensors[key]), (count, place, key)
                 if place in mine.optimizer.states:
-                    assert mine.optimizer.scalars(place) == weights[place].optimizer
+                    assert mine.member_state(place).optimizer == weights[place].optimizer
                     name = mine.members[place]
                     seen[name] = [stats[name] for stats in found]
         assert seen == {name: [stats[name] for stats in expected] for name in tiny.members}
@@ -91,7 +91,7 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
 def test_a_member_whose_gradient_is_not_finite_is_left_as_it_was_everywhere(tiny):
     def shared(exchange):
         mine = learner(tiny, exchange=exchange)
-        before = {key: tensor.clone() for key, tensor in mine._tensors(0).items()}
+        before = {key: tensor.clone() for key, tensor in mine.optimizer.tensors(0).items()}
         if exchange.rank == 1:
             mine.forward_pass.loss = lambda rows, sums: (
                 torch.tensor(float("nan"))
@@ -106,7 +106,7 @@ def test_a_member_whose_gradient_is_not_finite_is_left_as_it_was_everywhere(tiny
             pieces=2,
         )
         outcomes = mine.learn([batch.shards[exchange.rank]], {0: [0, 1]})
-        after = mine._tensors(0)
+        after = mine.optimizer.tensors(0)
         assert all(after[key].equal(before[key]) for key in before)
         return outcomes
 

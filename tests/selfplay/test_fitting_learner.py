@@ -12,8 +12,8 @@ from msgspec import UNSET
 from probabilities import logprobs
 from tiny_families import family, tiny_model
 
-from lora_evo.model import Rollout
-from selfplay.learning.batch import batch_rows, micro_batches
+from lora_evo.model import Rollout, micro_batches
+from selfplay.learning.batch import batch_rows
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 __all__ = ["family"]
@@ -277,7 +277,7 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     loss = one.forward_pass.loss
 
     def limited(batch, sums):
-        if batch[0].length == longest <= one.forward_pass.checkpoint_from_tokens:
+        if batch[0].length == longest <= one.scorer.checkpoint_from_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return loss(batch, sums)
 

@@ -133,7 +133,7 @@ def update(request, tmp_path_factory):
             learner.backward(rows, sums)
             operations, results = Counter(meter.operations), list(meter.results)
         learner.optimizer.step(0)
-    logits = min(answered, learner.forward_pass.output.chunk) * architecture.vocabulary
+    logits = min(answered, learner.scorer.output.chunk) * architecture.vocabulary
     return Update(config, plan, architecture, tokens, logits, meter.peak, operations, results)
 
 
@@ -219,4 +219,4 @@ def test_what_does_not_fit_at_full_size_is_done_again_with_less(rows, smaller):
             learner.update(samples)
         assert meter.ran_out
         assert (learner.micro_batch_tokens < budget) == smaller
-        assert (learner.forward_pass.checkpoint_from_tokens == prompt + limit - 1) != smaller
+        assert (learner.scorer.checkpoint_from_tokens == prompt + limit - 1) != smaller

@@ -57,7 +57,7 @@ def sampled(sample, **changes):
 
 def logprobs_of(learner, place, prompt, completion):
     with learner.adapters.route([place]):
-        return logprobs(learner.model, prompt, completion, learner.forward_pass.output.temperature)
+        return logprobs(learner.model, prompt, completion, learner.scorer.output.temperature)
 
 
 def gradients(learner, samples, monkeypatch):

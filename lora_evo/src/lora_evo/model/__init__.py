@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     )
     from lora_evo.model.hf_engine import HFEngine
     from lora_evo.model.opening import open_engine, sharing
+    from lora_evo.model.optimizer import MemberAdamW
+    from lora_evo.model.output_layer import chunk_tokens
+    from lora_evo.model.scoring import Scorer, micro_batches
     from lora_evo.model.stacked_lora import (
         BASE,
         StackedAdapters,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine",
-    "opening",
+    "opening", "optimizer", "output_layer", "scoring",
 )  # fmt: skip
 
 __all__ = [
@@ -45,8 +48,10 @@ __all__ = [
     "BaseModel",
     "Engine",
     "HFEngine",
+    "MemberAdamW",
     "Request",
     "Rollout",
+    "Scorer",
     "Serving",
     "StackedAdapters",
     "SupervisedLearner",
@@ -55,6 +60,7 @@ __all__ = [
     "VLLMOptions",
     "before_stop",
     "choose_device",
+    "chunk_tokens",
     "derive_seed",
     "drawn",
     "export_adapter",
@@ -63,6 +69,7 @@ __all__ = [
     "load_base_model",
     "load_tokenizer",
     "merge_adapter",
+    "micro_batches",
     "open_engine",
     "public_name",
     "require_vllm",

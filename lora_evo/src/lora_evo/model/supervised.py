@@ -7,23 +7,21 @@ and B in float32. It serves warm starts (`selfplay sft`) and the measurement of 
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
+from lora_evo.model.optimizer import MemberAdamW
+from lora_evo.model.scoring import Scorer, micro_batches
 from lora_evo.model.stacked_lora import StackedAdapters
 from lora_evo.peft.directory import PathLike
 
-_POSITIONS = 1024
-"""Completion tokens whose logits over the vocabulary are held at a time."""
 HELD_OUT = 0.2
 """Share of the different prompts of a file that is only measured."""
 FEWEST_HELD_OUT = 8
@@ -148,7 +146,8 @@ class SupervisedLearner:
     """Trains members of a stack one at a time, so that none depends on the others.
 
     learning_rate: of AdamW without weight decay. max_grad_norm: clips the gradients of a member
-    together; None does not. micro_batch_tokens: padded tokens per forward pass, which change memory
+    together; 0 does not. micro_batch_tokens: padded tokens per forward pass, chunk: tokens of a
+    table of logits (0: as many as suit), checkpointing: of the layers; these three change memory
     and not the loss. Equal calls give equal numbers on one machine and number of threads.
     """
 
@@ -157,114 +156,72 @@ class SupervisedLearner:
         adapters: StackedAdapters,
         *,
         learning_rate: float = 1e-4,
-        max_grad_norm: float | None = None,
-        micro_batch_tokens: int | None = None,
+        max_grad_norm: float = 0.0,
+        micro_batch_tokens: float = math.inf,
+        chunk: int = 0,
+        checkpointing: bool = False,
     ) -> None:
         if not (math.isfinite(learning_rate) and learning_rate > 0):
             raise LoraEvoError(f"the learning rate is {learning_rate}; expected more than 0")
         self.adapters = adapters
-        self.learning_rate = learning_rate
-        self._max_grad_norm = max_grad_norm
-        self._budget = micro_batch_tokens or math.inf
-        self._parameters = [adapters.parameters_of(m) for m in range(len(adapters.members))]
-        self._optimizers = [
-            torch.optim.AdamW(
-                list(parameters.values()), lr=learning_rate, weight_decay=0.0, foreach=False
-            )
-            for parameters in self._parameters
-        ]
+        self._budget = micro_batch_tokens
+        self._scorer = Scorer(adapters, chunk=chunk, checkpointing=checkpointing)
+        count = len(adapters.members)
+        self._optimizer = MemberAdamW(
+            [adapters.parameters_of(member) for member in range(count)],
+            [learning_rate] * count,
+            max_grad_norm=max_grad_norm,
+        )
 
     def reset(self, member: int) -> None:
         """Forget the optimiser state of a member."""
-        self._optimizers[member].state.clear()
+        self._optimizer.reset(member)
 
     def step(self, member: int, pairs: Sequence[TokenPair], lr_factor: float = 1.0) -> float:
         """Take one step on the mean loss of all completion tokens; return it (nats)."""
         whole = sum(len(pair.completion_ids) for pair in pairs)
-        optimizer, parameters = self._optimizers[member], list(self._parameters[member].values())
         total = 0.0
-        optimizer.zero_grad()
-        for chunk in self._chunks(pairs):
-            loss = -torch.cat(self.logprobs(member, chunk)).sum() / whole
+        for batch in micro_batches(pairs, self._budget):
+            loss = -torch.cat(self.logprobs(member, batch)).sum() / whole
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._max_grad_norm or math.inf))
-        if not (math.isfinite(total) and math.isfinite(norm)):
+        norm, stepped = self._optimizer.step(member, lr_factor)
+        self._optimizer.zero_grad()
+        if not stepped:
             raise LoraEvoError(
                 f"the loss is {total:g} and its gradient's norm {norm:g}; lower the learning rate, "
                 "or load the model as float32"
             )
-        for group in optimizer.param_groups:
-            group["lr"] = self.learning_rate * lr_factor
-        optimizer.step()
-        optimizer.zero_grad()
         return total
 
     @torch.no_grad()
     def mean_loss(self, member: int, pairs: Sequence[TokenPair]) -> float:
         """Return the mean loss of all completion tokens (nats) under a member."""
         whole = sum(len(pair.completion_ids) for pair in pairs)
-        chunks = self._chunks(pairs)
-        return sum(-float(torch.cat(self.logprobs(member, c)).sum()) / whole for c in chunks)
+        batches = micro_batches(pairs, self._budget)
+        return sum(-float(torch.cat(self.logprobs(member, b)).sum()) / whole for b in batches)
 
     @torch.no_grad()
     def probabilities(self, member: int, pairs: Sequence[TokenPair]) -> list[float]:
         """Return the geometric mean of the probabilities of each completion's tokens, 0 to 1."""
         by_pair = {}
-        for chunk in self._chunks(pairs):
-            for pair, logprobs in zip(chunk, self.logprobs(member, chunk), strict=True):
+        for batch in micro_batches(pairs, self._budget):
+            for pair, logprobs in zip(batch, self.logprobs(member, batch), strict=True):
                 by_pair[id(pair)] = math.exp(float(logprobs.double().mean()))
         return [by_pair[id(pair)] for pair in pairs]
 
     def logprobs(self, member: int, pairs: Sequence[TokenPair]) -> list[Tensor]:
         """Return the log-probabilities [tokens] of each completion under a member."""
-        model: Any = self.adapters.model
-        ids, real = padded([pair.ids for pair in pairs], self.adapters.device)
-        with self.adapters.route([member] * len(pairs)):
-            hidden = model.base_model(
-                input_ids=ids, attention_mask=real.long(), use_cache=False
-            ).last_hidden_state
-        ends = [(len(pair.prompt_ids), pair.length) for pair in pairs]
-        states = torch.cat([hidden[row, a - 1 : b - 1] for row, (a, b) in enumerate(ends)])
-        targets = torch.cat([ids[row, a:b] for row, (a, b) in enumerate(ends)])
-        parts = [
-            checkpoint(self._of_tokens, state, target, use_reentrant=False)
-            for state, target in zip(
-                torch.split(states, _POSITIONS), torch.split(targets, _POSITIONS), strict=True
-            )
-        ]
-        return list(torch.split(torch.cat(parts), [b - a for a, b in ends]))
+        padded = self._scorer.padded(pairs)
+        (logprobs,) = self._scorer.scores(padded, [member] * len(pairs))
+        return list(torch.split(logprobs, padded.lengths))
 
     def state_dict(self, member: int) -> dict[str, Any]:
         """Return the member's matrices and optimiser state, for `torch.save`."""
-        weights = {name: p.detach().cpu() for name, p in self._parameters[member].items()}
-        return {"weights": weights, "optimizer": self._optimizers[member].state_dict()}
+        tensors = self._optimizer.tensors(member).items()
+        step = self._optimizer.states[member].step
+        return {"tensors": {name: t.detach().cpu() for name, t in tensors}, "step": step}
 
-    @torch.no_grad()
     def load_state_dict(self, member: int, state: dict[str, Any]) -> None:
         """Take up what `state_dict` returned."""
-        for name, parameter in self._parameters[member].items():
-            parameter.copy_(state["weights"][name])
-        self._optimizers[member].load_state_dict(state["optimizer"])
-
-    def _of_tokens(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        model: Any = self.adapters.model
-        logits = model.get_output_embeddings()(hidden).float()
-        # What families do to their logits: Cohere's and Granite's scales, Gemma's cap.
-        scale = getattr(model.config, "logit_scale", None) or 1.0
-        logits = logits * (scale / (getattr(model.config, "logits_scaling", None) or 1.0))
-        cap = getattr(model.config, "final_logit_softcapping", None)
-        if cap:
-            logits = cap * torch.tanh(logits / cap)
-        chosen: Tensor = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
-        return chosen
-
-    def _chunks(self, pairs: Sequence[TokenPair]) -> Iterator[list[TokenPair]]:
-        """Pairs of similar length, the longest first, within the budget of padded tokens."""
-        chunk: list[TokenPair] = []
-        for pair in sorted(pairs, key=lambda pair: -pair.length):
-            if chunk and (len(chunk) + 1) * chunk[0].length > self._budget:
-                yield chunk
-                chunk = []
-            chunk.append(pair)
-        yield chunk
+        self._optimizer.load(member, state["tensors"], state["step"])

@@ -1,7 +1,7 @@
-"""The samples of an update, their weights, and how they are cut into shards and micro-batches."""
+"""The samples of an update, their weights, and how they are cut into shards."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isfinite
 
@@ -265,15 +265,3 @@ def token_weights(
         else:
             weights.append(1.0 / tokens[member])
     return weights
-
-
-def micro_batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-    """Cut rows so that rows times longest stays within the token budget; a longer one is alone."""
-    batch: list[Row] = []
-    for row in sorted(rows, key=lambda r: (-r.length, r.member)):
-        if batch and (len(batch) + 1) * batch[0].length > tokens:
-            yield sorted(batch, key=lambda r: r.member)
-            batch = []
-        batch.append(row)
-    if batch:
-        yield sorted(batch, key=lambda r: r.member)

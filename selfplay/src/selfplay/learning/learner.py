@@ -20,7 +20,15 @@ import torch
 from torch import Tensor
 
 from lora_evo import Adapter
-from lora_evo.model import StackedAdapters, export_adapter, import_adapter, stack_adapters
+from lora_evo.model import (
+    MemberAdamW,
+    Scorer,
+    StackedAdapters,
+    export_adapter,
+    import_adapter,
+    micro_batches,
+    stack_adapters,
+)
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow
@@ -30,12 +38,10 @@ from selfplay.learning.batch import (
     Shard,
     TrainingSample,
     make_batch,
-    micro_batches,
     share_out,
 )
 from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.loss import ForwardPass
-from selfplay.learning.optimizer import MemberAdamW
 from selfplay.learning.statistics import StatsSum
 
 _FLOAT16_SCALE = 2.0**12
@@ -51,7 +57,7 @@ class MemberState:
     tensors: Mapping[str, Tensor]
     """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...`."""
     optimizer: Mapping[str, float]
-    """Step count, running mean and variance of the gradient's norm."""
+    """Its step count."""
 
 
 class Learner:
@@ -97,11 +103,21 @@ class Learner:
         self.roles = roles or [""] * len(members)
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
-            config,
             list(map(config.learning_rate_of, self.roles, members)),
-            self.exchange.owned(len(members)),
+            beta2=config.adam_beta2,
+            weight_decay=config.weight_decay,
+            max_grad_norm=config.max_grad_norm,
+            offload=config.optimizer_offload,
+            owned=self.exchange.owned(len(members)),
         )
-        self.forward_pass = ForwardPass(model, self.adapters, config, tokenizer_pad_id, temperature)
+        self.scorer = Scorer(
+            self.adapters,
+            pad=tokenizer_pad_id,
+            temperature=temperature,
+            chunk=config.logits_chunk_tokens,
+            checkpointing=config.gradient_checkpointing,
+        )
+        self.forward_pass = ForwardPass(self.scorer, config)
         self.max_completion_length = max_completion_length
         self.pieces = pieces
         self.micro_batch_tokens = config.micro_batch_tokens
@@ -217,26 +233,26 @@ class Learner:
                 pass  # outside of this block the failed pass's tensors are free
             self.optimizer.zero_grad()
             torch.cuda.empty_cache()
-            self._save_memory()
+            self._halve_micro_batch()
             self._rows = rows_before
             sums |= deepcopy(before)
             for row, old in zip(rows, olds, strict=True):
                 row.old = old
 
-    def _save_memory(self) -> None:
+    def _halve_micro_batch(self) -> None:
         """Take half the tokens of the batch that did not fit; checkpoint a row that was alone."""
-        tokens, forward = max(row.length for row in self._batch), self.forward_pass
+        tokens, scorer = max(row.length for row in self._batch), self.scorer
         if len(self._batch) > 1:
             tokens *= len(self._batch)
             self.micro_batch_tokens = min(self.micro_batch_tokens, tokens) // 2
             remedy = f"learner.micro_batch_tokens={self.micro_batch_tokens}"
-        elif tokens > forward.checkpoint_from_tokens:
+        elif tokens > scorer.checkpoint_from_tokens:
             raise SelfplayError(
                 f"out of memory: a single row of {tokens} tokens does not fit; set smaller "
                 "rollout.max_completion_length, or learner.optimizer_offload=true"
             )
         else:
-            forward.checkpoint_from_tokens = tokens - 1  # a row is read but for its last token
+            scorer.checkpoint_from_tokens = tokens - 1  # a row is read but for its last token
             remedy = f"rows of {tokens} tokens and more checkpointed"
         if self.pieces:
             remedy += "; where this happens is no longer the same on any number of workers"
@@ -244,7 +260,7 @@ class Learner:
 
     def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
-        for batch in micro_batches(rows, self.micro_batch_tokens):
+        for batch in micro_batches(rows, self.micro_batch_tokens, lambda row: row.member):
             self._batch = batch
             loss = self.loss_scale * self.forward_pass.loss(batch, sums)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -276,30 +292,22 @@ class Learner:
 
     def member_state(self, place: int) -> MemberState:
         """Return a copy of all that continues an owned member elsewhere, in main memory."""
-        tensors = self._tensors(place).items()
+        tensors = self.optimizer.tensors(place).items()
         copies = {name: t.detach().contiguous().to("cpu", copy=True) for name, t in tensors}
-        return MemberState(self.members[place], copies, self.optimizer.scalars(place))
+        steps = {"step": self.optimizer.states[place].step}
+        return MemberState(self.members[place], copies, steps)
 
-    @torch.no_grad()
     def load_member(self, place: int, state: MemberState) -> None:
         """Put a state into a place: its weights, and where the place is owned its moments.
 
         Raises SelfplayError, and changes nothing, on a misfit.
         """
-        for key, like in self._tensors(place).items():
+        for key, like in self.optimizer.tensors(place).items():
             shape = tuple(state.tensors[key].shape) if key in state.tensors else None
             if shape != tuple(like.shape):
                 raise SelfplayError(
                     f"learner state of {state.name} {key!r}: found {shape}, expected "
                     f"{tuple(like.shape)}"
                 )
-        for name, p in self.adapters.parameters_of(place).items():
-            p.copy_(state.tensors[f"weights/{name}"])
-        if place in self.optimizer.states:
-            self.optimizer.load(place, state.tensors, state.optimizer)
+        self.optimizer.load(place, state.tensors, int(state.optimizer["step"]))
         self.adapters.members[place] = state.name
-
-    def _tensors(self, place: int) -> dict[str, Tensor]:
-        weights = {f"weights/{k}": p for k, p in self.adapters.parameters_of(place).items()}
-        owned = place in self.optimizer.states
-        return (self.optimizer.tensors(place) if owned else {}) | weights

@@ -19,7 +19,6 @@ import torch
 from code_verifier import Task
 from lora_evo import appearing, check_output, save_adapter, write_text
 from lora_evo.model import (
-    BaseModel,
     SupervisedLearner,
     TokenPair,
     choose_device,
@@ -34,7 +33,6 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import lock
-from selfplay.learning.loss import checkpointed, layers_of
 from selfplay.machine.devices import set_allocator
 from selfplay.sampling.judge import open_sandbox
 from selfplay.tasks.control_tokens import control_token_in, control_tokens
@@ -84,11 +82,11 @@ def fine_tune(
         tasks = read_tasks(data, template, kinds, sandbox, say)
     fresh = {"settings": json.loads(json.dumps(chosen, default=str)), "step": -1, "losses": []}
     state = _resumed(work / CHECKPOINT, fresh)
-    base, learner = _open_learner(config, learning_rate)
-    examples = make_examples(tasks, config, base.tokenizer, say, held_out)
+    tokenizer, learner = _open_learner(config, learning_rate)
+    examples = make_examples(tasks, config, tokenizer, say, held_out)
     work.mkdir(parents=True, exist_ok=True)
     with closing(lock(work)):
-        _train(base, learner, config, examples, batch_size, state, work, say)
+        _train(learner, config, examples, batch_size, state, work, say)
         draft = work / "adapter"
         shutil.rmtree(draft, ignore_errors=True)
         save_adapter(export_adapter(learner.adapters, 0, config.base), draft)
@@ -99,8 +97,8 @@ def fine_tune(
     return list(state["losses"])
 
 
-def _open_learner(config: Config, learning_rate: float) -> tuple[BaseModel, SupervisedLearner]:
-    """Load the base, and put the adapter to be trained on it."""
+def _open_learner(config: Config, learning_rate: float) -> tuple[Any, SupervisedLearner]:
+    """Load the base, and put the adapter to be trained on it; return the tokenizer with it."""
     if config.threads:
         torch.set_num_threads(config.threads)
     set_allocator(replace(config, engine="hf"))
@@ -113,16 +111,17 @@ def _open_learner(config: Config, learning_rate: float) -> tuple[BaseModel, Supe
         target_modules=config.learner.target_modules,
         seed=derive_seed(config.seed, "adapters"),
     )
-    return base, SupervisedLearner(
+    return base.tokenizer, SupervisedLearner(
         stack,
         learning_rate=learning_rate,
-        max_grad_norm=max(0.0, config.learner.max_grad_norm) or None,
+        max_grad_norm=config.learner.max_grad_norm,
         micro_batch_tokens=config.learner.micro_batch_tokens,
+        chunk=config.learner.logits_chunk_tokens,
+        checkpointing=config.learner.gradient_checkpointing,
     )
 
 
 def _train(
-    base: BaseModel,
     learner: SupervisedLearner,
     config: Config,
     examples: tuple[Sequence[TokenPair], Sequence[TokenPair]],
@@ -139,12 +138,10 @@ def _train(
     course = replace(
         config.learner, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20
     )
-    layers = layers_of(base.model.get_decoder()) if course.gradient_checkpointing else []
     for step in range(state["step"] + 1, steps + 1):
         if step:
             batch = [training[i] for i in drawn(len(training), batch_size, step, config.seed)]
-            with checkpointed(layers, learner.adapters):
-                loss = learner.step(0, batch, course.schedule(step, steps))
+            loss = learner.step(0, batch, course.schedule(step, steps))
             say(f"step {step} of {steps}: loss {loss:.4f}")
         if measured and (step % max(1, steps // 4) == 0 or step == steps):
             state["losses"].append({"step": step, "held_out": learner.mean_loss(0, measured)})

@@ -157,7 +157,7 @@ def learner_parts(
     The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
     chunk, four in that of one chunk of several, and then the gradient of each hidden state.
     """
-    from selfplay.learning.output_layer import chunk_tokens
+    from lora_evo.model import chunk_tokens
 
     chunk = learner.logits_chunk_tokens or chunk_tokens(model.vocabulary)
     adapter, members = FLOAT32 * model.adapter_parameters(learner), step.members

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from selfplay.config import LearnerConfig
-from selfplay.learning.optimizer import MemberAdamW
+from lora_evo.model.optimizer import MemberAdamW
 
 
 def members(tiny, n=3):
@@ -27,15 +26,10 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
     tiny, weight_decay, max_grad_norm
 ):
     own, reference = members(tiny), members(tiny)
-    options = LearnerConfig(
-        learning_rate=0.01,
-        adam_beta2=0.95,
-        weight_decay=weight_decay,
-        max_grad_norm=max_grad_norm,
-    )
-    optimizer = MemberAdamW(own, options)
+    options = {"weight_decay": weight_decay}
+    optimizer = MemberAdamW(own, [0.01] * 3, beta2=0.95, max_grad_norm=max_grad_norm, **options)
     twins = [
-        torch.optim.AdamW(list(p.values()), lr=0.01, betas=(0.9, 0.95), weight_decay=weight_decay)
+        torch.optim.AdamW(list(p.values()), lr=0.01, betas=(0.9, 0.95), **options)
         for p in reference
     ]
     schedule = [(0, 1, 2), (1,), (1, 2), (0, 1, 2), (0,)]
@@ -58,7 +52,7 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
 
 def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
     own = members(tiny)
-    optimizer = MemberAdamW(own, LearnerConfig(learning_rate=0.1))
+    optimizer = MemberAdamW(own, [0.1] * 3)
     feed(tiny, own[0], 1)
     own[0]["A"].grad[0, 0] = torch.nan
     before = {name: p.clone() for name, p in own[0].items()}
@@ -69,15 +63,15 @@ def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
     assert optimizer.states[0].step == 0
 
 
-def test_a_restored_member_moves_at_the_rate_of_the_configuration(tiny):
+def test_a_restored_member_moves_at_the_rate_that_it_is_given(tiny):
     own = members(tiny)
-    first = MemberAdamW(own, LearnerConfig(learning_rate=0.0))
+    first = MemberAdamW(own, [0.0] * 3)
     feed(tiny, own[0], 1)
     before = {name: p.clone() for name, p in own[0].items()}
     first.step(0)
     assert all(torch.equal(p, before[name]) for name, p in own[0].items())
-    second = MemberAdamW(own, LearnerConfig(learning_rate=0.1))
-    second.load(0, first.tensors(0), first.scalars(0) | {"learning_rate": 0.0})
+    second = MemberAdamW(own, [0.1] * 3)
+    second.load(0, first.tensors(0), 1)
     second.step(0)
     assert second.states[0].step == 2
     assert not any(torch.equal(p, before[name]) for name, p in own[0].items())

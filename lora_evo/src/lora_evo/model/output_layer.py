@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from selfplay.errors import SelfplayError, first_line
+from lora_evo.errors import LoraEvoError, first_line
+from lora_evo.model.decoding import TESTED_FAMILIES
 
 Scores: TypeAlias = tuple[Tensor, ...]
 """Log-probabilities (nats) of the targets and, where asked for, entropies; all [tokens]."""
@@ -51,14 +52,14 @@ class OutputLayer:
     def of(cls, model: Any, temperature: float = 1.0, chunk: int = 0) -> "OutputLayer":
         """Find a model's output layer, and check it against the model's own logits.
 
-        chunk: most tokens at a time, 0 for as many as suit the vocabulary. Raises SelfplayError for
+        chunk: most tokens at a time, 0 for as many as suit the vocabulary. Raises LoraEvoError for
         a model whose logits are made in another way.
         """
         head, config = model.get_output_embeddings(), model.config
         if not isinstance(head, nn.Linear):
-            raise SelfplayError(
+            raise LoraEvoError(
                 f"the output layer of this {config.model_type} is a {type(head).__name__}; "
-                "expected a plain linear layer: leave lm_head out of learner.target_modules"
+                "expected a plain linear layer: leave lm_head out of the target_modules"
             )
         scale = getattr(config, "logit_scale", None) or 1.0
         layer = cls(
@@ -77,28 +78,28 @@ class OutputLayer:
         try:
             hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
         except Exception as failure:  # whatever a family's own code raises
-            raise SelfplayError(
+            raise LoraEvoError(
                 f"the hidden states of a {model.config.model_type} cannot be read apart from its "
                 f"logits, which the learner needs: {first_line(failure)}"
             ) from failure
         wanted = model(input_ids=ids, use_cache=False).logits.float()
         if not math.isfinite(float(wanted.abs().max())):
             kind = str(hidden.dtype).removeprefix("torch.")
-            raise SelfplayError(
+            raise LoraEvoError(
                 f"the base's logits are not finite in {kind}: its weights are damaged, or too "
-                "large for this number type; try --set dtype=float32 or dtype=bfloat16"
+                "large for this number type; try dtype=float32 or dtype=bfloat16"
             )
         if hidden.shape[-1] != self.head.in_features:
-            raise SelfplayError(
+            raise LoraEvoError(
                 f"a {model.config.model_type} does more to its hidden states than the learner "
                 f"knows: they have {hidden.shape[-1]} features, its output layer reads "
                 f"{self.head.in_features}"
             )
         error = float((self._logits(hidden) - wanted).abs().max())
         if not error <= 8 * torch.finfo(hidden.dtype).eps * float(wanted.abs().max()):
-            raise SelfplayError(
+            raise LoraEvoError(
                 f"a {model.config.model_type} does more to its logits than the learner knows "
-                "(scale, soft cap); known: llama, mistral, qwen2, qwen3, gemma, gemma2, gemma3_text"
+                f"(scale, soft cap); known: {', '.join(TESTED_FAMILIES)}"
             )
 
     def _logits(self, hidden: Tensor) -> Tensor:

@@ -1,0 +1,135 @@
+"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and step size.
+
+A member that does not take part in an update is not touched: its moments do not decay and its step
+count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
+member alone: one exploding member cannot shrink the others' updates.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(slots=True)
+class AdamState:
+    """Steps and moments of one member; moments in the order of its parameters."""
+
+    step: int
+    exp_avg: list[Tensor]
+    exp_avg_sq: list[Tensor]
+
+
+_BETA1, _EPSILON = 0.9, 1e-8
+"""Decay of the gradient's moving average, and the constant in the denominator."""
+
+
+class MemberAdamW:
+    """AdamW over the parameters of several members, each with a state of its own."""
+
+    def __init__(
+        self,
+        parameters: Sequence[Mapping[str, nn.Parameter]],
+        learning_rates: Sequence[float],
+        *,
+        beta2: float = 0.999,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        offload: bool = False,
+        owned: Sequence[int] | None = None,
+    ):
+        """parameters[m] are the member's matrices by name, the same names for all members.
+
+        beta2: decay of the squared gradient's moving average. max_grad_norm: a member's longer
+        gradient is scaled down to it; 0: none is. offload: moments are in main memory, and on the
+        parameters' device during a step only. owned: members that have a state and make steps
+        here; all without it.
+        """
+        self._beta2, self._weight_decay = beta2, weight_decay
+        self._max_grad_norm, self._offload = max_grad_norm, offload
+        self._rates = learning_rates
+        self._parameters = parameters
+        owned = range(len(parameters)) if owned is None else owned
+        self.states = {member: self._fresh(member) for member in owned}
+
+    def _fresh(self, member: int) -> AdamState:
+        home, parameters = "cpu" if self._offload else None, self._parameters[member]
+        first, second = (
+            [torch.zeros_like(p, device=home) for p in parameters.values()] for _ in range(2)
+        )
+        return AdamState(0, first, second)
+
+    def reset(self, member: int) -> None:
+        """Forget the member's moments and step count."""
+        self.states[member] = self._fresh(member)
+
+    def zero_grad(self) -> None:
+        """Drop all gradients."""
+        for parameters in self._parameters:
+            for p in parameters.values():
+                p.grad = None
+
+    @torch.no_grad()
+    def step(
+        self, member: int, lr_factor: float = 1.0, loss_scale: float = 1.0
+    ) -> tuple[float, bool]:
+        """Clip and apply the member's gradients; a missing gradient counts as 0.
+
+        lr_factor is the schedule's factor of the learning rate; loss_scale that of the loss, which
+        is divided out of the gradients. Returns the norm before clipping and whether the member
+        moved: a gradient that is not finite changes neither the parameters nor the state.
+        """
+        state, beta2 = self.states[member], self._beta2
+        parameters: list[Tensor] = list(self._parameters[member].values())
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        if loss_scale != 1.0:
+            grads = list(torch._foreach_div(grads, loss_scale))
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
+        if not math.isfinite(norm):
+            return norm, False
+        if 0.0 < self._max_grad_norm < norm + 1e-6:
+            grads = list(torch._foreach_mul(grads, self._max_grad_norm / (norm + 1e-6)))
+        first, second = (
+            [m.to(p.device) for m, p in zip(moments, parameters, strict=True)]
+            for moments in (state.exp_avg, state.exp_avg_sq)
+        )
+        state.step += 1
+        lr = self._rates[member] * lr_factor
+        if self._weight_decay:
+            torch._foreach_mul_(parameters, 1.0 - lr * self._weight_decay)
+        torch._foreach_lerp_(first, grads, 1.0 - _BETA1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, grads, grads, 1.0 - beta2)
+        correction1 = 1.0 - _BETA1**state.step
+        correction2 = 1.0 - beta2**state.step
+        denominator = torch._foreach_sqrt(second)
+        torch._foreach_div_(denominator, math.sqrt(correction2))
+        torch._foreach_add_(denominator, _EPSILON)
+        torch._foreach_addcdiv_(parameters, first, denominator, -lr / correction1)
+        if self._offload:
+            torch._foreach_copy_(state.exp_avg, first)
+            torch._foreach_copy_(state.exp_avg_sq, second)
+        return norm, True
+
+    def tensors(self, member: int) -> dict[str, Tensor]:
+        """Return what continues the member elsewhere, itself: its parameters and its moments.
+
+        `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`; without a state here weights alone.
+        """
+        parameters, state = self._parameters[member], self.states.get(member)
+        tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in parameters.items()}
+        if state is not None:
+            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):
+                pairs = zip(parameters, moments, strict=True)
+                tensors |= {f"{kind}/{name}": moment for name, moment in pairs}
+        return tensors
+
+    @torch.no_grad()
+    def load(self, member: int, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Restore what `tensors` returned of a member with the same parameters, and its steps."""
+        for name, tensor in self.tensors(member).items():
+            tensor.copy_(tensors[name])
+        if member in self.states:
+            self.states[member].step = step
