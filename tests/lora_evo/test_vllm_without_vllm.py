@@ -1,6 +1,5 @@
 """The parts of the vllm engine that need no vLLM: refusals, settings, files, stop texts."""
 
-import fcntl
 import re
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from lora_evo.model.vllm_engine import (
     rollout_of,
     sampling_arguments,
     stopped_at,
-    sweep_dead,
     zero_adapter,
 )
 from lora_evo.model.vllm_server import Serving, VLLMOptions, llm_arguments, rounded_rank
@@ -202,16 +200,15 @@ def test_a_full_place_of_its_own_too(tmp_path):
     on_full_disk(tmp_path / "disk", 64, FULL_PLACE)
 
 
-def test_folders_of_killed_processes_are_swept_and_those_of_living_ones_stay(tmp_path):
-    dead, alive = (tmp_path / f"populab-adapters-{name}" for name in ("dead", "alive"))
-    other = tmp_path / "others"
-    for path in (dead, alive, other):
+def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
+    alive, other = AdapterFolder(1, tmp_path), tmp_path / ".others.12345678.tmp"
+    for path in (other, tmp_path / ".populab-adapters.12345678.tmp"):
         path.mkdir()
-        (path / "lock").touch()
-    with (alive / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        sweep_dead(tmp_path)
-        assert sorted(p.name for p in tmp_path.iterdir()) == ["others", alive.name]
+    AdapterFolder(1, tmp_path).close()
+    assert alive.write("t0@v1", adapter()).is_dir()
+    assert len(list(tmp_path.iterdir())) == 2
+    assert other.is_dir()
+    alive.close()
 
 
 def letters(ids):

@@ -15,7 +15,7 @@ import torch
 
 from lora_evo.compare import any_update, check_same_ends, effective_rank, numerical_rank
 from lora_evo.errors import LoraEvoError, checked_count
-from lora_evo.files import appearing_directory, refuse_existing
+from lora_evo.files import appearing, refuse_existing
 from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.operators.measured import SlotChild
 from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
@@ -395,7 +395,7 @@ def _write_child(
     birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
     readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
     before = [lineage.generation for lineage in map(read_lineage, parents) if lineage]
-    with appearing_directory(out, overwrite=overwrite) as draft:
+    with appearing(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
         lineage = birth.lineage(1 + max(before, default=0))

@@ -16,22 +16,47 @@ from pathlib import Path
 
 from lora_evo.errors import LoraEvoError
 
-_ANY_DRAFT = re.compile(r"\..+\.\w{8}\.tmp")
-
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """Yield a path to write a file or a directory at; it becomes `path` when the block ends well.
+def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
+    """Yield a path to write a file or a folder at; it becomes `path` when the block ends well.
 
     Folders above `path` are made. What was written is on disk before it is renamed; an existing
-    file is replaced, an existing directory only if it is empty. After an error nothing is left.
+    file is replaced, an existing folder only if it is empty. After an error nothing is left.
+
+    overwrite: of a folder. False: refuse an existing one (`LoraEvoError`). True: give it the new
+    files by one rename each, and keep its others; the first by name in lower case
+    (adapter_config.json), without which nothing loads, is gone meanwhile and comes last.
     """
     path = Path(os.path.abspath(path))
-    with _drafting(path) as draft:
-        yield draft
-        _sync_tree(draft)
-        os.replace(draft, path)
-    _sync(path.parent)
+    if overwrite is not None:
+        refuse_existing(path, overwrite=overwrite)
+    made = [place for place in path.parents if not place.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with drafting(path.parent, path.name) as draft:
+            yield draft
+            for entry in (draft, *draft.rglob("*")):
+                _sync(entry)
+            if overwrite is not None:
+                refuse_existing(path, overwrite=overwrite)  # another writer may have been faster
+            if overwrite and path.is_dir():
+                names = sorted((file.name for file in draft.iterdir()), key=str.lower, reverse=True)
+                (path / names[-1]).unlink(missing_ok=True)
+                _sync(path)
+                for name in names:
+                    (draft / name).replace(path / name)
+                _sync(path)
+            else:
+                os.replace(draft, path)
+        _sync(path.parent)
+    except BaseException as error:
+        # A failed write names no file, and the draft's name says nothing to anybody.
+        own = f".{path.name}."
+        if isinstance(error, OSError) and error.errno and own in str(error.filename or own):
+            error.filename = str(path)
+        remove_empty(made)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -62,42 +87,6 @@ def append_text(path: Path, text: str, *, sync: bool = True) -> None:
             raise
     finally:
         os.close(handle)
-
-
-@contextmanager
-def appearing_directory(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield an empty folder that becomes `target` when the block ends well.
-
-    A new target appears by one rename. With `overwrite` an existing one gets the new files by one
-    rename each and keeps its other files; the first by name in lower case (adapter_config.json),
-    without which nothing loads, is gone meanwhile and comes last. Raises `LoraEvoError` when the
-    target exists and `overwrite` is false.
-    """
-    target = Path(os.path.abspath(target))
-    refuse_existing(target, overwrite=overwrite)
-    with _drafting(target) as draft:
-        draft.mkdir()
-        yield draft
-        _sync_tree(draft)
-        refuse_existing(target, overwrite=overwrite)  # another writer may have been faster
-        if target.is_dir():
-            names = sorted((file.name for file in draft.iterdir()), key=str.lower, reverse=True)
-            (target / names[-1]).unlink(missing_ok=True)
-            _sync(target)
-            for name in names:
-                (draft / name).replace(target / name)
-            _sync(target)
-        else:
-            draft.rename(target)
-    _sync(target.parent)
-
-
-def sweep(folder: Path) -> None:
-    """Remove the drafts in a folder whose writers have died; the folder need not exist."""
-    if folder.is_dir():
-        with _locked(folder) as alone:
-            if alone:
-                _remove_abandoned(folder)
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
@@ -137,35 +126,6 @@ def check_output(path: Path, *, folder: bool = False) -> None:
         raise LoraEvoError(f"{path} cannot be written: no permission to; choose another output")
 
 
-@contextmanager
-def _drafting(target: Path) -> Iterator[Path]:
-    """Yield a free path for a draft of `target`; whatever is there at the end is removed."""
-    home, prefix, suffix = target.parent, f".{target.name}.", ".tmp"
-    made = [place for place in (home, *home.parents) if not place.exists()]
-    home.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as locks:
-        # No other writer may sweep between the making of the draft's folder and its locking.
-        with _locked(home) as alone:
-            if alone:
-                _remove_abandoned(home, prefix)
-            folder = Path(tempfile.mkdtemp(suffix, prefix, home))
-            locks.enter_context(_locked(folder))
-            locks.callback(shutil.rmtree, folder, ignore_errors=True)
-        try:
-            yield folder / target.name
-        except BaseException as error:
-            # A failed write names no file, and the draft's name says nothing to anybody.
-            if (
-                isinstance(error, OSError)
-                and error.errno
-                and (error.filename is None or str(error.filename).startswith(str(folder)))
-            ):
-                error.filename = str(target)
-            shutil.rmtree(folder, ignore_errors=True)
-            remove_empty(made)
-            raise
-
-
 def remove_empty(folders: Iterable[Path]) -> None:
     """Remove folders, the innermost first, as far as they are empty."""
     with suppress(OSError):
@@ -173,10 +133,36 @@ def remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def _remove_abandoned(folder: Path, prefix: str = "") -> None:
-    for draft in list(folder.iterdir()):
-        if draft.name.startswith(prefix) and _ANY_DRAFT.fullmatch(draft.name):
-            with suppress(FileNotFoundError), _locked(draft, wait=False) as abandoned:
+@contextmanager
+def drafting(home: Path, name: str) -> Iterator[Path]:
+    """Yield a free path of this name in a hidden folder of `home`, which is removed at the end.
+
+    It is locked meanwhile. Drafts of this name that dead processes left are removed first.
+    """
+    with ExitStack() as stack:
+        # No other process may sweep between the making of the folder and its locking.
+        with _locked(home) as alone:
+            if alone:
+                _remove_abandoned(home, name)
+            folder = Path(tempfile.mkdtemp(".tmp", f".{name}.", home))
+            stack.enter_context(_locked(folder))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder / name
+
+
+def sweep(home: Path, name: str | None = None) -> None:
+    """Remove the drafts (of this name) in a folder whose writers have died; it need not exist."""
+    if home.is_dir():
+        with _locked(home) as alone:
+            if alone:
+                _remove_abandoned(home, name)
+
+
+def _remove_abandoned(home: Path, name: str | None) -> None:
+    draft_name = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.\w{{8}}\.tmp")
+    for draft in list(home.iterdir()):
+        if draft_name.fullmatch(draft.name):
+            with suppress(OSError), _locked(draft, wait=False) as abandoned:
                 if abandoned:
                     shutil.rmtree(draft, ignore_errors=True)
 
@@ -196,11 +182,6 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             yield True
     finally:
         os.close(handle)
-
-
-def _sync_tree(path: Path) -> None:
-    for entry in (path, *path.rglob("*")):
-        _sync(entry)
 
 
 def _sync(path: Path) -> None:

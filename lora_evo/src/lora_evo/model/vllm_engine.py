@@ -9,13 +9,12 @@ on a CPU with one thread it is the same to the last bit; on a GPU sums are taken
 another batch, which turns a draw now and then.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -24,6 +23,7 @@ import torch
 
 from lora_evo import Adapter, AdapterConfig, Slot, save_adapter
 from lora_evo.errors import EngineStopped, LoraEvoError
+from lora_evo.files import drafting, sweep
 from lora_evo.model.base import BaseModel, Shapes, check_shapes
 from lora_evo.model.engine import (
     Engine,
@@ -40,8 +40,7 @@ _SEEDS = 2**63
 """Seeds below this fit the generator of vLLM."""
 _BASE = "base@zero"
 """Label of the zero adapter that the base's rows use."""
-_PREFIX = "populab-adapters-"
-_LOCK = "lock"
+_DRAFTS = "populab-adapters"
 _UNSERVED = ("lm_head", "embed_tokens")
 
 
@@ -343,12 +342,11 @@ class AdapterFolder:
     def __init__(self, room: int, memory: Path = Path("/dev/shm")) -> None:
         place = Path(tempfile.gettempdir())
         for used in (memory, place):
-            sweep_dead(used)
+            sweep(used, _DRAFTS)
         if os.access(memory, os.W_OK | os.X_OK) and shutil.disk_usage(memory).free >= room:
             place = memory
-        self._home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        self._lock = (self._home / _LOCK).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._open = ExitStack()
+        self._home = self._open.enter_context(drafting(place, _DRAFTS))
 
     def write(self, label: str, adapter: Adapter) -> Path:
         """Save an adapter in a folder of its own and return it. Raises EngineStopped."""
@@ -357,20 +355,11 @@ class AdapterFolder:
             save_adapter(adapter, folder)
         except OSError as error:
             raise EngineStopped(
-                f"cannot write an adapter for vLLM to {self._home.parent}: "
+                f"cannot write an adapter for vLLM to {self._home.parent.parent}: "
                 f"{error.strerror or error}; make room there, or name another folder with TMPDIR"
             ) from error
         return folder
 
     def close(self) -> None:
         """Delete everything."""
-        shutil.rmtree(self._home, ignore_errors=True)
-        self._lock.close()
-
-
-def sweep_dead(place: Path) -> None:
-    """Remove the folders of processes that are gone: their lock is free."""
-    for home in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError), (home / _LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(home, ignore_errors=True)
+        self._open.close()

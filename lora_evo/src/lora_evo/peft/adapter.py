@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.files import appearing_directory
+from lora_evo.files import appearing
 from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
 from lora_evo.peft.card import CARD_FILE, model_card
 from lora_evo.peft.config import AdapterConfig, check_pair
@@ -289,7 +289,7 @@ def save_adapter(
         for path, slot in adapter.slots.items()
         for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
     }
-    with appearing_directory(Path(directory), overwrite=overwrite) as draft:
+    with appearing(Path(directory), overwrite=overwrite) as draft:
         write_adapter(draft, adapter.config, layout, adapter.slots.items())
         if lineage is not None:
             (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
@@ -300,7 +300,8 @@ def save_adapter(
 def write_adapter(
     folder: Path, config: AdapterConfig, layout: Layout, slots: Iterable[tuple[str, Slot]]
 ) -> None:
-    """Write configuration and weights into `folder`; slots come one by one, in any order."""
+    """Write configuration and weights into a new folder; slots come one by one, in any order."""
+    folder.mkdir()
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
     payloads = (
         (name, _bytes_of(factor))
