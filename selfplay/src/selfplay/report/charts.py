@@ -22,6 +22,8 @@ SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
     "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
 }
 """Title and colours of what is measured of each role: two different skills."""
+TINY = "datum.value && abs(datum.value) < 1e-4 ? format(datum.value, '.1~e') : datum.label"
+NUMBERS = alt.Axis(labelExpr=TINY)
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
@@ -76,28 +78,14 @@ def _lines(
     """
     if not rows:
         return None
-    drawn = [n for n in names if any(row[name] == n for row in rows)]
-    entry = 30 + LETTER * max(map(len, drawn))
-    legend = alt.Legend(
-        title=None,
-        values=drawn,
-        symbolType="stroke",
-        symbolStrokeWidth=3,
-        symbolOpacity=1,
-        orient="bottom",
-        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
-        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
-    )
-    scale = alt.Scale(domain=list(names))
-    colour = alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
     step = alt.X("step:Q", title="step", axis=WHOLE_STEPS)
     if ticks:
         step = step.axis(_whole(*ticks)).scale(domain=[0, ticks[-1]])
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=colour)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=_colour(rows, name, names))
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
 
     def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
+        return alt.Y(f"{field}:Q", title=unit, axis=NUMBERS).scale(zero=False)
 
     def seen(opacity: float, **fields: bool) -> Any:
         """Return the opacity of rows with these fields, as far as their line is switched on."""
@@ -129,6 +117,24 @@ def _lines(
         layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
         layers.append(words.encode(x=alt.value("width"), text="title:N"))
     return alt.LayerChart(layer=layers).properties(width=480, height=165 if is_raw else 230)
+
+
+def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> alt.Color:
+    """Return the colour of each name, by its place, and a legend of those that have rows."""
+    drawn = [n for n in names if any(row[name] == n for row in rows)]
+    entry = 30 + LETTER * max(map(len, drawn))
+    legend = alt.Legend(
+        title=None,
+        values=drawn,
+        symbolType="stroke",
+        symbolStrokeWidth=3,
+        symbolOpacity=1,
+        orient="bottom",
+        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
+    )
+    scale = alt.Scale(domain=list(names))
+    return alt.Color(f"{name}:N", legend=legend if len(drawn) > 1 else None, scale=scale)
 
 
 def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
@@ -243,9 +249,8 @@ def _lineage_rows(
         bars += [told | {"born": a, "died": b, "skill": known.get(a)} for a, b in pairwise(steps)]
         last = max(known, default=None)
         gain = "" if last is None or life.died is not None else f"{known[last]:+.1f}"
-        title = f"{name}, generation {life.generation}" if life.generation else name
-        names.append(told | {"born": life.born, "died": died, "title": title})
-        names[-1] |= {"gain": gain.replace("-", "−")}
+        gain = gain.replace("-", "−")
+        names.append(told | {"born": life.born, "died": died, "gain": gain})
         joints += [
             {"step": life.born, "from": lives[parent].place, "place": life.place}
             | {"parent": parent, "child": name, "operator": operator}
@@ -273,9 +278,8 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     made = ["parent:N", "child:N", "operator:N"]
     line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
     bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
-    room = f"{LETTER} * length({{}}) < (datum.died - datum.born) / {run.last} * width"
-    fits = [f"{room.format(f'datum.{f}')} ? datum.{f} : " for f in ("title", "member")]
-    label = texts.transform_calculate(shown="".join(fits) + "''")
+    fits = f"{LETTER} * length(datum.member) < (datum.died - datum.born) / {run.last} * width"
+    label = texts.transform_calculate(shown=f"{fits} ? datum.member : ''")
     label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
     colours = {}

@@ -32,58 +32,6 @@ PALETTE = (
     *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
 )
 """Colours of members and bars on all pages; each can be seen on white and on a dark page."""
-_DRAW = """
-const charts = JSON.parse(document.getElementById("charts").textContent);
-const tokens = JSON.parse(document.getElementById("tokens").textContent);
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const axis = document.getElementById("axis");
-function turned(chart) {
-  const lives = JSON.stringify(chart).includes('"field":"born"');
-  if (lives || axis?.value !== "tokens") return chart;
-  const x = { field: "tokens", title: "tokens sampled", axis: { format: "~s" }, scale: {} };
-  return JSON.parse(JSON.stringify(chart, (key, value) => {
-    if (key === "x" && value?.field === "step") return { ...value, ...x };
-    const holds = Array.isArray(value) && value[0]?.step !== undefined;
-    return holds ? value.map((row) => ({ ...row, tokens: tokens[row.step] ?? 0 })) : value;
-  }));
-}
-function offer(place, chart) {
-  const [rows] = Object.values(chart.datasets).sort((a, b) => b.length - a.length);
-  const names = [...new Set(rows.flatMap(Object.keys))];
-  const cell = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
-  const lines = rows.map((row) => names.map((name) => cell(row[name])));
-  const text = [names.map(cell), ...lines].map((line) => line.join(",") + "\\n");
-  const link = document.createElement("a");
-  link.className = "hint";
-  link.textContent = "data (CSV)";
-  link.download = place.dataset.chart.replace(/\\W+/g, "-") + ".csv";
-  link.href = URL.createObjectURL(new Blob(text, { type: "text/csv" }));
-  place.after(link);
-}
-async function draw() {
-  for (const place of document.querySelectorAll("[data-chart]")) {
-    const chart = charts[place.dataset.chart];
-    if (place.nextSibling?.className !== "hint") offer(place, chart);
-    await vegaEmbed(place, turned(chart), {
-      mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false,
-      tooltip: { disableDefaultStyle: true },
-      theme: dark.matches ? "dark" : undefined,
-      config: {
-        background: "transparent", axis: { gridOpacity: 0.35 },
-        range: { category: PALETTE },
-        legend: { layout: { bottom: { anchor: "start", direction: "vertical" } } },
-        text: { color: dark.matches ? "#e6e9ed" : "#1c2128" },
-      },
-    });
-  }
-}
-dark.addEventListener("change", draw);
-axis?.addEventListener("change", draw);
-draw();
-document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), true);
-"""
-"""Draws every chart in its place, with its data below, and over steps or tokens as is chosen; what
-was folded away had no width to draw in."""
 
 
 def write_page(
@@ -215,7 +163,9 @@ def _library() -> str:
     """Vega-Lite and all it needs, and the script that draws the charts."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle(_DRAW.replace("PALETTE", json.dumps(PALETTE))))
+    return str(
+        vl_convert.javascript_bundle(_source("draw.js").replace("PALETTE", json.dumps(PALETTE)))
+    )
 
 
 def _digest(text: str) -> str:

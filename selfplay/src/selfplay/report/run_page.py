@@ -2,23 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lora_evo import check_output
-from selfplay.errors import ConfigError
 from selfplay.files.read import (
-    DRIFT_LIMITS,
     Points,
     Quarter,
     RunRecord,
     conclusion,
     flat,
     gain_text,
-    held_out_gain,
-    points,
     read_run,
     trend,
     warnings_of,
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
 
 ACCEPTED, REJECTED = 4, 2
 """Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
-MOST_CARDS_BYTES = 1_000_000
 
 
 class Series(NamedTuple):
@@ -45,34 +39,20 @@ class Series(NamedTuple):
     hint: str = ""
 
 
-SAME_TASKS = Series(
-    "Students minus frozen base",
-    "same_tasks.difference",
-    "% points",
-    "Both attempt a sample of the step's own tasks, so harder tasks cannot hide learning.",
-)
+_DIFFERENCE = "Both attempt a sample of the step's own tasks: harder tasks cannot hide learning."
+_TEACHER = "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate."
+_STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
+_COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
+_NO_SIGNAL = "All attempts earned the same, so the task taught its student nothing."
+SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE)
 PROGRESS = (
+    SAME_TASKS,
+    Series("Student reward", "student_reward", "mean reward", "1 for a right answer, else less."),
+    Series("Teacher reward", "teacher_reward", "mean reward", _TEACHER),
     Series(
-        "Student reward",
-        "student_reward",
-        "mean reward",
-        "1 for a right answer, less for a wrong or unreadable one.",
+        "Valid share", "valid_share", "% of proposals", "They parse, run, and repeat an output."
     ),
-    Series(
-        "Teacher reward",
-        "teacher_reward",
-        "mean reward",
-        "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate.",
-    ),
-    Series(
-        "Valid share",
-        "valid_share",
-        "% of proposals",
-        "Proposals that parse, run, and give the same output twice.",
-    ),
-    Series(
-        "Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own valid tasks."
-    ),
+    Series("Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own tasks."),
 )
 COMPLEXITY = (
     Series("AST depth", "complexity.ast_depth", "levels", "How deeply valid programs nest."),
@@ -80,43 +60,37 @@ COMPLEXITY = (
     Series("Lines of code", "complexity.loc", "lines"),
     Series("Variables", "complexity.variables", "names"),
 )
-COVERAGE = Series(
-    "Coverage",
-    "coverage.structures",
-    "structures so far",
-    "Distinct program structures since the start. A flat end means repetition.",
-)
-COMMONEST = Series(
-    "Commonest structure",
-    "coverage.commonest",
-    "% of tasks",
-    "Share of a step's tasks whose programs have one structure. Near 100: one program, repeated.",
-)
-FLAT = Series(
-    "Flat tasks", "flat", "% of tasks", "All attempts solved them, or none: they teach nothing."
-)
-HEALTH = (
-    Series(
-        "Tasks without signal",
-        "frac_reward_zero_std",
-        "% of tasks",
-        "All attempts earned the same reward, so the task taught its student nothing.",
-    ),
-)
+COMMONEST = Series("Commonest structure", "coverage.commonest", "% of tasks", _COMMONEST)
+COVERAGE = Series("Coverage", "coverage.structures", "structures so far", _STRUCTURES)
+FLAT = Series("Flat tasks", "flat", "% of tasks")
+SIGNAL = Series("Tasks without signal", "frac_reward_zero_std", "% of tasks", _NO_SIGNAL)
 BY_ROLE = (
     Series("Entropy", "entropy", "nats a token", "Near 0: always the same text."),
     Series("Length", "length", "tokens a text", "Of proposals and attempts, with their thoughts."),
-    Series(
-        "Cut off", "cut", "% of texts", "At the most tokens that are allowed: mostly ill-formed."
-    ),
+    Series("Cut off", "cut", "% of texts", "At the most tokens that are allowed."),
     Series("Gradient", "grad_norm", "norm", "Before clipping."),
-    Series(
-        "Clipped", "clip_ratio", "% of tokens", "Where the policy left what one update may change."
-    ),
+    Series("Clipped", "clip_ratio", "% of tokens", "Beyond what one update may change."),
     Series("Sampler against learner", "mismatch_kl", "KL, nats a token", "0: they are one model."),
     Series("Members against base", "kl", "KL, nats a token", "How far training has moved them."),
 )
 """Numbers of members, of which teachers and students have a line each."""
+_GAIN = (
+    "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard error."
+)
+_TAUGHT = (
+    "How often the frozen base solves what is written after examples that never change. Below the "
+    "dashed line: harder than the base's own tasks."
+)
+_LIVES = (
+    "A bar is a member's life, lines lead from parents to their child. Colour and the number at "
+    "its end: the last measurement, in points. Of a student: its held-out gain. Of a teacher: how "
+    "much less the base solves of its tasks than of those it writes itself. Grey: not measured."
+)
+_MATRIX = "The share of attempts at a teacher's tasks that a student solved, by quarter."
+PLUS_MINUS = (
+    "±: after a solve rate or gain, one standard error over the tasks; after a quarter's mean, the "
+    "standard deviation over its steps."
+)
 
 
 def _points(run: RunRecord, field: str, role: str) -> Points:
@@ -129,27 +103,12 @@ def _points(run: RunRecord, field: str, role: str) -> Points:
 
 def measures_of_kinds(run: RunRecord) -> list[Series]:
     """Return the solve rate of each kind of task, with what it asks."""
-    words = kind_words(run)
+    words = {kind.name: f"The student is to {kind.words}." for kind in NANO.kinds}
+    path = "kinds.{}.solve_rate"
     return [
-        Series(
-            f"Solve rate, {kind}",
-            f"kinds.{kind}.solve_rate",
-            "% of attempts",
-            f"The student is to {words[kind]}." if kind in words else "",
-        )
+        Series(f"Solve rate, {kind}", path.format(kind), "% of attempts", words.get(kind, ""))
         for kind in sorted(run.kinds)
     ]
-
-
-def kind_words(run: RunRecord) -> dict[str, str]:
-    """Return what each kind of task asks, by name; not those that cannot be imported here."""
-    words = {kind.name: kind.words for kind in NANO.kinds}
-    for name in run.config.get("rollout", {}).get("kinds", ()):
-        if name not in words:
-            with suppress(ConfigError):
-                kind = load_object(name, "rollout.kinds")
-                words[kind.name] = kind.words
-    return {name: words[name] for name in run.kinds if name in words}
 
 
 def report(directory: Path, page: Path) -> None:
@@ -165,8 +124,8 @@ def report(directory: Path, page: Path) -> None:
     check_output(page)
     run = read_run(directory)
     drawn = report_charts(run)
-    cards, left_out = _gallery(run)
     steps = [step.step for step in run.steps]
+    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
     write_page(
         page,
         "report.html",
@@ -176,108 +135,93 @@ def report(directory: Path, page: Path) -> None:
         conclusion=conclusion(run),
         warnings=warnings_of(run),
         agent=run.config.get("mode") == "azr",
-        tiles=_tiles(run),
-        kinds=kind_words(run),
-        solving=_solving_table(run),
-        teaching=_teaching_table(run),
-        words=" ".join(_sentences(run)),
-        moved=_moved(run),
-        board=_board(run),
+        kinds={kind.name: kind.words for kind in NANO.kinds if kind.name in run.kinds},
+        words=" ".join(sentences(run)),
+        tables=tables(run),
         time=_time(run),
-        births=run.births,
         hints={name: hint for name, (_, hint) in drawn.items()},
-        cards=cards,
-        left_out=left_out,
-        settings={name: str(value) for name, value in flat(run.config).items()},
+        cards=choose(task for task in run.tasks() if task.step in shown),
     )
 
 
 def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
-    from selfplay.report import charts as charts
+    from selfplay.report import charts
 
-    sections = {
-        "moved": (SAME_TASKS, *PROGRESS, *measures_of_kinds(run)),
-        "programs": (*COMPLEXITY, COVERAGE, COMMONEST),
-        "health": HEALTH,
-    }
     alone = run.config.get("mode") == "azr"
-    is_paper = run.config.get("reward", {}).get("teacher", "populora") == "populora"
     solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
+    solved = "Tasks that some attempts solve teach the student."
     drawn: dict[str, tuple[Any, str]] = {
-        f"eval: Held-out gain of the {solvers}": (
-            charts.held_out(run),
-            "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard "
-            "error over tasks.",
+        f"eval: Held-out gain of the {solvers}": (charts.held_out(run), _GAIN),
+        f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT),
+        "eval: Held-out gain by kind of task": (
+            charts.held_out_kinds(run),
+            "The mean over the members that have learned.",
         ),
-        f"eval: {teachers} tasks, solved by the base": (
-            charts.taught(run),
-            "How often the frozen base solves what is written after examples that never change. "
-            "Below the dashed line: harder than the base's own tasks.",
-        ),
+        "lineage: Family tree": (charts.lineage(run), _LIVES),
+        "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
+        "population: Ratings of the students": (charts.ratings(run, "student"), ""),
+        "population: Teachers against students": (charts.payoffs(run), _MATRIX),
+        "tasks: Rejected proposals": (charts.rejected(run), ""),
+        "tasks: Solve rates of the tasks": (charts.solve_rates(run), solved),
     }
-    drawn["eval: Held-out gain by kind of task"] = (
-        charts.held_out_kinds(run),
-        "The mean over the members that have learned.",
-    )
+    sections = {
+        "moved": (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST),
+        "health": (SIGNAL,),
+    }
+    is_paper = run.config.get("reward", {}).get("teacher", "populora") == "populora"
     for section, measures in sections.items():
         for m in measures:
             curves = charts.curves({run.name: run.series(m.path)}, m.unit)
-            unlike = m.path == "teacher_reward" and not is_paper
-            drawn[f"{section}: {m.title}"] = curves, "" if unlike else m.hint
+            drawn[f"{section}: {m.title}"] = (
+                curves,
+                m.hint if is_paper or m.hint != _TEACHER else "",
+            )
     roles = ("agent",) if alone else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
         drawn[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
-    bar = (
-        "A bar is a member's life, lines lead from parents to their child. Colour and the number "
-        "at its end: the last measurement, in points. Of a student: its solve rate on held-out "
-        "tasks minus the frozen base's. Of a teacher: how much less the base solves of its tasks "
-        "than of those it writes itself. Grey: not measured."
-    )
-    drawn |= {
-        "population: Ratings of the teachers": (charts.ratings(run, "teacher"), ""),
-        "population: Ratings of the students": (charts.ratings(run, "student"), ""),
-        "tasks: Rejected proposals": (charts.rejected(run), ""),
-        "tasks: Solve rates of the tasks": (
-            charts.solve_rates(run),
-            "Tasks that some attempts solve teach the student.",
-        ),
-        "lineage: Family tree": (charts.lineage(run), bar),
-        "population: Teachers against students": (
-            charts.payoffs(run),
-            "The share of attempts at a teacher's tasks that a student solved, by quarter.",
-        ),
-    }
     return {name: (chart, hint) for name, (chart, hint) in drawn.items() if chart is not None}
-
-
-PLUS_MINUS = (
-    "±: after a solve rate or gain, one standard error over the tasks; after a quarter's mean, the "
-    "standard deviation over its steps"
-)
 
 
 def summary(directory: Path) -> str:
     """Return about 20 lines of text about a run, the evaluation against the frozen base first."""
     run = read_run(directory)
-    said = [conclusion(run), *warnings_of(run)]
-    parts = [list(filter(None, said)), _sentences(run)]
-    for head, rows in (_solving_table(run), _teaching_table(run)):
-        if rows:
-            parts.append([text_table(head, rows)])
-    head = ("", "first quarter", "last quarter", "")
-    parts.append([text_table(head, _moved(run))])
-    board = _board(run)
-    if board:
-        parts.append([text_table(("member", "role", "origin", "rating μ ± σ"), board)])
-    deviation = "; after a rating, TrueSkill's σ." if board else "."
-    parts.append([PLUS_MINUS + deviation, f"Time: {_time(run)}"])
-    text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
-    return "\n".join(visible(line) for line in text.split("\n"))
+    shown = tables(run)
+    parts = [
+        "\n".join(filter(None, [conclusion(run), *warnings_of(run)])),
+        "\n".join(sentences(run)),
+    ]
+    named = ("solving", "teaching", "moved", "board")
+    parts += [text_table(*shown[name]) for name in named if shown[name][1]]
+    parts += [PLUS_MINUS, f"Time: {_time(run)}"]
+    return "\n".join(map(visible, "\n\n".join(filter(None, parts)).split("\n")))
 
 
-def _solving_table(run: RunRecord) -> Table:
+def tables(run: RunRecord) -> dict[str, Table]:
+    """Return the tables of a run by name: a head and rows, of which there may be none."""
+    births = [
+        (
+            str(step),
+            b.removed,
+            b.child,
+            " × ".join(b.parents),
+            b.operator,
+            figure(b.relative_change),
+        )
+        for step, b in run.births
+    ]
+    return {
+        "solving": _solving(run),
+        "teaching": _teaching(run),
+        "moved": (("", "first quarter", "last quarter", ""), _moved(run)),
+        "board": (("member", "role", "origin", "rating μ ± σ"), _board(run)),
+        "births": (("after step", "removed", "child", "parents", "operator", "change"), births),
+        "settings": (("setting", "value"), [(n, str(v)) for n, v in flat(run.config).items()]),
+    }
+
+
+def _solving(run: RunRecord) -> Table:
     """Return the last evaluation of every solver, below what the frozen base does."""
     last = {_who(row): row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
@@ -285,8 +229,10 @@ def _solving_table(run: RunRecord) -> Table:
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
     rows = []
     if base and last:
-        solved = {kind: _percent(r.solve_rate) for kind, r in base.kinds.items()}
-        gains = ["", *[""] * started, *(solved.get(kind, "") for kind in kinds)]
+        solved = [
+            _percent(base.kinds[kind].solve_rate) if kind in base.kinds else "" for kind in kinds
+        ]
+        gains = ["", *[""] * started, *solved]
         rows.append(("frozen base", _percent(base.solve_rate), *gains, figure(base.tokens)))
     for name, rate in last.items():
         gains = [gain_text(rate.difference, rate.standard_error)]
@@ -301,17 +247,14 @@ def _solving_table(run: RunRecord) -> Table:
     return head, rows
 
 
-def _teaching_table(run: RunRecord) -> Table:
+def _teaching(run: RunRecord) -> Table:
     """Return what teachers wrote after references that never change, the start's first."""
     base = [row for row in run.evals if row.role in (BASE, START) and row.taught]
     last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
     rows = [
         (
-            _who(row),
-            _percent(t.base_solve_rate),
-            _percent(t.valid_share),
-            figure(t.reward, signed=True),
-            str(t.new_structures),
+            *(_who(row), _percent(t.base_solve_rate), _percent(t.valid_share)),
+            *(figure(t.reward, signed=True), str(t.new_structures)),
         )
         for row in ([*base, *last] if last else [])
         if (t := row.taught)
@@ -327,21 +270,11 @@ def _who(row: EvalRow) -> str:
 def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """Return the measures of the first and the last quarter of the steps, and what moved."""
     rows = []
-    for m in (SAME_TASKS, *PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
+    for m in (*PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
         if moved := trend(run.series(m.path)):
             first, last = (_quarter(q, m.unit) for q in (moved.first, moved.last))
             rows.append((m.title, first, last, moved.verdict))
     return rows
-
-
-def _tiles(run: RunRecord) -> list[tuple[str, str]]:
-    """Return the numbers of a run that are shown first, and what they are."""
-    gain = held_out_gain(run)
-    tiles = [(points(gain), "points above the base, held-out")] if gain else []
-    if run.births:
-        generations = max(life.generation for life in run.lives())
-        tiles += [(f"{len(run.births)}", f"members born, up to generation {generations}")]
-    return [*tiles, (f"{run.last}", "steps"), (_seconds(run), "of training")]
 
 
 def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
@@ -371,12 +304,8 @@ def _time(run: RunRecord) -> str:
     )
 
 
-def _seconds(run: RunRecord) -> str:
-    return duration(sum(sum(step.seconds.values()) for step in run.steps))
-
-
-def _sentences(run: RunRecord) -> list[str]:
-    """Return who played, what it cost, and whether sampler and learner agree."""
+def sentences(run: RunRecord) -> list[str]:
+    """Return who played, and what it cost."""
     config, steps = run.config, f"{len(run.steps)} steps"
     planned = config.get("steps")
     if isinstance(planned, int) and planned > run.last:
@@ -384,42 +313,15 @@ def _sentences(run: RunRecord) -> list[str]:
     members = f"{config.get('teachers', '?')} teachers and {config.get('students', '?')} students"
     who = "One agent in both roles" if config.get("mode") == "azr" else members
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
+    seconds = sum(sum(step.seconds.values()) for step in run.steps)
     sampled = sum(step.tokens.sampled for step in run.steps)
     trained = sum(step.tokens.trained for step in run.steps)
     memory = max((m for s in run.steps if isinstance(m := s.memory_mb, float)), default=0.0)
     return [
         f"{who} on the base model {base}: {steps}, seed {seed}.",
-        f"It took {_seconds(run)}, {sampled:,} tokens sampled and {trained:,} trained on, at most "
-        f"{memory:,.0f} MB of memory.",
-        *_drift(run),
+        f"It took {duration(seconds)}, {sampled:,} tokens sampled and {trained:,} trained on, at "
+        f"most {memory:,.0f} MB of memory.",
     ]
-
-
-def _drift(run: RunRecord) -> list[str]:
-    """Return a warning where sampler and learner drift apart."""
-    rows = [member for step in run.steps for member in step.members.values()]
-    kl = max((row.number("mismatch_kl") or 0.0 for row in rows), default=0.0)
-    limit = DRIFT_LIMITS[str(run.config.get("dtype", "float32"))]
-    about = "Warning: sampler and learner drift apart: KL divergence of up to"
-    return [f"{about} {kl:.1e} nats a token, limit {limit:.0e}."] if kl > limit else []
-
-
-def _gallery(run: RunRecord) -> tuple[list[TaskRow], int]:
-    """Return some tasks, and how many more did not fit."""
-    cards: list[TaskRow] = []
-    left_out = 0
-    steps = [step.step for step in run.steps]
-    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
-    budget = MOST_CARDS_BYTES
-    for task in choose(task for task in run.tasks() if task.step in shown):
-        size = sum(len(text or "") for text in (task.program, task.message, task.reason))
-        size = min(size, 6000) + sum(min(len(a.thought), 1500) for a in task.attempts[:6])
-        budget -= 2 * size + 2000
-        if budget < 0:
-            left_out += 1
-        else:
-            cards.append(task)
-    return cards, left_out
 
 
 def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
@@ -432,11 +334,10 @@ def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
     for _, group in sorted(groups.items()):
         accepted = [task for task in group if task.accepted]
         accepted.sort(key=lambda task: -1.0 if task.solve_rate is None else task.solve_rate)
-        if len(accepted) > ACCEPTED:
-            last = len(accepted) - 1
-            accepted = [accepted[round(i * last / (ACCEPTED - 1))] for i in range(ACCEPTED)]
+        places = {round(i * (len(accepted) - 1) / (ACCEPTED - 1)) for i in range(ACCEPTED)}
         rejected = {task.status: task for task in reversed(group) if not task.accepted}
-        chosen += [*accepted, *list(rejected.values())[:REJECTED]]
+        chosen += [accepted[i] for i in sorted(places) if accepted]
+        chosen += list(rejected.values())[:REJECTED]
     return chosen
 
 
