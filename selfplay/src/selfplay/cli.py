@@ -1,7 +1,6 @@
 """The `selfplay` command."""
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,9 +11,9 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import ConfigError, one_line_errors, silence_transformers
+from selfplay.errors import ConfigError, one_line_errors
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
-from selfplay.terminal import program, quote, say
+from selfplay.terminal import program, quiet_libraries, quote, say
 
 PATH = click.Path(path_type=Path)
 
@@ -35,29 +34,19 @@ def _listed(summaries: dict[str, str]) -> str:
 
 SET = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
-    help="Change one setting by its dotted key, for example learner.r=16; may be repeated. The "
-    "config.yaml of a run lists all keys, docs/reference/selfplay.md says what they mean.",
+    help="Change one setting, for example learner.r=16; may be repeated. config.yaml lists them.",
 )  # fmt: skip
 ENGINE = click.option(
-    "--engine", type=click.Choice(["hf", "vllm"]),
-    help="What generates the members' texts: hf (transformers; anywhere) or vllm (for GPUs). "
-    "Default: hf.",
-)  # fmt: skip
+    "--engine", type=click.Choice(["hf", "vllm"]), help="What generates texts; vllm is for GPUs."
+)
 QUIET = click.option("--quiet", is_flag=True, help="Print no progress.")
-SEED = click.option(
-    "--seed", type=int, help="Seed of all random choices; equal seeds give equal results."
-)
+SEED = click.option("--seed", type=int, help="Equal seeds give equal results.")
 PAGE = click.option(
-    "--html", "page", type=PATH,
-    help="Write a page with charts and tables to this file; it works offline.",
-)  # fmt: skip
-JSON = click.option(
-    "--json", "as_json", is_flag=True, help="Print all numbers as JSON instead of text."
+    "--html", "page", type=PATH, help="Write a page with charts and tables; it works offline."
 )
+JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 BASE = click.option(
-    "--base",
-    help="Your own base model: a folder, or a model's name on the hub. Preset, prompts and lengths "
-    "that suit it are chosen and printed.",
+    "--base", help="Base model: a folder or a name on the hub. What suits it is chosen and printed."
 )
 PRESET = click.option(
     "--preset", metavar="NAME|FILE",
@@ -69,8 +58,7 @@ PRESET = click.option(
 
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
-    help="Processes that share the work, each with the base and all members; more than one needs "
-    "Ray. Without a number: one a GPU, without GPUs one a core. Default: this process alone.",
+    help="Processes that share the work, by Ray. Without a number: one a GPU, else one a core.",
 )  # fmt: skip
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
@@ -110,32 +98,26 @@ def main() -> None:
     verifies them, students solve them, and both learn. To begin, type
     `selfplay train --preset nano`; it takes minutes on a laptop.
     """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    quiet_libraries()
 
 
 @main.command()
 @BASE
 @PRESET
-@click.option("--teachers", type=int, help="Members that write tasks. Default: as in the preset.")
-@click.option("--students", type=int, help="Members that solve tasks. Default: as in the preset.")
-@click.option("--steps", type=int, help="Steps of the run. Default: as in the preset.")
+@click.option("--teachers", type=int, help="Members that write tasks.")
+@click.option("--students", type=int, help="Members that solve tasks.")
+@click.option("--steps", type=int, help="Steps of the run.")
 @click.option(
     "--mode", type=click.Choice(["populora", "azr"]),
-    help="populora: a population of teachers and students; azr: one adapter in both roles, trained "
-    "as Absolute Zero trains. Default: as in the preset.",
+    help="A population, or one adapter in both roles, trained as Absolute Zero trains.",
 )  # fmt: skip
 @ENGINE
 @SEED
 @SET
-@click.option(
-    "--out", type=PATH,
-    help="New directory that the run is written to. Default: runs/PRESET-MODE-seedN.",
-)  # fmt: skip
+@click.option("--out", type=PATH, help="New directory. Default: runs/PRESET-MODE-seedN.")
 @WORKERS
 @RAY
-@click.option(
-    "--force", is_flag=True, help="Train even where `selfplay plan` says that it cannot fit."
-)
+@click.option("--force", is_flag=True, help="Train what by `selfplay plan` cannot fit.")
 @QUIET
 def train(
     base: str | None, preset: str | None, assignments: tuple[str, ...], out: Path | None,
@@ -156,7 +138,6 @@ def train(
         from selfplay.report.progress import Progress
         from selfplay.training import train as run_train
 
-        silence_transformers()
         if not force and ray is None and workers in (None, 1):
             refuse_what_cannot_fit(config)
         run_train(config, home, workers=workers, ray=ray, progress=Progress(quiet=quiet))
@@ -181,7 +162,6 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
         from selfplay.report.progress import Progress
         from selfplay.training import resume as run_resume
 
-        silence_transformers()
         if not config.pieces and (ray is not None or workers not in (None, 1)):
             click.echo(
                 "this run was started without --workers: from here on its work is cut into pieces, "
@@ -203,9 +183,7 @@ def _say_done(home: Path) -> None:
 
 @main.command()
 @click.option("--data", required=True, type=PATH, help="JSON Lines file of tasks to learn from.")
-@click.option(
-    "--out", required=True, type=PATH, help="New directory that the adapter is written to."
-)
+@click.option("--out", required=True, type=PATH, help="New directory for the adapter.")
 @BASE
 @PRESET
 @SET
@@ -216,11 +194,11 @@ def _say_done(home: Path) -> None:
 )  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="Largest step size of the AdamW optimiser; it falls to a tenth at the end.",
+    help="Of AdamW; it falls to a tenth at the end.",
 )  # fmt: skip
 @click.option(
     "--held-out", type=click.IntRange(0), show_default="24, at most a fifth of all",
-    help="Programs whose tasks are kept out of training, to measure the loss on.",
+    help="Programs kept out of training, to measure the loss on.",
 )  # fmt: skip
 @SEED
 def sft(
@@ -237,7 +215,6 @@ def sft(
     from selfplay.learning.sft import fine_tune
     from selfplay.machine.base_defaults import configured
 
-    silence_transformers()
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
         raise ConfigError("--set steps is of the run to come; type --steps for those of sft")
     config = configured(base, preset, assignments, False, steps=steps, seed=seed)
@@ -250,18 +227,14 @@ def sft(
 @click.argument("preset", required=False, metavar="[NAME|FILE|RUN]")
 @BASE
 @SET
-@click.option(
-    "--gpu",
-    help="GPU to plan for: a name such as H100, or its memory in GiB. Default: the device "
-    "of this machine.",
-)
+@click.option("--gpu", help="A name such as H100, or GiB. Default: the device of this machine.")
 @click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")
 @JSON
 def plan(
     preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes in memory, on each worker, and a checkpoint on disk.
+    """Say what a run takes in memory, and a checkpoint on disk.
 
     Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
     part, and whether it fits. Nothing is loaded for it.
@@ -277,9 +250,7 @@ def plan(
 
 
 @main.command()
-@click.option(
-    "--base", required=True, help="Base model: nano, a folder, or a model's name on the hub."
-)
+@click.option("--base", required=True, help="nano, a folder, or a model's name on the hub.")
 @PRESET
 @SET
 @JSON
@@ -293,7 +264,6 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.doctor import examine, to_text
 
-    silence_transformers()
     config = configured(base, preset, assignments, as_json)
     diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
     click.echo(json.dumps(asdict(diagnosis), indent=1) if as_json else to_text(diagnosis))
@@ -394,14 +364,11 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("run", type=PATH)
-@click.option(
-    "--out", required=True, type=PATH, help="JSON Lines file that the tasks are written to."
-)
+@click.option("--out", required=True, type=PATH, help="JSON Lines file to write.")
 @click.option(
     "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
     default="ours", show_default=True,
-    help="Form of the rows: ours, that `code-verifier check` and `metrics` read, or that of "
-    "Absolute Zero (azr), CRUXEval, TRL or verl.",
+    help="ours: as `code-verifier check` and `metrics` read them; else for whom the rows are.",
 )  # fmt: skip
 def tasks(run: Path, out: Path, form: str) -> None:
     """Write the tasks of a run to a file.
@@ -417,15 +384,8 @@ def tasks(run: Path, out: Path, form: str) -> None:
 @click.argument("run", type=PATH)
 @click.argument("member")
 @click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
-@click.option(
-    "--merge", is_flag=True,
-    help="Add the adapter to the weights of the base, and write one model that needs no PEFT.",
-)  # fmt: skip
-@click.option(
-    "--base-name",
-    help="Base model that the adapter names, such as its name on the hub. Default: where the run "
-    "found it.",
-)
+@click.option("--merge", is_flag=True, help="Write base and adapter as one model without PEFT.")
+@click.option("--base-name", help="Base that the adapter names. Default: where the run found it.")
 def export(run: Path, member: str, out: Path, merge: bool, base_name: str | None) -> None:
     """Write a member as a PEFT adapter or a plain model.
 
@@ -434,8 +394,6 @@ def export(run: Path, member: str, out: Path, merge: bool, base_name: str | None
     """
     from selfplay.files.export import export_member
 
-    if merge:
-        silence_transformers()
     named = export_member(run, member, out, merge=merge, base_name=base_name)
     click.echo(f"{'model' if merge else 'adapter'}: {out} (base: {named})")
 

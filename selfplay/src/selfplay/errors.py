@@ -3,7 +3,7 @@
 import errno
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -70,15 +70,6 @@ def _stop(message: str, code: int, directory: Path | None = None) -> None:
         line += f"; {then} with `{program()} resume {quote(directory)}`"
     click.echo(f"error: {line}", err=True)
     sys.exit(code)
-
-
-def silence_transformers() -> None:
-    """Keep the model library's progress bars and warnings off the terminal."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    silent: Callable[[], None] = transformers.utils.logging.disable_progress_bar
-    silent()
 
 
 def pip_install(*packages: str) -> str:

@@ -60,16 +60,9 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             if answer is not None
         )
         for (question, sample), answer in zip(pairs, answers, strict=True):
-            found = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
-            yield Verdict(
-                id=question.id,
-                sample=sample.sample,
-                level=question.level,
-                correct=found.score == 1.0 if found.judged else None,
-                reason=found.reason,
-                extracted=answer,
-                truncated=sample.truncated,
-            )
+            result = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
+            correct = result.score == 1.0 if result.judged else None
+            yield Verdict.on(question, sample, correct, result.reason, answer)
 
 
 def _answer(question: Question, sample: Sample) -> str | None:

@@ -9,25 +9,27 @@ from pathlib import Path
 
 import click
 
+_QUIET = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
+
 
 def program() -> str:
-    """Return what to type for `selfplay`, as this process was started.
-
-    `selfplay` where that is the program on PATH, else its path, or `python -m selfplay`.
-    """
-    script = Path(sys.argv[0])
-    if script.name == "__main__.py" and script.parent == Path(__file__).parent:
-        return f"{shlex.quote(sys.orig_argv[0])} -m selfplay"
-    if script.name != "selfplay":  # a script or notebook of the user's
-        script = Path(sys.executable).with_name("selfplay")
-        if script.is_relative_to(Path.cwd()):
-            script = script.relative_to(Path.cwd())
-    if not script.is_file():
-        return f"{shlex.quote(sys.executable)} -m selfplay"
-    on_path = shutil.which("selfplay")
-    if on_path is not None and os.path.samefile(on_path, script):
+    """Return what to type for `selfplay`: that where it is this Python's on PATH, else a module."""
+    python, on_path = Path(sys.executable), shutil.which("selfplay")
+    if on_path is not None and Path(on_path).parent.samefile(python.parent):
         return "selfplay"
-    return quote(script)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return f"{quote(python)} -m selfplay"
+
+
+def quiet_libraries() -> None:
+    """Keep notes and progress bars of the model library off the terminal, before it is imported."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
 
 
 def quote(path: Path) -> str:

@@ -429,9 +429,8 @@ def _wait_until_free(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    from selfplay.errors import one_line_errors, silence_transformers
+    from selfplay.errors import one_line_errors
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with one_line_errors():
-        silence_transformers()
         work(Path(sys.argv[1]), sys.argv[2])

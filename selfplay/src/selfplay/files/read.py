@@ -53,14 +53,6 @@ SIGNS = (
 """Of a collapse: a share of the tasks by its path, the most that is no sign, and what more is."""
 LEAST_VALID = 0.1
 """Share of valid proposals below which there is little to learn from."""
-DRIFT_LIMITS = {"float32": 1e-3, "bfloat16": 5e-3, "float16": 5e-3}
-"""KL divergence (k3, nats a token) of sampler and learner above which they drift apart, by dtype.
-
-The arithmetic of float32 gives 1e-11. That of bfloat16 grows with depth: 5e-5 in small models, 5e-4
-to 8e-4 in healthy runs of LoRA at 0.5B (Fast-LLM, pull request 525), 1.6e-3 throughout at 7B (verl,
-pull request 7749). Three times as much comes from something else, such as weights that did not
-arrive. Below it the truncated importance weights correct what there is.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lora_evo.model import TARGET_MODULES
 from selfplay.config import Config, load_preset
-from selfplay.errors import ConfigError, silence_transformers
+from selfplay.errors import ConfigError
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.tasks.template import template_named
 from selfplay.terminal import say
@@ -45,7 +45,6 @@ def configured(
     """Return the configuration of a command's options; for a base, say what was chosen."""
     if base is None:
         return load_preset(preset or "nano", *assignments, **values)
-    silence_transformers()
     config, chosen = config_for(base, *assignments, preset=preset, **values)
     if not quiet:
         say(chosen, err=True)

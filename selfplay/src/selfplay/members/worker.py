@@ -15,13 +15,13 @@ import torch
 
 from selfplay import __version__
 from selfplay.config import Config
-from selfplay.errors import silence_transformers
 from selfplay.learning.batch import Outcome, Shard
 from selfplay.learning.exchange import Exchange, Homes, open_group
 from selfplay.learning.learner import MemberState
 from selfplay.machine.devices import memory_mb
 from selfplay.members.opening import Population, open_learner
 from selfplay.tasks.template import Template
+from selfplay.terminal import quiet_libraries
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ class Worker:
 
     def open(self, config: Config, template: Template) -> WorkerInfo:
         """Load the base with all members, as they are born."""
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        silence_transformers()
+        quiet_libraries()
         learner, engine = open_learner(config, self._exchange)
         self._population = Population(learner, engine, config, template)
         return WorkerInfo(

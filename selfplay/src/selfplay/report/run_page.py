@@ -19,7 +19,6 @@ from selfplay.files.read import (
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
-from selfplay.objects import load_object
 from selfplay.report.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.tasks.template import NANO
 
