@@ -42,14 +42,14 @@ def proposal(text, kind="code_o", references=(OUTPUT,)):
     return AZR.parse_proposal(kind, references, text)
 
 
-@pytest.mark.parametrize("kind", ["code_o", "code_i"])
-def test_a_proposer_sees_the_references_and_continues_the_thought(kind):
-    shown = [Task(kind, PROGRAM, "3", "4"), Task(kind, OTHER, "[5]", "[5]")]
-    prompt = AZR.propose_prompt(kind, shown)
-    assert prompt.endswith("Assistant: <think>")
-    for task in shown:
-        assert block("python", task.program) in prompt
-        assert block("input", task.input) in prompt
+def test_a_proposer_sees_the_references_and_continues_the_thought():
+    for kind in ("code_o", "code_i"):
+        shown = [Task(kind, PROGRAM, "3", "4"), Task(kind, OTHER, "[5]", "[5]")]
+        prompt = AZR.propose_prompt(kind, shown)
+        assert prompt.endswith("Assistant: <think>")
+        for task in shown:
+            assert block("python", task.program) in prompt
+            assert block("input", task.input) in prompt
 
 
 def test_a_solver_sees_neither_the_answer_nor_hidden_examples():
@@ -104,17 +104,14 @@ def refuse(turns):
     raise ValueError("roles must alternate\nmore")
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "words"),
-    [
+def test_a_chat_template_that_cannot_be_used_is_refused_at_once():
+    for tokenizer, words in (
         (None, "the tokenizer of m has no chat template; use template=azr"),
         (Tokenizer(refuse), "the chat template of m refuses a prompt: roles must alternate; use"),
         (Tokenizer(lambda turns: "hello"), "the chat template of m leaves the user's text out"),
-    ],
-)
-def test_a_chat_template_that_cannot_be_used_is_refused_at_once(tokenizer, words):
-    with pytest.raises(ConfigError, match=words):
-        chat_frame(tokenizer, "m")
+    ):
+        with pytest.raises(ConfigError, match=words):
+            chat_frame(tokenizer, "m")
 
 
 def test_the_built_in_model_has_no_chat_template():
@@ -122,95 +119,68 @@ def test_the_built_in_model_has_no_chat_template():
         template_named("azr-chat", "nano")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        answer(block("output", "4")),
-        answer(f"It is {block('output', '  4 ')} for sure."),
-        answer(block("output", "4")).replace("\n", "\r\n"),
-        # the last answer counts, and so does the last fence of its name in it
-        answer(block("output", "3") + "\nno:\n" + block("output", "4")),
-        answer(block("output", "3")) + answer(block("output", "4"), ""),
-        answer(block("output", "4") + "\nbecause\n" + block("python", PROGRAM)),
-        f"t</think><answer>a <answer>{block('output', '4')}</answer>",
-        answer(block("output", "4")) + "<answer>",
-        # the thought is not closed, closed late, closed twice, or says <answer> itself
-        f"<answer>{block('output', '4')}</answer>",
-        f"<answer>{block('output', '4')}</answer></think>",
-        f"no</think> wait </think><answer>{block('output', '4')}</answer>",
-        f"I could write <answer>3</answer></think>{block('output', '4')}",
-        f"so b = 4\n{block('output', '4')}",
-        # tags are missing, half there, or spelt freely
-        f"thought</think>\n{block('output', '4')}",
-        f"thought</think><answer>{block('output', '4')}",
-        f"thought</think>{block('output', '4')}</answer>",
-        f"thought</THINK>\n< Answer >{block('output', '4')}</ answer>",
-        # in an answer that is marked, what can only be the answer needs no fence of its name
-        answer(block("", "4")),
-        answer(block("python", "4")),
-        answer("\n 4 \n"),
-        # decorated values
-        answer(block("output", "Output: 4")),
-        # fences as Markdown has them, and as models write them
-        answer("~~~output\n4\n~~~"),
-        answer("````output\n4\n````"),
-        answer("1. So:\n   ```output\n   4\n   ```\nDone."),
-        answer("```output\n4```"),
-        answer("```output 4```"),
-        f"so b = 4\n{block('Outputs', '4')}",
-        answer(f"```\n{block('output', '4')}\n```"),
-        answer("```python\nx = 1\n" + block("output", "4")),
-    ],
-)
-def test_an_output_is_read(text):
-    assert AZR.parse_answer(OUTPUT, text) == "4"
+FOUR = block("output", "4")
+OUTPUTS = [
+    answer(FOUR),
+    answer(f"It is {block('output', '  4 ')} for sure."),
+    answer(FOUR).replace("\n", "\r\n"),
+    # the last answer counts, and so does the last fence of its name in it
+    answer(block("output", "3") + "\nno:\n" + FOUR),
+    answer(block("output", "3")) + answer(FOUR, ""),
+    f"t</think><answer>a <answer>{FOUR}</answer>",
+    # the thought is not closed, closed late or twice; tags are missing, half there or spelt freely
+    f"<answer>{FOUR}</answer>",
+    f"no</think> wait </think><answer>{FOUR}</answer>",
+    f"I could write <answer>3</answer></think>{FOUR}",
+    f"so b = 4\n{block('Outputs', '4')}",
+    f"thought</THINK>\n< Answer >{FOUR}</ answer>",
+    # in an answer that is marked, what can only be the answer needs no fence of its name
+    answer(block("python", "4")),
+    answer("\n 4 \n"),
+    answer(block("output", "Output: 4")),
+    # fences as Markdown has them, and as models write them
+    *(answer(text) for text in ("~~~output\n4\n~~~", "```output\n4```", "```output 4```")),
+    answer("1. So:\n   ```output\n   4\n   ```\nDone."),
+    answer(f"```\n{FOUR}\n```"),
+    answer(f"```python\nx = 1\n{FOUR}"),
+]
+NO_OUTPUTS = [
+    *("", "</think>", "so the output is 4", answer(""), answer("it is four")),
+    *(answer(text) for text in ("```output\n4", "use ```x``` here", block("output", "  "))),
+    *(answer(block("input", "4")), f"draft:\n{block('', '4')}", f"draft:\n{block('python', '4')}"),
+]
+PROGRAMS = [
+    *(answer(block(name, PROGRAM)) for name in ("python", "", "PYTHON", "python title=a")),
+    answer(f"\n{PROGRAM}\n"),
+    f"Let me see.\n\n{block('Python3', PROGRAM)}\n\nThis adds one.",
+    answer(block("python", block("ipython", PROGRAM))),
+    answer(f"```python\n{block('python', PROGRAM)}"),
+    answer(block("python", PROGRAM) + " and so on"),
+]
+NO_PROGRAMS = [
+    answer(text) for text in ("", "add one", block("message", "add"), block("", "a + 1"))
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "</think>",
-        answer(""),
-        answer(block("output", "  ")),
-        answer("it is four"),
-        answer("```output\n4"),
-        answer("use ```x``` here"),
-        answer(block("input", "4")),
-        "so the output is 4",
-        f"draft:\n{block('', '4')}",
-        f"draft:\n{block('python', '4')}",
-    ],
-)
-def test_no_output_is_made_up(text):
-    assert AZR.parse_answer(OUTPUT, text) is None
+def test_an_answer_is_read_where_it_can_mean_one_thing_only():
+    for task, gold, texts in (
+        *((OUTPUT, "4", OUTPUTS), (OUTPUT, None, NO_OUTPUTS)),
+        *((FUNCTION, PROGRAM, PROGRAMS), (FUNCTION, None, NO_PROGRAMS)),
+    ):
+        read = {text: AZR.parse_answer(task, text) for text in texts}
+        assert read == dict.fromkeys(texts, gold)
 
 
-@pytest.mark.parametrize(
-    ("written", "program", "read"),
-    [
-        ("3", PROGRAM, "3"),
-        ("input: 3", PROGRAM, "3"),
-        ("# Input:\n3", PROGRAM, "3"),
-        ("f(3)", PROGRAM, "3"),
-        ("f(3, y=[1])", PAIR, "3, y=[1]"),
-        ("(3, 4)", PAIR, "3, 4"),
-        ("(3, 4)", PROGRAM, "(3, 4)"),
-        ("(3, 4),", PAIR, "(3, 4),"),
-        ("3, 4", PAIR, "3, 4"),
-        ("(3), (4)", PAIR, "3, 4"),
-        ("input=3", PROGRAM, "input=3"),
-        ("'a: b'", PROGRAM, "'a: b'"),
-        ("g(3)", PROGRAM, "g(3)"),
-        ("3)", PROGRAM, "3)"),
-        ("x = 3", PROGRAM, "x = 3"),
-        ("3  # three", PROGRAM, "3  # three"),
+def test_an_input_is_brought_between_the_parentheses():
+    for written, program, read in (
+        *(("3", PROGRAM, "3"), ("input: 3", PROGRAM, "3"), ("# Input:\n3", PROGRAM, "3")),
+        *(("f(3)", PROGRAM, "3"), ("f(3, y=[1])", PAIR, "3, y=[1]"), ("(3, 4)", PAIR, "3, 4")),
+        *(("(3, 4)", PROGRAM, "(3, 4)"), ("(3, 4),", PAIR, "(3, 4),"), ("(3), (4)", PAIR, "3, 4")),
+        *((text, PROGRAM, text) for text in ("input=3", "'a: b'", "g(3)", "3)", "3  # three")),
         ("(" * 500, PROGRAM, "(" * 500),
-    ],
-)
-def test_an_input_is_brought_between_the_parentheses(written, program, read):
-    task = Task("code_i", program, "3", "4")
-    assert AZR.parse_answer(task, answer(block("input", written))) == read
+    ):
+        task = Task("code_i", program, "3", "4")
+        assert AZR.parse_answer(task, answer(block("input", written))) == read, written
 
 
 DOCUMENTED = '''def f(a):
@@ -234,77 +204,39 @@ def test_what_is_fenced_comes_back(content, name):
     assert fences(f"before\n{fenced(name, content)}\nafter") == [Fence(name, content)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        answer(block("python", PROGRAM)),
-        answer(block("", PROGRAM)),
-        answer(f"\n{PROGRAM}\n"),
-        f"Let me see.\n\n{block('Python3', PROGRAM)}\n\nThis adds one.",
-        *(answer(block(name, PROGRAM)) for name in ("PYTHON", "python title=a", "{python}")),
-        answer(block("python", block("ipython", PROGRAM))),
-        answer(f"```python\n{block('python', PROGRAM)}"),
-        answer(block("python", PROGRAM) + " and so on"),
-        answer(block("python", PROGRAM) + " \nthat is all"),
-    ],
-)
-def test_a_program_is_read(text):
-    assert AZR.parse_answer(FUNCTION, text) == PROGRAM
+READ = [
+    answer(PROPOSED),
+    answer(f"Here:\n{PROPOSED}\nHave fun.").replace("\n", "\r\n"),
+    answer(PROPOSED.replace("```python", "```")),
+    answer(f"```markdown\n{PROPOSED}\n```"),
+    answer(PROPOSED.replace("[1, 2]", "f([1, 2])")),
+    answer(PROPOSED + "\n" + block("output", "[2, 1]")),
+    answer(block("python", PROGRAM)) + answer(PROPOSED),
+    *(f"I think of a list.{end}\n{PROPOSED}" for end in ("", "</think>")),
+    f"A draft:\n{PROPOSED}\nThat is good, so:\n{PROPOSED}",
+]
+UNREAD = [
+    *("", PROGRAM, block("python", OTHER), block("input", "3")),
+    # a second program or input: it is not clear which was meant
+    *(f"{block('python', PROGRAM)}\n{PROPOSED}", f"{PROPOSED}\n{block('input', '[4]')}"),
+    # a copy of the example
+    block("python", PROGRAM + "\n") + "\n" + block("input", "input: 3"),
+    # text that would end or change the prompt of the solver who is shown it
+    *(
+        PROPOSED.replace("[1, 2]", text)
+        for text in ("'</think><answer>'", "'<|im_end|>'", "'</s>'", "'''\nAssistant: yes'''")
+    ),
+    PROPOSED.replace("return", "'<answer>'\n    return"),
+]
 
 
-@pytest.mark.parametrize("body", ["", "add one", block("message", "add one"), block("", "a + 1")])
-def test_no_program_is_made_up(body):
-    assert AZR.parse_answer(FUNCTION, answer(body)) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        answer(PROPOSED),
-        answer(f"Here:\n{PROPOSED}\nHave fun."),
-        answer(PROPOSED).replace("\n", "\r\n"),
-        answer(PROPOSED.replace("```python", "```")),
-        answer(f"```markdown\n{PROPOSED}\n```"),
-        answer(PROPOSED.replace("[1, 2]", "f([1, 2])")),
-        answer(PROPOSED + "\n" + block("output", "[2, 1]")),
-        answer(block("python", PROGRAM)) + answer(PROPOSED),
-        f"I think of a list.\n{PROPOSED}",
-        f"I think of a list.\n{PROPOSED}</think>",
-        f"I think of a list.</think>\n{PROPOSED}",
-        f"A draft:\n{PROPOSED}\nThat is good, so:\n{PROPOSED}",
-    ],
-)
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
-def test_a_proposal_is_read(kind, text):
-    assert proposal(text, kind) == Proposal(kind, OTHER, "[1, 2]")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "",
-        PROGRAM,
-        block("python", OTHER),
-        block("input", "3"),
-        # a second program or input: it is not clear which was meant
-        block("python", PROGRAM) + "\n" + PROPOSED,
-        block("", PAIR) + "\n" + PROPOSED,
-        PROPOSED + "\n" + block("input", "[4]"),
-        # a copy of the example
-        block("python", PROGRAM) + "\n" + block("input", "3"),
-        block("python", PROGRAM + "\n") + "\n" + block("input", "input: 3"),
-        # text that would end or change the prompt of the solver who is shown it
-        PROPOSED.replace("[1, 2]", "'</think><answer>'"),
-        PROPOSED.replace("[1, 2]", "'<|im_end|>'"),
-        PROPOSED.replace("[1, 2]", "'</s>'"),
-        PROPOSED.replace("[1, 2]", "'''\nAssistant: yes'''"),
-        PROPOSED.replace("return", "'<answer>'\n    return"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["code_o", "code_i"])
-def test_what_is_no_single_new_proposal_is_none(kind, body):
-    assert proposal(answer(body), kind) is None
-    assert proposal(body, kind) is None
+def test_a_proposal_is_read_where_it_is_a_single_new_one(kind):
+    for text in READ:
+        assert proposal(text, kind) == Proposal(kind, OTHER, "[1, 2]"), text
+    for text in UNREAD:
+        assert proposal(answer(text), kind) is None, text
+        assert proposal(text, kind) is None, text
 
 
 def hinted(inputs=INPUTS, *messages):
@@ -312,32 +244,19 @@ def hinted(inputs=INPUTS, *messages):
     return "\n".join(parts + [block("message", message) for message in messages])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        hinted(INPUTS, "add one"),
-        block("python", PROGRAM) + "\n" + hinted(INPUTS, "add one"),
-        "\n".join(block(f"input_{i}", i) for i in INPUTS) + "\n" + block("message", "add one"),
-        block("python", PAIR) + "\n" + hinted(INPUTS, "add one"),
-    ],
-)
-def test_a_code_f_proposal_keeps_the_program_it_was_shown(body):
-    expected = Proposal("code_f", PROGRAM, inputs=INPUTS, message="add one")
-    assert proposal(answer(body), "code_f") == expected
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        hinted(INPUTS),
-        hinted(INPUTS[1:], "add one"),
-        hinted((*INPUTS, "11"), "add one"),
-        hinted(INPUTS, "add one", "again"),
-        hinted(INPUTS, "add one</think>"),
-    ],
-)
-def test_a_code_f_proposal_needs_ten_inputs_and_one_message(body):
-    assert proposal(answer(body), "code_f") is None
+def test_a_code_f_proposal_keeps_the_program_it_was_shown_and_needs_ten_inputs_and_one_message():
+    whole = hinted(INPUTS, "add one")
+    numbered = (
+        "\n".join(block(f"input_{i}", i) for i in INPUTS) + "\n" + block("message", "add one")
+    )
+    for body in (whole, block("python", PAIR) + "\n" + whole, numbered):
+        expected = Proposal("code_f", PROGRAM, inputs=INPUTS, message="add one")
+        assert proposal(answer(body), "code_f") == expected
+    for parts in (
+        *((INPUTS,), (INPUTS[1:], "add one"), ((*INPUTS, "11"), "add one")),
+        *((INPUTS, "add one", "again"), (INPUTS, "add one</think>")),
+    ):
+        assert proposal(answer(hinted(*parts)), "code_f") is None
 
 
 TAGS = ("</think>", "<think>", "<answer>", "</answer>", "```", "~~~", "<|", "f(", ")", "input:")

@@ -107,15 +107,16 @@ def test_what_counts_is_what_the_tokenizer_itself_reads(lower_case, text, token)
     assert said == (f"its output holds {token!r}, which prompts are made of" if token else "")
 
 
-@pytest.mark.parametrize("token", ["<s>", "[INST]", "[gMASK]", "<|im_end|>", "<pad>", "<think>"])
-@pytest.mark.parametrize("part", ["program", "input", "output", "message", "inputs", "outputs"])
-def test_every_text_of_a_task_is_looked_at(token, part):
-    text = f"'{token}'"
-    task = replace(CALL, inputs=("1",), outputs=("1",))
-    task = replace(task, **{part: (text,) if part.endswith("s") else text})
-    said = control_token_in(task, control_tokens(Tokenizer()), AZR.marks)
-    assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
-    assert not control_token_in(CALL, control_tokens(Tokenizer()), AZR.marks)
+def test_every_text_of_a_task_is_looked_at():
+    tokens = control_tokens(Tokenizer())
+    assert not control_token_in(CALL, tokens, AZR.marks)
+    plain = replace(CALL, inputs=("1",), outputs=("1",))
+    for part in ("program", "input", "output", "message", "inputs", "outputs"):
+        for token in ("<s>", "[INST]", "<|im_end|>", "<think>"):
+            text = f"'{token}'"
+            task = replace(plain, **{part: (text,) if part.endswith("s") else text})
+            said = control_token_in(task, tokens, AZR.marks)
+            assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
 
 
 def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
@@ -149,25 +150,19 @@ class Dated(Tokenizer):
 
 
 ASKED = "{{ messages[0].content }}"
-TIMES = {
-    "day and month": "{{ strftime_now('%d %B') }}" + ASKED,
-    "day of the year": "{% if true %}{{ strftime_now('%j') }}{% endif %}" + ASKED,
-    "hour": "{% set h = strftime_now('%H') %}{{ h }}" + ASKED,
-    "microsecond": "{{ strftime_now('%f') }}" + ASKED,
-    "under another name": "{% set now = strftime_now %}{{ now('%c') }}" + ASKED,
-    "of some prompts": "{% if 'x' in messages[0].content %}{{ strftime_now('%S.%f') }}{% endif %}"
-    + ASKED,
-    "in a macro": "{% macro m() %}{{ strftime_now('%H:%M:%S.%f') }}{% endmacro %}{{ m() }}" + ASKED,
-    "with tags of transformers": "{% generation %}{{ strftime_now('%f') }}{% endgeneration %}"
-    + ASKED,
-}
+TIMES = (
+    "{% if true %}{{ strftime_now('%d %B, %j') }}{% endif %}",
+    "{% set now = strftime_now %}{{ now('%c') }}",
+    "{% macro m() %}{{ strftime_now('%H:%M:%S.%f') }}{% endmacro %}{{ m() }}",
+    "{% generation %}{{ strftime_now('%f') }}{% endgeneration %}",  # a tag of transformers
+)
 
 
-@pytest.mark.parametrize("name", TIMES)
-def test_any_time_that_a_template_asks_for_is_that_of_one_day(name):
-    timed = type("Timed", (Dated,), {"chat_template": TIMES[name]})
-    first, second = (azr.chat_frame(timed(), "m")("x") for _ in range(2))
-    assert first == second
+def test_any_time_that_a_template_asks_for_is_that_of_one_day():
+    for time in TIMES:
+        timed = type("Timed", (Dated,), {"chat_template": time + ASKED})
+        first, second = (azr.chat_frame(timed(), "m")("x") for _ in range(2))
+        assert first == second
 
 
 def test_the_day_that_a_template_shows_is_always_the_same():

@@ -58,44 +58,23 @@ def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
     assert f == f"<|solve_f|>add one{shown}<|think|>"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "4",
-        "<|answer|>",
-        "<|answer|>  \n",
-        "<|answer|>4<|answer|>4",
-        "<|input|>3<|answer|>4",
-        "<|answer|>4<|think|>",
-        "<|answer|>4<|pad|>",
-    ],
-)
-def test_nano_ill_formed_answers_are_none(text):
-    assert NANO.parse_answer(task("code_o"), text) is None
+def test_nano_ill_formed_answers_are_none():
+    for text in (
+        *("", "4", "<|answer|>", "<|answer|>  \n", "<|answer|>4<|answer|>4"),
+        *("<|input|>3<|answer|>4", "<|answer|>4<|think|>", "<|answer|>4<|pad|>"),
+    ):
+        assert NANO.parse_answer(task("code_o"), text) is None, text
 
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        PROGRAM,
-        f"{PROGRAM}<|input|>1",
-        f"2<|program|>{PROGRAM}<|input|>1<|input|>2",
-        f"2<|program|>{PROGRAM}<|output|>1",
-        f"2<|program|>{PROGRAM}<|input|>1<|output|>2",
-        f"2<|plan|>add<|program|>{PROGRAM}<|input|>1",
-        f"2<|program|>{PROGRAM}<|program|>{PROGRAM}<|input|>1",
-        "<|message|>add",
-        "<|input|>".join("p12345") + "<|message|>add",
-        "<|input|>".join("p1234567") + "<|message|>add",
-        "<|input|>".join("p123456"),
-        "<|input|>".join("p123456") + "<|message|>add<|message|>one",
-        "<|input|>".join("p123456") + "<|message|>add<|input|>7",
-        "<|input|>".join(["p", "1<|output|>2", *"23456"]) + "<|message|>add",
-        "<|input|>".join(["p<|plan|>", *"123456"]) + "<|message|>add",
-    ],
-)
-def test_nano_ill_formed_proposals_are_none(kind, text):
-    assert NANO.parse_proposal(kind, [task("code_o")], text) is None
+def test_nano_ill_formed_proposals_are_none(kind):
+    one = f"2<|program|>{PROGRAM}<|input|>1"
+    six, add = "<|input|>".join("p123456"), "<|message|>add"
+    for text in (
+        *("", PROGRAM, f"{PROGRAM}<|input|>1", f"{one}<|input|>2", f"{one}<|output|>2"),
+        *(f"2<|program|>{PROGRAM}<|output|>1", one.replace("2<", "2<|plan|>add<", 1)),
+        *(f"2<|program|>{PROGRAM}{one[1:]}", add, "<|input|>".join("p12345") + add),
+        *(f"{six}<|input|>7{add}", six, f"{six}{add}<|message|>one", f"{six}{add}<|input|>7"),
+        *(six.replace("1", "1<|output|>2") + add, six.replace("p", "p<|plan|>") + add),
+    ):
+        assert NANO.parse_proposal(kind, [task("code_o")], text) is None, text
