@@ -3,13 +3,10 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,12 +17,12 @@ from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolu
 from selfplay.evaluate import evaluate_members
 from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
 from selfplay.files.checkpoint import (
-    changed_settings,
-    changed_sources,
+    changed,
     newest_checkpoint,
     newest_step,
     restore,
     save_checkpoint,
+    settings_of,
     write_founders,
 )
 from selfplay.files.layout import (
@@ -58,8 +55,6 @@ from selfplay.tasks.seeds import (
     written_seeds,
 )
 from selfplay.tasks.template import Template, template_of
-
-REWARDS = ("teacher_reward", "student_reward")
 
 
 def train(
@@ -113,8 +108,7 @@ def _to_the_end(
 
     opening: of the run. Raises EngineStopped where another death comes before another checkpoint.
     """
-    extensions, progress = extensions or Extensions(), progress or Progress(quiet=True)
-    fresh = {name: deepcopied(getattr(extensions, name)) for name in REWARDS}
+    progress = progress or Progress(quiet=True)
     before: int | None = -1
     while True:
         try:
@@ -127,9 +121,6 @@ def _to_the_end(
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             where = "its start" if reached is None else f"its checkpoint of step {reached}"
             click.echo(f"{error}; the run goes back to {where}", err=True)
-        # with rewards that hold what they held at first
-        rewards = {name: deepcopied(reward) for name, reward in fresh.items()}
-        extensions = replace(extensions, **rewards)
         opening, before = partial(open_run, out, fewer=True), reached
         gc.collect()  # frees what the run held before it is opened again
 
@@ -144,14 +135,6 @@ def _train_until_done(run: Run, progress: Progress) -> None:
         while run.step < config.steps:
             row = train_step(run, progress)
             trackers.log(step_metrics(row, config), row.step)
-
-
-def deepcopied(reward: Any) -> Any:
-    """Return a copy of a reward, which may come to hold something else; itself if it has none."""
-    try:
-        return deepcopy(reward)
-    except Exception:  # whatever an object of the user's makes of it
-        return reward
 
 
 @contextmanager
@@ -224,7 +207,7 @@ def open_run(
         checkpoint = newest_checkpoint(directory)
         if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
-        changes = [] if checkpoint is None else changed_settings(checkpoint, config)
+        changes = [] if checkpoint is None else changed(checkpoint, settings_of(config))
         resolve(config.base)
         refuse_hasty_evolution(config)
         require_trackers(config.report_to)
@@ -233,7 +216,7 @@ def open_run(
             clear(directory)
         extensions = open_extensions(config, extensions)
         sources = sources_of(config, extensions, template.in_play)
-        changes += [] if checkpoint is None else changed_sources(checkpoint, sources)
+        changes += [] if checkpoint is None else changed(checkpoint, sources)
         done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
         rows = islice(read_rows(directory / METRICS, StepRow), done)
         members = partial(_members, workers, ray, progress, fewer=fewer)

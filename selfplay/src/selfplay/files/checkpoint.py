@@ -9,19 +9,19 @@ temporary name and renamed; a resume takes the newest that is whole.
 import json
 import re
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 import msgspec
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from safetensors import SafetensorError
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from lora_evo.model import same_base
-from selfplay.config import Config, read_config
+from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, states_of
 from selfplay.files import layout as files
@@ -35,13 +35,14 @@ _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _REWARD = "_reward.pt"
 """After a role: the state of its reward."""
 FREE = (
+    "source of ",
     *("save_every", "keep_checkpoints", "keep_dead", "report_to", "device", "threads", "pieces"),
     *("vllm.", "sandbox.workers", "rollout.max_rows", "learner.micro_batch_tokens"),
     *("learner.logits_chunk_tokens", "learner.gradient_checkpointing", "learner.optimizer_offload"),
 )
-"""Settings, or sections of them, that a run may go on with changed: where and how fast it works and
-what it keeps. So are `steps`, down to those that are done, `eval.eval_every` and a base that has
-only moved."""
+"""Settings, or sections of them, that a run may go on with changed: where and how fast it works,
+what it keeps, and the code of a user's own. So are `steps`, down to those that are done,
+`eval.eval_every` and a base that has only moved."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
@@ -59,9 +60,8 @@ def save_checkpoint(run: Run) -> None:
     state = {
         "format": 4,
         "step": run.step,
-        "config": to_builtins(asdict(run.config)),
+        "settings": settings_of(run.config) | run.sources,
         "born": run.born,
-        "sources": run.sources,
         "needed": sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
         "lengths": {name: files.size(run.directory / name) for name in files.ROW_FILES},
     }
@@ -131,42 +131,31 @@ def damage_of(checkpoint: Path) -> str | None:
     return None
 
 
-def changed_settings(checkpoint: Path, config: Config) -> list[ChangeRow]:
+def settings_of(config: Config) -> dict[str, Any]:
+    """Return settings by dotted key, as JSON has them."""
+    return flat(msgspec.json.decode(msgspec.json.encode(asdict(config))))
+
+
+def changed(checkpoint: Path, settings: Mapping[str, Any]) -> list[ChangeRow]:
     """Return what has another value now than when a checkpoint was made, and say so.
 
-    Raises RunDirectoryError, which names each, for what no run may change on its way.
+    settings: of `settings_of`, or `Run.sources`. Raises RunDirectoryError, which names each, for
+    what no run may change on its way.
     """
     state, path = _read_state(checkpoint), checkpoint.parents[1] / files.CONFIG
-    before, after = (flat(to_builtins(asdict(c))) for c in (read_config(state.config), config))
     rows = [
-        ChangeRow(state.step + 1, key, before[key], now)
-        for key, now in after.items()
-        if now != before[key]
+        ChangeRow(state.step + 1, key, state.settings[key], now)
+        for key, now in settings.items()
+        if state.settings.get(key, now) != now
     ]
     if refused := [str(row) for row in rows if not _is_free(row)]:
         raise RunDirectoryError(
             f"{path} was changed since step {state.step}: {'; '.join(refused)}; put it back to "
             f"resume, or start another run with `selfplay train --preset {quote(path)}`"
         )
-    _say_changes(rows)
-    return rows
-
-
-def changed_sources(checkpoint: Path, sources: Mapping[str, str]) -> list[ChangeRow]:
-    """Return which functions and objects have another source than for a checkpoint, and say so."""
-    state = _read_state(checkpoint)
-    rows = [
-        ChangeRow(state.step + 1, key, state.sources[key], now)
-        for key, now in sources.items()
-        if state.sources.get(key, now) != now
-    ]
-    _say_changes(rows)
-    return rows
-
-
-def _say_changes(rows: Sequence[ChangeRow]) -> None:
     if rows:
-        click.echo(f"from step {rows[0].step}: {'; '.join(map(str, rows))}", err=True)
+        click.echo(f"from step {state.step + 1}: {'; '.join(map(str, rows))}", err=True)
+    return rows
 
 
 def _is_free(change: ChangeRow) -> bool:
@@ -264,10 +253,8 @@ class _State(Struct):
     """Bytes of the row files."""
     needed: list[str]
     """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
-    config: dict[str, Any]
-    """The run's."""
-    sources: dict[str, str]
-    """Of `Run`."""
+    settings: dict[str, Any]
+    """By dotted key, with hashes of the source of what is a user's own (`Run.sources`)."""
 
 
 def _read_state(checkpoint: Path) -> _State:
