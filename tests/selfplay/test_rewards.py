@@ -318,16 +318,8 @@ def test_a_reward_that_is_no_number_is_named(value, shown):
             training_samples(STEP, config, **{option: odd})
 
 
-def test_what_a_reward_raises_is_one_line_that_says_where():
-    def fails(sample):
-        raise KeyError("first\nsecond")
-
-    with pytest.raises(
-        SelfplayError, match=r"fails fails at .*KeyError.*test_rewards.py, line"
-    ) as e:
-        training_samples(STEP, read_config({}), teacher_reward=fails)
-    assert "\n" not in str(e.value)
-    assert isinstance(e.value.__cause__, KeyError)
+def fails(sample):
+    raise KeyError("first\nsecond")
 
 
 def two(proposed, attempt):
@@ -344,12 +336,14 @@ def quits(sample):
         (two, r"two fails at .*: TypeError: .*\(.*test_rewards.py, line \d+\)"),
         (len, r"len fails at .*: TypeError: .*has no len\(\); expected a finite"),
         (quits, r"quits fails at .*: SystemExit: 3 \(.*test_rewards.py, line \d+\)"),
+        (fails, r"fails fails at .*: KeyError: .*\(.*test_rewards.py, line \d+\)"),
     ],
 )
 @pytest.mark.parametrize("option", ["teacher_reward", "student_reward"])
-def test_a_reward_that_cannot_be_called_or_quits_is_blamed_itself(reward, words, option):
-    with pytest.raises(SelfplayError, match=f"^{option}: {words}"):
+def test_a_reward_that_raises_cannot_be_called_or_quits_is_blamed_itself(reward, words, option):
+    with pytest.raises(SelfplayError, match=f"^{option}: {words}") as said:
         training_samples(STEP, read_config({}), **{option: reward})
+    assert "\n" not in str(said.value)
 
 
 async def later(sample):
@@ -379,19 +373,24 @@ def test_coroutines_wait_together_and_their_loop_lasts():
     assert len(loops) == 1
 
 
-def test_what_a_coroutine_raises_or_returns_is_named_too():
-    async def fails(sample):
-        raise KeyError("first")
+async def fails_later(sample):
+    raise KeyError("first")
 
-    async def odd(sample):
-        return "high"
 
-    for reward, words in (
-        (fails, "fails fails at proposal p0.*KeyError.*test_rewards.py"),
-        (odd, "odd returns 'high'"),
-    ):
-        with pytest.raises(SelfplayError, match=words):
-            training_samples(STEP, read_config({}), teacher_reward=reward)
+async def odd_later(sample):
+    return "high"
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (fails_later, "fails_later fails at proposal p0.*KeyError.*test_rewards.py"),
+        (odd_later, "odd_later returns 'high'"),
+    ],
+)
+def test_what_a_coroutine_raises_or_returns_is_named_too(reward, words):
+    with pytest.raises(SelfplayError, match=words):
+        training_samples(STEP, read_config({}), teacher_reward=reward)
 
 
 @pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])

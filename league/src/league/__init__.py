@@ -19,7 +19,6 @@ from league.league import League
 from league.ratings import Rating, RatingModel, rate_matches
 from league.selection import Payoff, Standing
 from league.state import Outcome, Pair, Replacement
-from league.store import RETIRED_SETTINGS
 from league.table import RatedMember, rate
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ __version__ = "0.1.0"
 __all__ = [
     "F_HARD",
     "F_VAR",
-    "RETIRED_SETTINGS",
     "ConflictingResult",
     "League",
     "LeagueConfig",
