@@ -18,7 +18,7 @@ help:
 	@echo "make env        environment with all that tests and checks need"
 	@echo "make env-check [DATA=FOLDER]  environments anew with every Python that is here, the sandbox on each: an hour"
 	@echo "make lock       newest versions of all packages into constraints.txt"
-	@echo "make experiment-smoke  a tiny experiment: arms, seeds, a control, and their comparison"
+	@echo "make experiment-smoke  a tiny experiment: arms, one of them a control, and their comparison"
 	@echo "make test       environment and the whole default suite"
 	@echo "make gates      what no change may make worse: bytes, walls, graders, operators, ratings, vLLM"
 	@echo "make size       measure the house: lines, modules, doors, commands"

@@ -1,12 +1,11 @@
-"""What the teachers of a run wrote, and gains by family: measures for the plans of this study.
+"""What the teachers of a run wrote, forgetting, and gains by family: measures of this study.
 
-`MEASURES` is what the plans name as `measures`: `selfplay compare` adds them to its own. Those of
-families are there in runs of the world of niches alone.
+Those of families are there in runs of the world of niches alone.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
@@ -19,7 +18,11 @@ import numpy.typing as npt
 from studies.collapse.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
 
 from selfplay import RunRecord
+from selfplay.experiments.measures import MEASURES as OURS
+from selfplay.experiments.measures import Gains, Of, population_mean
+from selfplay.files.read import Floats
 from selfplay.files.rows import TaskRow
+from selfplay.tasks.buffer import held_out_tasks
 
 BIN = 20
 """Steps of a point of a curve."""
@@ -27,7 +30,6 @@ LEAST = 100
 """Teachers with fewer tasks say too little of what they write."""
 MOST_EXAMPLES = 3
 _NUMBER = re.compile(r"(?<![\w])-?\d+")
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -130,57 +132,61 @@ def _mean(values: Any) -> float | None:
     return fmean(known) if known else None
 
 
-def on_family(trial: Any, family: str) -> Floats | None:
-    """Return the population's gain at the last evaluation on each held-out task of a family."""
-    mask = np.array([task.task.id.startswith(f"niches/{family}/") for task in trial.tasks], bool)
-    if not trial.gains or not mask.any():
+def forgetting(_: RunRecord, gains: Gains) -> Floats | None:
+    """Return the best the population was minus what it is at the end, each over three evaluations.
+
+    The best of many is above the last by chance, too: compare it between arms.
+    """
+    track = [population_mean(of) for of in gains.values()]
+    if len(track) < 3:
         return None
-    gains = np.mean([*[*trial.gains.values()][-1].values()], axis=0)
-    return np.asarray(gains[mask])
+    means = [np.mean(track[i : i + 3], axis=0) for i in range(len(track) - 2)]
+    return np.asarray(max(means, key=np.nanmean) - means[-1])
 
 
-def weakest_family(trial: Any) -> float | None:
-    """gain at the last evaluation on the family on which it is lowest."""
-    gains = [on_family(trial, family) for family in FAMILIES]
-    return min((float(np.nanmean(g)) for g in gains if g is not None), default=None)
+def families_of(run: RunRecord) -> npt.NDArray[np.str_]:
+    """Return the family of each held-out task of a run; nothing in another world."""
+    settings = run.config["eval"]
+    tasks = held_out_tasks(tuple(settings["held_out"]), int(settings["tasks"]))
+    ids = [task.task.id.split("/") for task in tasks]
+    return np.array([i[1] for i in ids if i[0] == "niches"])
 
 
-def _gain_on(family: str) -> Callable[[Any], Floats | None]:
-    return lambda trial: on_family(trial, family)
+def weakest_family(run: RunRecord, gains: Gains) -> Floats | None:
+    """Return the population's gain at the end on the family on which it is lowest."""
+    family = families_of(run)
+    if not gains or not family.size:
+        return None
+    last = population_mean([*gains.values()][-1])
+    return np.array([min(float(np.nanmean(last[family == name])) for name in {*family.tolist()})])
 
 
-def _number(name: str, meaning: str) -> Callable[[Any], float | None]:
-    def of(trial: Any) -> float | None:
-        return written(trial.run).numbers.get(name)
+def _number(name: str) -> Of:
+    def of(run: RunRecord, _: Gains) -> Floats | None:
+        value = written(run).numbers.get(name)
+        return None if value is None else np.array([value])
 
-    of.__doc__ = meaning
     return of
 
 
-_OF_TASKS = {
-    "valid proposals": (
-        "% of tasks",
-        "share of all proposals, as all that follows in the last third.",
-    ),
-    "traps": ("%", "share of accepted tasks that luck alone solves."),
-    "until most are traps": ("steps", "of twenty; where that never happens, all steps."),
-    "leaked": ("% of tasks", "share of accepted tasks that the gate should have refused."),
-    "families extinct": ("of 8", "those with less than a tenth of an even share."),
-    "duplicates, one teacher": (
-        "% of tasks",
-        "programs that were there before, of the same teacher.",
-    ),
-    "duplicates, all teachers": ("% of tasks", "programs that were there before, of any teacher."),
-    "entropy, one teacher": ("bits", "of programs; at most the logarithm of how many there are."),
-    "entropy, all teachers": ("bits", "the same of all programs together."),
-    "divergence": ("bits", "Jensen-Shannon, of teachers' choices of family."),
+MEASURES: Mapping[str, Of] = {
+    **{name.removeprefix("gain, "): of for name, (_, of) in OURS.items() if name[:5] == "gain,"},
+    "weakest family": weakest_family,
+    "forgetting": forgetting,
+    **{
+        name: _number(name)
+        for name in (
+            *("valid proposals", "traps", "until most are traps", "leaked", "families extinct"),
+            *("duplicates, one teacher", "duplicates, all teachers"),
+            *("entropy, one teacher", "entropy, all teachers", "divergence"),
+        )
+    },
 }
-MEASURES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    **{f"family {family}": ("points", _gain_on(family)) for family in FAMILIES},
-    "weakest family": ("points", weakest_family),
-    **{name: (unit, _number(name, meaning)) for name, (unit, meaning) in _OF_TASKS.items()},
-}
-"""By name: unit, and what it is of a trial."""
+"""By name, as in `selfplay.experiments.measures`: gains of `selfplay compare`, and our own."""
+MOST = {"traps": 1.0, "families extinct": float(len(FAMILIES))}
+"""Measures that may be all or nothing in a run, and what is all."""
+NO_SHARES = ("until most are traps", "families extinct", "divergence")
+"""Measures in units of their own, as entropies are; all others are shares."""
 
 
 def tasks_in_bins(run: RunRecord, steps: int) -> dict[int, list[TaskRow]]:

@@ -2,26 +2,31 @@
 
     python -m studies.collapse.page DIR
 
-Prints the predicted numbers beside those that `selfplay compare` finds, and the commonest programs
-of each arm. Writes traps.svg (traps over the steps), predicted.svg and, where the plan has arms of
-the mean field's phase diagram, phases.svg into DIR.
+Prints the predicted numbers beside those that were found, the verdicts on its claims, and
+the commonest programs of each arm. Writes traps.svg (traps over the steps), predicted.svg and, for
+arms of the mean field's phase diagram, phases.svg into DIR.
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 import yaml
-from studies.collapse.measures import written
+from studies.collapse.measures import MEASURES, MOST, NO_SHARES, written
 
-from selfplay import RunRecord, read_run
+from selfplay import RunRecord
+from selfplay.experiments.comparison import compare
+from selfplay.experiments.experiment import open_plan
+from selfplay.experiments.intervals import Estimate, estimate, share_interval
+from selfplay.files.read import Floats
 
 PREDICTED = Path(__file__).with_name("predicted.yaml")
+LEAST_SEEDS = 3
+"""Fewer say too little of others."""
 Numbers = Mapping[str, Mapping[str, float]]
 """By arm and measure."""
 
@@ -31,78 +36,104 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("home", type=Path, metavar="DIR", help="Directory of an experiment.")
     home = parser.parse_args().home
-    compared, predicted = comparison(home), predictions()
-    expected = predicted["expected"].get(compared["name"], {})
-    estimates = means_of(compared)
-    print(table(expected, estimates))
-    charts = {"predicted.svg": beside(expected, found_of(estimates))}
-    runs = runs_of(home, compared)
-    for arm, records in runs.items():
-        for share, text in written(records[0]).examples:
+    name, predicted = open_plan(str(home / "plan.yaml")).name, predictions()
+    expected, runs = predicted["expected"].get(name, {}), compare([home]).arms
+    found = {
+        arm: {m: mean for m in MEASURES if (mean := combined(runs, [arm], [], m))} for arm in runs
+    }
+    print(table(expected, found))
+    print(f"\n{verdicts(predicted['claims'].get(name, []), runs)}")
+    values = {arm: {m: mean.value for m, mean in some.items()} for arm, some in found.items()}
+    charts = {"predicted.svg": beside(expected, values)}
+    for arm, of_arm in runs.items():
+        for share, text in written(next(iter(of_arm.values()))).examples:
             print(f"\n{arm}, {100 * share:.1f} % of the late tasks of one run:\n{text}")
-    charts["traps.svg"] = over_steps(runs)
-    charts["phases.svg"] = phase_diagram(predicted["phases"], found_of(estimates))
-    for name, chart in charts.items():
+    charts["traps.svg"] = over_steps({arm: [*of_arm.values()] for arm, of_arm in runs.items()})
+    charts["phases.svg"] = phase_diagram(predicted["phases"], values)
+    for file, chart in charts.items():
         if chart is not None:
-            chart.save(home / name)
-            print(home / name)
+            chart.save(home / file)
+            print(home / file)
 
 
 def predictions() -> dict[str, Any]:
-    """Return what the mean field expected of each plan's arms, and its phase diagram."""
+    """Return what was expected of each plan's arms, its claims, and the phase diagram."""
     data: dict[str, Any] = yaml.safe_load(PREDICTED.read_text())
     return data
 
 
-def comparison(home: Path) -> dict[str, Any]:
-    """Return what `selfplay compare --json` says of an experiment."""
-    command = [sys.executable, "-m", "selfplay", "compare", str(home), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    data: dict[str, Any] = json.loads(done.stdout)
-    return data
+def combined(
+    runs: Mapping[str, Mapping[int, RunRecord]],
+    plus: Sequence[str],
+    minus: Sequence[str],
+    measure: str,
+) -> Estimate | None:
+    """Return the mean of some arms minus that of others, over the seeds that all of them have.
+
+    The runs of a seed are cut to the last step that all of them have. Of a single arm, a share that
+    may be all or nothing counts each seed once, by Clopper and Pearson.
+    """
+    arms = [*plus, *minus]
+    if not {*arms} <= runs.keys():
+        return None
+    sums: list[Floats] = []
+    for seed in sorted(set.intersection(*({*runs[arm]} for arm in arms))):
+        step = min(runs[arm][seed].last for arm in arms)
+        cut = [runs[arm][seed].until(step) for arm in arms]
+        values = [MEASURES[measure](run, run.held_out_gains()) for run in cut]
+        if all(value is not None for value in values):
+            weights = [1 / len(plus)] * len(plus) + [-1 / max(1, len(minus))] * len(minus)
+            sums.append(np.asarray(sum(w * v for w, v in zip(weights, values, strict=True))))  # type: ignore[operator]
+    mean = estimate(sums)
+    if mean is None or minus or measure not in MOST:
+        return mean
+    most = MOST[measure]
+    low, high = share_interval([(float(value.mean()) / most, 1) for value in sums])
+    return replace(mean, low=low * most, high=high * most)
 
 
-def means_of(compared: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the estimates of each arm by measure; arms lose the mark of unfinished runs."""
-    estimates: dict[str, dict[str, dict[str, Any]]] = {}
-    for title, by_measure in compared["tables"].items():
-        if title.endswith(": arms"):
-            for measure, by_arm in by_measure.items():
-                for arm, estimate in by_arm.items():
-                    if estimate:
-                        estimates.setdefault(arm.removesuffix("*"), {})[measure] = estimate
-    return estimates
+def verdict(mean: Estimate | None, side: str, at: float) -> str:
+    """Return `shown` where the interval lies on the predicted side of a number, `refuted` on the
+    other; `undecided` where it holds it, or with fewer than three seeds."""
+    if mean is None or mean.low is None or mean.high is None or mean.seeds < LEAST_SEEDS:
+        return "undecided"
+    if mean.low <= at <= mean.high:
+        return "undecided"
+    return "shown" if (mean.low > at) is (side == "above") else "refuted"
 
 
-def found_of(estimates: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Numbers:
-    """Return the means alone."""
-    return {arm: {m: e["value"] for m, e in some.items()} for arm, some in estimates.items()}
+def verdicts(claims: Sequence[Any], runs: Mapping[str, Mapping[int, RunRecord]]) -> str:
+    """Return a line for each claim: what was predicted and found, and the verdict."""
+    lines = []
+    for plus, minus, measure, side, at in claims:
+        mean = combined(runs, plus, minus, measure)
+        who = " − ".join(", ".join(arms) for arms in (plus, minus) if arms)
+        said = f"{side} {factor_of(measure) * at:g}: {cell_of(measure, mean)}"
+        lines.append(f"{who}: {measure}, {said}: {verdict(mean, side, at)}")
+    return "\n".join(lines)
 
 
-def runs_of(home: Path, compared: Mapping[str, Any]) -> dict[str, list[RunRecord]]:
-    """Return the runs of each arm, without those of controls."""
-    runs: dict[str, list[RunRecord]] = {}
-    for row in compared["runs"]:
-        if row["control"] is None:
-            folder = home / row["arm"].replace(" ", "-") / f"seed-{row['seed']}"
-            runs.setdefault(row["arm"], []).append(read_run(folder))
-    return runs
+def factor_of(measure: str) -> float:
+    """Return what a value is multiplied by to be shown: shares are in percent."""
+    return 1.0 if measure in NO_SHARES or measure.startswith("entropy") else 100.0
 
 
-def table(expected: Numbers, estimates: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+def cell_of(measure: str, mean: Estimate | None) -> str:
+    """Return `4.2 [1.0, 7.3]`, shares in percent."""
+    if mean is None:
+        return "–"
+    ends = [end for end in (mean.low, mean.high) if end is not None]
+    value, *ends_said = (f"{factor_of(measure) * number:.1f}" for number in (mean.value, *ends))
+    return value + (f" [{', '.join(ends_said)}]" if ends_said else "")
+
+
+def table(expected: Numbers, found: Mapping[str, Mapping[str, Estimate]]) -> str:
     """Return a line for each predicted number, in percent, with what was found."""
     lines = [f"{'arm':24}{'measure':30}{'predicted':>10}  found"]
     for arm, numbers in expected.items():
         for measure, number in numbers.items():
-            estimate = estimates.get(arm, {}).get(measure)
-            value = "–"
-            if estimate:
-                value = f"{100 * estimate['value']:.1f}"
-                if estimate["low"] is not None:
-                    value += f" [{100 * estimate['low']:.1f}, {100 * estimate['high']:.1f}]"
-            lines.append(f"{arm:24}{measure:30}{100 * number:10.0f}  {value}")
+            said = cell_of(measure, found.get(arm, {}).get(measure))
+            lines.append(f"{arm:24}{measure:30}{100 * number:10.0f}  {said}")
     return "\n".join(lines)
 
 

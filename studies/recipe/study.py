@@ -1,19 +1,17 @@
-"""Make the runs of a plan, keep what they measured, and table it.
+"""Keep what the runs of a plan measured, and table it.
 
-    python -m studies.recipe.study run PLAN --out DIR [--workers N]
     python -m studies.recipe.study keep DIR
     python -m studies.recipe.study table [--minus ARM] NAME...
     python -m studies.recipe.study warnings NAME...
 
-A kept run is a line of `results/NAME.jsonl`, NAME that of the plan, and is not made again.
+DIR is that of `selfplay experiment PLAN --out DIR`. A kept run is a line of `results/NAME.jsonl`,
+NAME that of the plan.
 """
 
 import argparse
 import json
 import math
-import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -23,15 +21,13 @@ from typing import Any
 
 import numpy as np
 import yaml
-from studies.collapse.measures import tasks_in_bins, written
+from studies.collapse.measures import families_of, tasks_in_bins, written
 from studies.collapse.niches import FAMILIES, family_of
 from studies.recipe import real_model
 
-from selfplay import RunRecord
-from selfplay.experiments.comparison import estimate
-from selfplay.experiments.experiment import open_plan, planned_runs
-from selfplay.experiments.measures import Group, read_trial
-from selfplay.experiments.shares import share_interval
+from selfplay import RunRecord, read_run
+from selfplay.experiments.experiment import open_plan
+from selfplay.experiments.intervals import estimate, share_interval
 from selfplay.files.read import signs_in
 
 HERE = Path(__file__).parent
@@ -42,7 +38,6 @@ WINDOW = 3
 """Evaluations whose mean is a student's level."""
 REAL = {"recipe-real", "recipe-real-2"}
 """Plans whose runs are of a real model, in another world."""
-LOOK_S = 60.0
 Row = Mapping[str, Any]
 """A kept run."""
 
@@ -51,10 +46,6 @@ def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="Make the runs that have no line in results.")
-    run.add_argument("plan", type=Path)
-    run.add_argument("--out", type=Path, required=True, metavar="DIR")
-    run.add_argument("--workers", type=int, default=2)
     keep_parser = commands.add_parser("keep", help="Keep the finished runs of an experiment.")
     keep_parser.add_argument("home", type=Path, metavar="DIR")
     table_parser = commands.add_parser("table", help="Print what was kept.")
@@ -63,9 +54,7 @@ def main() -> None:
     warnings_parser = commands.add_parser("warnings", help="Print how often a run was warned of.")
     warnings_parser.add_argument("names", nargs="+", help="Of plans, such as recipe-candidates.")
     options = parser.parse_args()
-    if options.command == "run":
-        make(options.plan, options.out, options.workers)
-    elif options.command == "keep":
+    if options.command == "keep":
         print(f"{keep(options.home)} runs kept")
         return
     rows = [row for name in options.names for row in kept(name)]
@@ -101,48 +90,11 @@ def measures_of(names: Iterable[str]) -> Mapping[str, Callable[[Row], float]]:
     return REAL_MEASURES if set(names) <= REAL else MEASURES
 
 
-def make(plan: Path, home: Path, workers: int) -> None:
-    """Make a plan's runs, but those that are kept, and keep each when it is done."""
-    if not (home / "plan.yaml").exists():
-        data = without_kept(yaml.safe_load(plan.read_text()))
-        if not data["arms"]:
-            sys.exit(f"all runs of {plan} are in {RESULTS}")
-        plan = home.with_name(f"{home.name}-plan.yaml")
-        plan.parent.mkdir(parents=True, exist_ok=True)
-        plan.write_text(yaml.safe_dump(data, sort_keys=False))
-    else:
-        plan = home / "plan.yaml"
-    command = [sys.executable, "-m", "selfplay", "experiment", str(plan), "--out", str(home)]
-    process = subprocess.Popen([*command, "--workers", str(workers)])
-    try:
-        while process.poll() is None:
-            time.sleep(LOOK_S)
-            keep(home)
-    finally:
-        process.wait()
-    sys.exit(process.returncode)
-
-
-def without_kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a plan of the runs that have no line in results, without claims about arms."""
-    done = {(row["arm"], row["seed"]) for row in kept(data["name"])}
-    of_arms = data.get("arm_seeds", {})
-    seeds = {
-        arm: [s for s in of_arms.get(arm, data["seeds"]) if (arm, s) not in done]
-        for arm in data["arms"]
-    }
-    data["arms"] = {arm: changes for arm, changes in data["arms"].items() if seeds[arm]}
-    data["arm_seeds"] = {arm: seeds[arm] for arm in data["arms"]}
-    return {key: value for key, value in data.items() if key not in ("contrasts", "findings")}
-
-
 def keep(home: Path) -> int:
     """Add the finished runs of an experiment that are not kept yet; return how many."""
-    if not (home / "plan.yaml").exists():
-        return 0
     plan = open_plan(str(home / "plan.yaml"))
     done = {(row["arm"], row["seed"]) for row in kept(plan.name)}
-    new = [r for r in planned_runs(plan) if (r.arm, r.seed) not in done and r.is_finished(home)]
+    new = [r for r in plan.runs(home) if (r.arm, r.seed) not in done and r.is_finished]
     if not new:
         return 0
     RESULTS.mkdir(exist_ok=True)
@@ -150,7 +102,7 @@ def keep(home: Path) -> int:
     with (RESULTS / f"{plan.name}.jsonl").open("a") as file:
         for run in new:
             row = {"arm": run.arm, "seed": run.seed, "steps": run.config.steps}
-            file.write(json.dumps(row | of_run(home / run.folder), separators=(",", ":")) + "\n")
+            file.write(json.dumps(row | of_run(run.directory), separators=(",", ":")) + "\n")
     return len(new)
 
 
@@ -162,9 +114,8 @@ def measured(directory: Path) -> dict[str, Any]:
     teachers wrote in them, see `what_teachers_wrote`. numbers: those of the study of collapse.
     warned: the steps after which `selfplay train` would have warned of a collapse.
     """
-    trial = read_trial(directory, Group("", None), 0)
-    run = trial.run
-    family = np.array([task.task.id.split("/")[1] for task in trial.tasks])
+    run = read_run(directory)
+    family = families_of(run)
     base, rates = run.held_out_rates()
 
     def by_family(of_tasks: Any) -> list[float]:
@@ -365,14 +316,15 @@ def _line(cells: Iterable[str]) -> str:
 def _cell(values: Iterable[float], name: str = "") -> str:
     """Return a mean over seeds with its interval; a difference that is not shown also has the
     smallest that would have been, by the width of its interval. name: of the measure of an arm."""
-    most = MOST.get(name)
     known = [np.array([value]) for value in values if not math.isnan(value)]
-    found = estimate(known, most)
+    found = estimate(known)
     if found is None:
         return "–"
-    if found.low is None or found.high is None:
-        return f"{found.value:.1f}"
     low, high = found.low, found.high
+    if most := MOST.get(name):
+        low, high = (most * end for end in share_interval([(float(v[0]) / most, 1) for v in known]))
+    if low is None or high is None:
+        return f"{found.value:.1f}"
     if name.endswith("%"):
         low, high = max(low, 0.0), min(high, 100.0)
     ends = f"{found.value:.1f} [{low:.1f}, {high:.1f}]"

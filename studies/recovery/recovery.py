@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from selfplay import RunRecord, read_run
-from selfplay.experiments.comparison import estimate
-from selfplay.experiments.experiment import open_plan, planned_runs
-from selfplay.experiments.shares import Z, clopper_pearson, share_interval
+from selfplay.experiments.intervals import Z, clopper_pearson, estimate, share_interval
 from selfplay.files.read import Floats
 
 MARGIN = 0.02
@@ -161,11 +160,10 @@ def _line(cells: Sequence[str]) -> str:
 def main() -> None:
     """Print the table of an experiment's directory."""
     home = Path(sys.argv[1])
-    plan = open_plan(str(home / "plan.yaml"))
-    arms: dict[str, list[Child]] = {arm: [] for arm in plan.arms}
-    for run in planned_runs(plan):
-        if (home / run.folder / "metrics.jsonl").is_file():
-            arms[run.arm] += children_of(read_run(home / run.folder))
+    arms: dict[str, list[Child]] = {}
+    for arm in yaml.safe_load((home / "plan.yaml").read_text())["arms"]:
+        runs = sorted(path.parent for path in home.glob(f"{arm.replace(' ', '-')}/*/metrics.jsonl"))
+        arms[arm] = [child for run in runs for child in children_of(read_run(run))]
     print(table(arms))
 
 

@@ -12,9 +12,8 @@ from programs import python
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__
 from selfplay.cli import main
-from selfplay.experiments.experiment import plan_names
 from selfplay.files.read import read_run
-from selfplay.settings import preset_names
+from selfplay.settings import preset_names, shipped
 from selfplay_command import command, refused
 
 
@@ -57,8 +56,8 @@ def test_help_names_what_ships():
     assert f"one of {', '.join(preset_names())} (" in text
     lines = command("experiment", "--help", columns=80).output.splitlines()
     sentences = [line.split(maxsplit=1) for line in lines]
-    listed = {words[0]: words[1] for words in sentences if words and words[0] in plan_names()}
-    assert list(listed) == plan_names()
+    listed = {words[0]: words[1] for words in sentences if words and words[0] in shipped("plans")}
+    assert list(listed) == list(shipped("plans"))
     assert all(sentence.endswith(".") for sentence in listed.values())
 
 

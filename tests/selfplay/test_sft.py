@@ -15,7 +15,7 @@ from lora_evo import load_adapter
 from lora_evo.model import load_tokenizer, resolve
 from selfplay import load_preset
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
-from selfplay.experiments.measures import Group, over_start, read_trial
+from selfplay.experiments.measures import measured
 from selfplay.files.read import conclusion, read_run
 from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.members.opening import open_learner, warm_start
@@ -266,7 +266,8 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     solved = start["start"]["solving"]["solve_rate"]
     assert f", the warm start {solved:.1%} (+0.0)".replace("%", " %") in conclusion(read_run(run))
     assert "over the start" in summary(run)
-    assert over_start(read_trial(run, Group("a"), 0)).tolist() == [0.0] * 2
+    over_start = measured(read_run(run))["gain over the warm start, at the end"]
+    assert over_start.tolist() == [0.0] * 2
 
 
 @pytest.mark.parametrize(

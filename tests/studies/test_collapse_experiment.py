@@ -1,14 +1,16 @@
-"""The experiments of the study: its plans, a tiny one from the command line, and its page."""
+"""The experiments of the study: its plans, a tiny one, and its page."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
-from programs import python
 from studies.collapse import niches, page
+from studies.collapse.measures import MEASURES
 
 from selfplay import read_run
-from selfplay.experiments.experiment import open_plan, planned_runs
+from selfplay.experiments.experiment import open_plan, run_experiment
+from selfplay.experiments.intervals import Estimate
 
 COLLAPSE = Path(niches.__file__).parent
 TOP = COLLAPSE.parents[1]
@@ -33,19 +35,17 @@ def at_the_top(monkeypatch):
     monkeypatch.chdir(TOP)
 
 
-@pytest.mark.parametrize(("name", "runs"), [("plan", 53), ("plan_long", 35), ("plan_nano", 12)])
-def test_plans_can_be_read_and_name_measures_of_the_study(name, runs):
-    plan = open_plan(f"studies/collapse/{name}.yaml")
-    assert len(planned_runs(plan)) == runs
-    named = {measure for claim in plan.findings for measure in claim.measures}
-    assert named & {"traps", "duplicates, all teachers"}
-
-
-def test_what_was_predicted_is_of_arms_of_the_plans():
-    predicted = page.predictions()
-    for name, plan in (("plan", "collapse"), ("plan_long", "collapse-long")):
-        arms = open_plan(f"studies/collapse/{name}.yaml").arms
-        assert set(predicted["expected"][plan]) <= set(arms)
+def test_what_was_predicted_and_claimed_is_of_arms_and_measures_of_the_plans():
+    predicted, runs = page.predictions(), 0
+    for path in sorted(COLLAPSE.glob("plan*.yaml")):
+        plan = open_plan(str(path))
+        runs += len(plan.runs(path))
+        assert set(predicted["expected"][plan.name]) <= set(plan.arms)
+        for plus, minus, measure, side, _ in predicted["claims"].get(plan.name, []):
+            assert {*plus, *minus} <= set(plan.arms)
+            assert measure in MEASURES
+            assert side in ("above", "below")
+    assert runs == 35 + 18 + 35 + 12
     phases = predicted["phases"]
     assert {len(numbers) for numbers in phases["rows"].values()} == {len(phases["columns"])}
     for row, column in phases["arms"].values():
@@ -55,23 +55,23 @@ def test_what_was_predicted_is_of_arms_of_the_plans():
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A tiny experiment of one arm of the plan, made from the command line."""
+    """A tiny experiment of one arm of the plan, made in a process of its own."""
     home = tmp_path_factory.mktemp("collapse") / "home"
     data = yaml.safe_load((COLLAPSE / "plan.yaml").read_text())
-    for key in ("arm_seeds", "contrasts", "findings"):
-        del data[key]
+    del data["contrasts"]
     data |= {"seeds": [4], "arms": {ARM: data["arms"][ARM]}}
     seeds = (COLLAPSE / "seeds.jsonl").read_text().splitlines(keepends=True)
     home.with_name("seeds.jsonl").write_text("".join(seeds[::32]))
     data["set"] |= SMALL | {"rollout.seed_file": str(home.with_name("seeds.jsonl"))}
     plan = home.with_name("plan.yaml")
     plan.write_text(yaml.safe_dump(data))
-    command = ("-m", "selfplay", "experiment", plan, "--out", home, "--workers", "1")
-    python(*command, cwd=TOP, OMP_NUM_THREADS="1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(TOP)
+        assert run_experiment(open_plan(str(plan)), home, workers=1) == []
     return home
 
 
-def test_an_arm_is_trained_in_the_world_from_the_command_line(home):
+def test_an_arm_is_trained_in_the_world(home):
     run = read_run(home / "4T+4S-no-trap" / "seed-4")
     assert run.last == 2
     assert [
@@ -94,11 +94,49 @@ def test_the_page_shows_what_was_predicted_and_found(home, monkeypatch, capsys):
     assert not (home / "phases.svg").exists()
 
 
-def test_every_measure_of_the_study_is_in_the_comparison(home):
-    compared = page.comparison(home)
-    table = compared["tables"]["Measures of studies.collapse.measures:MEASURES: arms"]
-    assert {"traps", "families extinct", "weakest family", "family a"} <= set(table)
-    assert table["traps"][ARM]["value"] == 0.0
+@pytest.mark.parametrize(
+    ("side", "low", "high", "seeds", "verdict"),
+    [
+        ("above", 0.1, 0.2, 5, "shown"),
+        ("below", 0.1, 0.2, 5, "refuted"),
+        ("below", -0.2, -0.1, 5, "shown"),
+        ("above", -0.1, 0.2, 5, "undecided"),
+        ("above", 0.1, 0.2, 2, "undecided"),
+        ("above", None, None, 3, "undecided"),
+    ],
+)
+def test_a_verdict_follows_from_the_interval(side, low, high, seeds, verdict):
+    assert page.verdict(Estimate(0.0, low, high, seeds), side, 0.0) == verdict
+    assert page.verdict(None, side, 0.0) == "undecided"
+
+
+class Numbered:
+    """A run of which one number is known, the same until any step."""
+
+    last = 1
+
+    def __init__(self, number):
+        self.number = number
+
+    def until(self, step):
+        return self
+
+    def held_out_gains(self):
+        return {}
+
+
+def test_a_claim_is_on_the_mean_of_arms_minus_that_of_others(monkeypatch):
+    monkeypatch.setitem(page.MEASURES, "number", lambda run, _: np.array([run.number]))
+    numbers = {"a": (0.8, 0.6, 0.7), "b": (0.4, 0.5, 0.4), "c": (0.1, 0.2, 0.2), "none": (0,) * 5}
+    runs = {arm: dict(enumerate(map(Numbered, of))) for arm, of in numbers.items()}
+    said = page.verdicts([[["a", "b"], ["c"], "number", "above", 0.2]], runs)
+    # 0.6 - 0.1, 0.55 - 0.2 and 0.55 - 0.2
+    half = 100 * 4.303 * np.std([0.5, 0.35, 0.35], ddof=1) / np.sqrt(3)
+    assert said == f"a, b − c: number, above 20: 40.0 [{40 - half:.1f}, {40 + half:.1f}]: undecided"
+    assert page.combined(runs, ["a"], ["d"], "number") is None
+    monkeypatch.setitem(page.MOST, "number", 1.0)
+    found = page.combined(runs, ["none"], [], "number")
+    assert (found.low, found.high) == (0.0, pytest.approx(0.5218, abs=1e-4)), "0 of five seeds"
 
 
 def test_the_phase_diagram_has_what_its_arms_found():

@@ -15,18 +15,15 @@ from studies.recipe.rewards import Novelty
 from code_verifier import Task, measure
 from forked import Forked
 from selfplay import Attempt, Proposed, train
-from selfplay.experiments.experiment import open_home, open_plan, planned_runs, read_plan
+from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.tasks.buffer import EASY, held_out_tasks
 
 TOP = study.HERE.parents[1]
 PLAN = {
     "name": "recipe-tiny",
     "preset": "studies/collapse/preset.yaml",
-    "seeds": [1, 2],
-    "measures": "studies.collapse.measures:MEASURES",
+    "seeds": [1],
     "arms": {"regret": {"reward.teacher": "regret"}, "paper": {}},
-    "arm_seeds": {"regret": [1]},
-    "contrasts": [["paper", "regret"]],
     "set": {
         "steps": 2,
         "rollout.proposals": 4,
@@ -65,7 +62,7 @@ def at_the_top(monkeypatch):
 )
 def test_plans_can_be_read_and_their_arms_found_by_name(name, runs):
     plan = open_plan(f"studies/recipe/plan_{name}.yaml")
-    assert len(planned_runs(plan)) == runs
+    assert len(plan.runs(TOP)) == runs
     arms = study.arms_of(plan.name)
     assert arms[: len(plan.arms)] == list(plan.arms)
     assert {*arms[len(plan.arms) :]} <= {"clip relative", "regret over share"}
@@ -81,45 +78,29 @@ def test_every_kept_run_is_in_its_table():
         assert all(f"\n| {arm} | " in text for arm, _ in runs)
 
 
-def trained(plan, home):
-    """Make the runs of a plan that are not kept in a process which has all loaded."""
-
-    def act():
-        opened = open_home(
-            read_plan(study.without_kept(yaml.safe_load(plan.read_text())), ""), home
-        )
-        for run in planned_runs(opened):
-            train(run.config, home / run.folder)
-
-    said, _ = (process := Forked(act)).communicate()
-    assert process.returncode == 0, said
-
-
-def not_yet(plan, home):
-    """Leave the runs to the command, whose processes begin with imports."""
-
-
-@pytest.mark.parametrize("made", [trained, pytest.param(not_yet, marks=pytest.mark.slow)])
-def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch, made):
+def test_finished_runs_are_kept_once_and_tabled(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(study, "LOOK_S", 0.1)
-    plan, home = tmp_path / "plan.yaml", tmp_path / "home"
+    path, home = tmp_path / "plan.yaml", tmp_path / "home"
     seeds = (TOP / "studies" / "collapse" / "seeds.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "seeds.jsonl").write_text("".join(seeds[::32]))
     changes = PLAN["set"] | {"rollout.seed_file": str(tmp_path / "seeds.jsonl")}
-    plan.write_text(yaml.safe_dump(PLAN | {"set": changes}))
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "recipe-tiny.jsonl").write_text('{"arm": "paper", "seed": 1}\n')
-    made(plan, home)
-    with pytest.raises(SystemExit) as ended:
-        study.make(plan, home, 1)
-    assert ended.value.code == 0
-    _, *rows = study.kept("recipe-tiny")
+    path.write_text(yaml.safe_dump(PLAN | {"set": changes}))
+    plan = open_home(open_plan(str(path)), home)
+    assert study.keep(home) == 0
+
+    def act():
+        for run in plan.runs(home):
+            train(run.config, run.directory)
+
+    said, _ = (process := Forked(act)).communicate()  # rewards of this process keep no state
+    assert process.returncode == 0, said
+    assert study.keep(home) == 2
+    assert study.keep(home) == 0
+    rows = study.kept("recipe-tiny")
     assert sorted((row["arm"], row["seed"], row["steps"]) for row in rows) == [
-        ("paper", 2, 2),
+        ("paper", 1, 2),
         ("regret", 1, 2),
     ]
-    assert study.keep(home) == 0
     row = rows[0]
     assert [len(row["base"]), [*row["rates"]], [*row["rates"]["2"]]] == [
         8,
@@ -133,8 +114,6 @@ def test_runs_are_made_once_and_kept_and_tabled(tmp_path, monkeypatch, made):
     assert [line.split(" | ")[0] for line in text.splitlines()[2:]] == [
         "| paper", "| regret", "| regret − paper",
     ]  # fmt: skip
-    with pytest.raises(SystemExit, match="all runs of"):
-        study.make(plan, tmp_path / "other", 1)
 
 
 def test_the_curriculum_by_hand_is_even_and_has_no_trap():

@@ -8,8 +8,8 @@ import pytest
 from studies.recipe import study
 from studies.recovery.recovery import Child, children_of, gap, main, recovered, time_to_recovery
 
-from selfplay import read_run
-from selfplay.experiments.experiment import open_plan, run_experiment
+from selfplay import read_run, train
+from selfplay.experiments.experiment import open_home, open_plan
 
 TOP = study.HERE.parents[1]
 TINY = (
@@ -73,7 +73,8 @@ def test_children_are_measured_at_birth_and_tabled(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(TOP)
     plan = open_plan("studies/recovery/plan.yaml", TINY)
     copies = {"copies": plan.arms["copies"]}
-    assert run_experiment(replace(plan, arms=copies, contrasts=()), tmp_path, workers=1) == []
+    (planned,) = open_home(replace(plan, arms=copies), tmp_path).runs(tmp_path)
+    train(planned.config, planned.directory)
     run = read_run(tmp_path / "copies" / "seed-1")
     assert sorted({row.step for row in run.evals}) == [0, 2, 3], "births are measured"
     (child,) = children_of(run)

@@ -297,8 +297,8 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
 
 _EXPERIMENT = f"""Make all runs of an experiment.
 
-A plan has arms (settings to compare), seeds and controls; every arm is run with every seed. PLAN is
-a YAML file or one of the shipped plans below. To resume after an interruption, type the same
+A plan has arms (settings to compare) and seeds; every arm is run with every seed. PLAN is a YAML
+file or one of the shipped plans below. To resume after an interruption, type the same
 command again. `selfplay compare` sets the arms against each other.
 
 \b
@@ -312,7 +312,10 @@ command again. `selfplay compare` sets the arms against each other.
     "--out", required=True, type=PATH,
     help="Directory of all runs; one that this plan has begun is continued.",
 )  # fmt: skip
-@click.option("--workers", default=2, show_default=True, help="Runs made at the same time.")
+@click.option(
+    "--workers", type=click.IntRange(1), default=2, show_default=True,
+    help="Runs made at the same time.",
+)  # fmt: skip
 @SET
 def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
     """Make the runs of a plan that are not done."""
@@ -347,19 +350,19 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 
     DIR is the directory of an experiment, whose arms are compared. Or name any RUN directories:
     folders X-seed1, X-seed2 that differ in nothing but the seed are one arm, X, and those given
-    as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds with 95 %
-    intervals, and which member of each run fell most between two evaluations.
+    as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds and
+    differences paired by seed, with 95 % intervals, and which members fell between two evaluations.
     """
     from lora_evo import check_output
     from selfplay.experiments import comparison
 
     if page is not None:
         check_output(page)
-    trials = comparison.compare(places)
+    compared = comparison.compare(places)
     if page is not None:
-        comparison.write_comparison(trials, page)
+        comparison.write_comparison(compared, page)
         click.echo(f"page: {page}", err=True)
-    click.echo(comparison.to_json(trials) if as_json else comparison.to_text(trials))
+    click.echo(comparison.to_json(compared) if as_json else comparison.to_text(compared))
 
 
 @main.command()

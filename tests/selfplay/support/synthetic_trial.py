@@ -7,17 +7,15 @@ import numpy as np
 from json_lines import write_rows
 
 from selfplay.config import config_text
-from selfplay.experiments.experiment import planned_runs
 from selfplay.tasks.buffer import held_out_tasks
 
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 
 
-def write_experiment(plan, home, effects, *, spread=0.0):
-    """Write all runs of a plan; `effects` are `write_trial`'s by (arm, control)."""
-    for run in planned_runs(plan):
-        directory = home / run.folder
-        write_trial(directory, run.config, spread=spread, **effects.get((run.arm, run.control), {}))
+def write_experiment(plan, home, effects):
+    """Write all runs of a plan; `effects` are `write_trial`'s by arm."""
+    for run in plan.runs(home):
+        write_trial(run.directory, run.config, **effects.get(run.arm, {}))
 
 
 def write_trial(

@@ -1,16 +1,38 @@
 """Intervals of `compare` and the studies: their values, and how often they hold a known truth.
 
-`pytest -m slow -s tests/selfplay/test_shares.py` prints the lines of the table in
+`pytest -m slow -s tests/selfplay/test_intervals.py` prints the lines of the table in
 docs/experiments.md.
 """
 
 import numpy as np
 import pytest
 
-from selfplay.experiments.comparison import Estimate, Finding, estimate
-from selfplay.experiments.experiment import Claim
-from selfplay.experiments.measures import PERCENT, POINTS, TASKS, Measure
-from selfplay.experiments.shares import clopper_pearson, share_interval, student_t
+from selfplay.experiments.intervals import (
+    Estimate,
+    clopper_pearson,
+    estimate,
+    share_interval,
+    student_t,
+)
+
+
+def test_the_mean_is_over_seeds_and_missing_tasks_are_left_out():
+    found = estimate([np.array([0.0, 1.0, np.nan]), np.array([0.1]), np.array([np.nan])])
+    assert (found.value, found.seeds) == (pytest.approx(0.3), 2)
+    assert estimate([np.array([np.nan])]) is None
+    assert estimate([]) is None
+    assert estimate([np.array([2.0])]) == Estimate(2.0, None, None, 1)
+    assert estimate([np.array([3.0])] * 4) == Estimate(3.0, None, None, 4)
+
+
+def test_the_interval_is_students_over_seeds_or_over_the_tasks_of_one():
+    found = estimate([np.array([seed]) for seed in (1.0, 2.0, 3.0, 4.0, 6.0)])
+    half = 2.776 * np.std([1, 2, 3, 4, 6], ddof=1) / np.sqrt(5)
+    assert (found.low, found.high) == pytest.approx((3.2 - half, 3.2 + half))
+    alone = estimate([np.array([1.0, 2.0, 3.0, 4.0, 6.0])])
+    assert (alone.value, alone.low, alone.seeds) == (3.2, pytest.approx(3.2 - half), 1)
+    assert student_t(4) == 2.776
+    assert student_t(30) == pytest.approx(2.042, abs=4e-3)
 
 
 @pytest.mark.parametrize(
@@ -33,31 +55,6 @@ def test_members_of_runs_that_differ_count_less_than_independent_ones():
     assert alike[1] - alike[0] < apart[1] - apart[0]
     assert apart == pytest.approx(clopper_pearson(7 / 4, 5), abs=1e-6)
     assert share_interval([(0, 4)] * 5) == clopper_pearson(0, 5)
-    assert student_t(4) == 2.776
-    assert student_t(30) == pytest.approx(2.042, abs=4e-3)
-
-
-def test_a_share_counts_each_seed_once_and_has_a_width_where_all_are_equal():
-    nothing = estimate([np.array([0.0])] * 3, 1.0)
-    assert (nothing.low, nothing.high) == (0.0, pytest.approx(0.7076, abs=1e-4))
-    of_eight = estimate([np.array([8.0])] * 5, 8.0)
-    assert (of_eight.low, of_eight.high) == (pytest.approx(8 * 0.4782, abs=1e-3), 8.0)
-    units = ("of 8", PERCENT, TASKS, POINTS, "lines", "of all")
-    assert [Measure("x", unit, None).most for unit in units] == [8.0, 1.0, 1.0, None, None, None]
-
-
-def test_an_undecided_claim_says_from_where_it_would_have_been_shown():
-    def shown_from(estimate, predicted="above", threshold=0.0, unit=POINTS):
-        made = Claim("?", (), ("a",), predicted=predicted, threshold=threshold)
-        return Finding(made, "a", Measure("x", unit, None), estimate).shown_from
-
-    found = Estimate(0.01, -0.02, 0.05, 5)
-    assert shown_from(found) == pytest.approx(0.03)
-    assert shown_from(found, "below") == pytest.approx(-0.04)
-    assert shown_from(found, threshold=0.02) == pytest.approx(0.05)
-    assert shown_from(Estimate(0.1, 0.05, 0.2, 5)) is None
-    assert shown_from(Estimate(0.1, None, None, 5)) is None
-    assert shown_from(found, unit=PERCENT) is None
 
 
 def held(name, hits, least=0.92):
@@ -98,9 +95,9 @@ def test_a_share_is_in_its_interval(seeds, kind):
     for share in (0.05, 0.3, 0.5):
         hits = []
         for _ in range(1000):
-            found = estimate([np.array([kind(rng, share)]) for _ in range(seeds)], 1.0)
-            assert 0.0 <= found.low < found.high <= 1.0
-            hits.append(found.low <= share <= found.high)
+            low, high = share_interval([(kind(rng, share), 1) for _ in range(seeds)])
+            assert 0.0 <= low < high <= 1.0
+            hits.append(low <= share <= high)
         name = kind.__name__.replace("_", " ")
         held(f"share, {seeds} seeds that are {name}, truth {100 * share:g} %", hits)
 

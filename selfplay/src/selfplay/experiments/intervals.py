@@ -1,4 +1,4 @@
-"""Intervals of shares that few seeds or members carry: counts such as 3 of 10.
+"""95 % intervals: Student's of a mean over seeds, Clopper and Pearson's of counts such as 3 of 10.
 
 Clopper and Pearson's (1934, Biometrika 26) holds its coverage for every true share, and has a width
 at none and at all, too. Members of one run are not independent: their number is divided by the
@@ -7,13 +7,42 @@ design effect (Korn and Graubard 1998, Survey Methodology 24).
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-LEVEL = 0.95
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-"""97.5 % points of Student's t with 1, 2, ... degrees of freedom."""
+import numpy as np
+import numpy.typing as npt
+
 Z = 1.959964
-_TERMS = 400
-"""Of the continued fraction; enough for a million counted."""
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+"""97.5 % points of Student's t with 1, 2, ... degrees of freedom; Z with endless ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds with its interval; low and high are None where nothing can be said."""
+
+    value: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+
+def estimate(seeds: Sequence[npt.NDArray[np.float64]]) -> Estimate | None:
+    """Return the mean over seeds of their means over tasks; None without any number.
+
+    One array a seed, of one number a task; NaN where a task was not judged. One seed alone has an
+    interval over its tasks. A number by itself and numbers that are all equal have none.
+    """
+    known = [judged for values in seeds if (judged := values[~np.isnan(values)]).size]
+    if not known:
+        return None
+    means = np.array([values.mean() for values in known])
+    drawn, centre = (means if len(known) > 1 else known[0]), float(means.mean())
+    error = float(drawn.std(ddof=1)) / math.sqrt(drawn.size) if drawn.size > 1 else 0.0
+    if error < 1e-12:
+        return Estimate(centre, None, None, len(known))
+    half = student_t(drawn.size - 1) * error
+    return Estimate(centre, centre - half, centre + half, len(known))
 
 
 def student_t(freedom: int) -> float:
@@ -21,16 +50,8 @@ def student_t(freedom: int) -> float:
     return _T[freedom - 1] if freedom <= len(_T) else Z * (1 + (Z**2 + 1) / (4 * freedom))
 
 
-def clopper_pearson(count: float, of: float) -> tuple[float, float]:
-    """Return the 95 % interval of a share of which `count` were seen; neither need be whole."""
-    tail = (1 - LEVEL) / 2
-    low = _quantile(tail, count, of - count + 1) if count > 0 else 0.0
-    high = _quantile(1 - tail, count + 1, of - count) if count < of else 1.0
-    return low, high
-
-
 def share_interval(runs: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """Return the 95 % interval of a share over runs, each with what it counted and of how many.
+    """Return the interval of a share over runs, each with what it counted and of how many.
 
     What counts as independent is between the runs and all their members, by how much runs differ;
     where all are alike that cannot be told, and each run counts once.
@@ -44,6 +65,12 @@ def share_interval(runs: Sequence[tuple[float, int]]) -> tuple[float, float]:
         narrower = student_t(max(1, total - 1)) / student_t(clusters - 1)
         independent = min(max(share * (1 - share) / variance * narrower**2, clusters), total)
     return clopper_pearson(share * independent, independent)
+
+
+def clopper_pearson(count: float, of: float) -> tuple[float, float]:
+    """Return the interval of a share of which `count` were seen; neither need be whole."""
+    low = _quantile(0.025, count, of - count + 1) if count > 0 else 0.0
+    return low, _quantile(0.975, count + 1, of - count) if count < of else 1.0
 
 
 def _quantile(part: float, a: float, b: float) -> float:
@@ -62,7 +89,7 @@ def _beta_below(x: float, a: float, b: float) -> float:
     if x > (a + 1) / (a + b + 2):
         return 1 - _beta_below(1 - x, b, a)
     value = 1.0
-    for n in range(_TERMS, 0, -1):
+    for n in range(400, 0, -1):  # terms: enough for a million counted
         m = n // 2
         term = -(a + m) * (a + b + m) / (a + 2 * m + 1) if n % 2 else m * (b - m) / (a + 2 * m - 1)
         value = 1 + term * x / (a + 2 * m) / value
