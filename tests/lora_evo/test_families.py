@@ -7,11 +7,11 @@ import pytest
 import torch
 import transformers
 from small_models import small_model
-from tiny_families import FAST, VOCABULARY, WINDOW, family, tiny_model
+from tiny_families import VOCABULARY, WINDOW, family, tiny_model
 
 from lora_evo import LoraEvoError
 from lora_evo.model.base import load_base_model
-from lora_evo.model.decoding import Decoder, GeneralDecoder, decoder_of
+from lora_evo.model.decoding import GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.stacked_lora import stack_adapters
 
@@ -58,11 +58,6 @@ def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made
         assert rollout.completion_ids == tuple(wanted[0, ids.shape[1] :].tolist())
         texts.add(rollout.completion_ids)
     assert len(texts) == 4
-
-
-def test_which_decoder_reads_which_family(family, made):
-    kind = Decoder if family in FAST else GeneralDecoder
-    assert type(decoder_of(made.base)) is kind
 
 
 def test_the_window_and_the_cap_matter():

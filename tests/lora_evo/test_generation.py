@@ -116,22 +116,6 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
-def test_finished_rows_are_dropped(tiny, engine, monkeypatch):
-    widths = []
-    step = type(engine._decoder).step
-    monkeypatch.setattr(
-        type(engine._decoder),
-        "step",
-        lambda self, ids, *rest: widths.append(len(ids)) or step(self, ids, *rest),
-    )
-    limits = (2, 2, 2, 2, 4, 4, 30, 30)
-    asked = [Request(prompt(tiny, 1), "t0", n, 1.0, seed) for seed, n in enumerate(limits)]
-    lengths = [len(r.completion_ids) for r in engine.generate(asked)]
-    assert len(widths) == max(lengths) - 1
-    assert widths == sorted(widths, reverse=True)
-    assert widths == [sum(n > t for n in lengths) for t in range(1, max(lengths))]
-
-
 @pytest.mark.parametrize("rows", [2, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
     engine = HFEngine(stack[1], tokenizer, max_rows=rows)

@@ -120,12 +120,6 @@ def test_gradients_of_every_family_equal_peft_without_any_saving(tiny, family):
         close(wanted, found[member], rtol=1e-3, atol=1e-4)
 
 
-def test_checkpointing_undoes_itself(tiny):
-    one = learner(tiny, gradient_checkpointing=True)
-    one.update(samples(tiny))
-    assert all("forward" not in vars(layer) for layer in one.model.model.layers)
-
-
 def _rows(one, tiny):
     return batch_rows(samples(tiny), one.members, CONFIG)
 
@@ -162,22 +156,6 @@ def _sequence_mean_kl(tiny, batch, member):
         away = base[0] - policy[0]
         total += float((away.exp() - 1 - away).mean()) / len(mine)
     return total
-
-
-def test_the_entropy_bonus_raises_entropy(tiny):
-    batch = [dataclasses.replace(s, advantage=0.0) for s in samples(tiny)]
-
-    def entropy(one):
-        ids = torch.tensor([batch[1].rollout.prompt_ids + batch[1].rollout.completion_ids])
-        with torch.no_grad(), one.adapters.route([one.adapters.index(batch[1].member)]):
-            logits = one.model(input_ids=ids).logits[0, len(batch[1].rollout.prompt_ids) - 1 : -1]
-        return float(torch.distributions.Categorical(logits=logits).entropy().mean())
-
-    one = learner(tiny, entropy_coef=0.5)
-    before = entropy(one)
-    for _ in range(4):
-        one.update(batch)
-    assert entropy(one) > before + 0.05
 
 
 def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):

@@ -306,11 +306,3 @@ def test_wrong_samples(tiny):
             one.update([good, wrong])
     assert one.update([]) == {}
     assert one.update([sampled(good, completion_ids=(), logprobs=())]) == {}
-
-
-def test_the_learner_uses_no_global_randomness(tiny):
-    model = tiny.qwen()
-    state = torch.get_rng_state()
-    one = Learner(model, 0, list("abc"), CONFIG, seed=1)
-    one.update(batch(tiny, one, 4))
-    assert torch.equal(torch.get_rng_state(), state)

@@ -1,14 +1,10 @@
-"""Live bytes of tensors and the operations on them, counted as torch does them."""
+"""Live bytes of tensors, counted as torch makes them."""
 
 import weakref
-from collections import Counter
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-
-_VIEWS = ("view", "_unsafe_view", "detach", "transpose", "t", "select", "slice", "split_with_sizes")
-_VIEWS += ("unsqueeze", "squeeze", "expand", "unbind", "alias", "lift_fresh", "split")
 
 
 class MemoryMeter(TorchDispatchMode):
@@ -18,10 +14,6 @@ class MemoryMeter(TorchDispatchMode):
         super().__init__()
         self.limit = limit
         self.live = self.peak = 0
-        self.operations = Counter()
-        """By name, without views."""
-        self.results = []
-        """Of these: name, number types of what was given, number type and entries of the result."""
         self.ran_out = []
         """Live bytes whenever the limit was passed."""
         self._seen = set()
@@ -32,14 +24,9 @@ class MemoryMeter(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and hasattr(args[0], "fake_device"):
             return 0.0
         out = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
-        found = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
-        if name not in _VIEWS:
-            self.operations[name] += 1
-            given = frozenset(t.dtype for t in tree_leaves(args) if isinstance(t, torch.Tensor))
-            self.results += [(name, given, t.dtype, t.numel()) for t in found]
-        for tensor in found:
-            self._hold(tensor.untyped_storage())
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._hold(tensor.untyped_storage())
         return out
 
     def _hold(self, storage):

@@ -19,7 +19,7 @@ import torch
 
 from lora_evo.model.base import BaseModel, fitted
 from lora_evo.model.engine import derive_seed, stream
-from lora_evo.model.stacked_lora import fill_member, starting_a
+from lora_evo.model.stacked_lora import import_adapter, starting_a
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
 from lora_evo.peft.adapter import Adapter, Slot
 from lora_evo.probe import BATCH_SIZE, stacked
@@ -152,7 +152,7 @@ def recovery(
         for seed in range(_SEEDS):
             starts = {CHILD: child, CONTINUED: first, RESET: fresh_adapter(first, seed)}
             for who, adapter in starts.items():
-                fill_member(stack, 0, adapter)
+                import_adapter(stack, 0, adapter, smaller=True)
                 learner.reset(0)
                 curve = []
                 for step in range(steps + 1):

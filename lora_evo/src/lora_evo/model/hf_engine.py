@@ -39,7 +39,7 @@ _SHARED_FROM = 32
 
 
 @dataclass(eq=False)
-class Batch:
+class DecodingBatch:
     """Rows that are sampled together with one cache; some of them may be finished."""
 
     requests: list[tuple[int, Request]]
@@ -69,7 +69,7 @@ class Batch:
     def of(
         cls, requests: Sequence[tuple[int, Request]], steps: int, cache: Any, mask: Tensor | None,
         device: torch.device,
-    ) -> "Batch":  # fmt: skip
+    ) -> "DecodingBatch":  # fmt: skip
         """Begin requests of at most `steps` tokens."""
         plain, rows = [request for _, request in requests], len(requests)
 
@@ -118,7 +118,7 @@ class Batch:
         for column in _COLUMNS:
             setattr(self, column, getattr(self, column)[keep])
 
-    def join(self, other: "Batch") -> None:
+    def join(self, other: "DecodingBatch") -> None:
         """Append the rows of another batch, whose tables hold as many tokens."""
         real, other_real = self._real(), other._real()
         self.requests += other.requests
@@ -155,7 +155,7 @@ class Batch:
                 yield number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
 
 
-_COLUMNS = [column.name for column in fields(Batch)[3:]]
+_COLUMNS = [column.name for column in fields(DecodingBatch)[3:]]
 """The tensors by row."""
 
 
@@ -249,7 +249,7 @@ class HFEngine(Engine):
                 if waiting and room and self._refills:
                     batch.join(self._begin(requests, waiting, room, steps))
 
-    def _decode(self, batch: Batch, waiting: bool) -> None:
+    def _decode(self, batch: DecodingBatch, waiting: bool) -> None:
         """Decode more tokens of every row until it is time to drop the finished ones."""
         enough = int(_COMPACT_BELOW * len(batch.requests))
         if waiting and self._refills:
@@ -262,17 +262,17 @@ class HFEngine(Engine):
 
     def _begin(
         self, requests: Sequence[Request], waiting: list[int], most: int, steps: int
-    ) -> Batch:
+    ) -> DecodingBatch:
         """Take requests from those that wait, read their prompts and draw their first tokens."""
         chunk = sorted(waiting[:most], key=lambda i: self._member(requests[i]))
         del waiting[:most]
         logits, cache, mask = self._prefill([requests[i] for i in chunk])
         numbered = [(i, requests[i]) for i in chunk]
-        batch = Batch.of(numbered, steps, cache, mask, logits.device)
+        batch = DecodingBatch.of(numbered, steps, cache, mask, logits.device)
         self._draw(batch, logits)
         return batch
 
-    def _draw(self, batch: Batch, logits: Tensor) -> None:
+    def _draw(self, batch: DecodingBatch, logits: Tensor) -> None:
         """Draw the next token of every row from logits [rows, vocabulary]."""
         if any(request.top_k or request.top_p < 1 for _, request in batch.requests):
             logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
@@ -311,7 +311,7 @@ class HFEngine(Engine):
         cache.select(torch.tensor([different.index(m) for m in members], device=ids.device))
         return cache
 
-    def _apply_stops(self, batch: Batch) -> None:
+    def _apply_stops(self, batch: DecodingBatch) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
         counts = zip(batch.drawn.tolist(), batch.lengths.tolist(), strict=True)
         rows = zip(batch.requests, counts, strict=True)

@@ -283,21 +283,8 @@ def stack_saved(model: Any, saved: Mapping[str, Adapter]) -> StackedAdapters:
     r = max((slot.rank for a in saved.values() for slot in a.slots.values()), default=1)
     adapters = put_on(model, linears, list(saved), r, float(r))
     for member, adapter in enumerate(saved.values()):
-        fill_member(adapters, member, adapter)
+        import_adapter(adapters, member, adapter, smaller=True)
     return adapters
-
-
-@torch.no_grad()
-def fill_member(adapters: StackedAdapters, member: int, adapter: Adapter) -> None:
-    """Copy an adapter, whose rank and modules may be less than the stack's, into the stack."""
-    for path, layer in adapters.layers.items():
-        layer.lora_A[member].zero_()
-        layer.lora_B[member].zero_()
-        if path in adapter.slots:
-            slot = adapter.slots[path]
-            layer.lora_A[member][: slot.rank].copy_(slot.A)
-            layer.lora_B[member][:, : slot.rank].copy_(slot.B)
-            layer.scales[member] = slot.scale
 
 
 def export_adapter(adapters: StackedAdapters, member: int, base_model: str | None) -> Adapter:
@@ -325,9 +312,10 @@ def import_adapter(
 ) -> None:
     """Copy an adapter of the same base, modules and rank into the stack as this member.
 
-    smaller: its rank and modules may be less than the stack's; zeros fill it up. The stack keeps
-    its own scale; where the adapter's differs, the quotient goes into B, so that the update
-    scale * B A stays the same. Raises LoraEvoError, and changes nothing, on a misfit.
+    smaller: its rank and modules may be less than the stack's, zeros fill it up, and its scale
+    becomes that of the member. Else the stack keeps its own scale; where the adapter's differs, the
+    quotient goes into B, so that the update scale * B A stays the same. Raises LoraEvoError, and
+    changes nothing, on a misfit.
     """
     ours, theirs = set(adapters.layers), set(adapter.slots)
     odd = sorted(theirs - ours if smaller else ours ^ theirs)
@@ -352,6 +340,8 @@ def import_adapter(
         if path in theirs:
             slot = adapter.slots[path]
             a[: slot.rank].copy_(slot.A)
+            if smaller:
+                layer.scales[member] = slot.scale
             ratio = slot.scale / layer.scales[member]
             b[:, : slot.rank].copy_(slot.B if ratio == 1.0 else slot.B.float() * ratio)
 

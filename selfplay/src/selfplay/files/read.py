@@ -547,7 +547,7 @@ def smooth(points: Points) -> list[tuple[int, float]]:
     return [(step, float(mean)) for (step, _), mean in zip(known, means, strict=True)]
 
 
-def thin(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:
+def downsample(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:
     """Return at most `limit` points, each the mean of equally many neighbours."""
     size = max(1, math.ceil(len(points) / limit))
     thinned: list[tuple[int, float | None]] = []

@@ -105,7 +105,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class UpdateBatch:
     """The samples of an update.
 
     rows: all of them. faults: by place, what keeps a member from learning. shards: the rows that
@@ -145,7 +145,7 @@ def make_batch(
     max_completion_length: int,
     pieces: int,
     lr_factor: float = 1.0,
-) -> Batch:
+) -> UpdateBatch:
     """Return the rows of these samples, and the shards that their gradients are made of.
 
     members, roles: by place; a member whose learning rate, times lr_factor, is 0 is in no shard.
@@ -161,7 +161,7 @@ def make_batch(
         if row.member not in faults and rates[row.member] > 0.0 and _moves(row, config)
     ]
     if not pieces:
-        return Batch(rows, faults, [Shard(learned)] if learned else [])
+        return UpdateBatch(rows, faults, [Shard(learned)] if learned else [])
     rows_of: dict[int, list[Row]] = defaultdict(list)
     of_role: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
@@ -175,7 +175,7 @@ def make_batch(
         count = even(ceil(wanted / roles.count(role)))
         shards += [((n + 0.5) / count, Shard(own[n::count])) for n in range(count)]
     shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
-    return Batch(rows, faults, [shard for _, shard in shards])
+    return UpdateBatch(rows, faults, [shard for _, shard in shards])
 
 
 def share_out(

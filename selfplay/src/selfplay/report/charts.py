@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from selfplay.files.read import Life, Points, RunRecord, mean_and_error, smooth, thin
+from selfplay.files.read import Life, Points, RunRecord, downsample, mean_and_error, smooth
 from selfplay.files.rows import BASE, START
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
@@ -33,7 +33,7 @@ def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.L
     rows: list[dict[str, Any]] = []
     factor = 100 if unit.startswith("%") else 1
     for name, series in points.items():
-        short = thin([(s, None if v is None else factor * v) for s, v in series], MOST_POINTS)
+        short = downsample([(s, None if v is None else factor * v) for s, v in series], MOST_POINTS)
         means = dict(smooth(short))
         rows += [
             {title: name, "step": step, "value": value, "middle": means.get(step)}
