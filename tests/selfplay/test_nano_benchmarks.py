@@ -46,26 +46,19 @@ def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count:
     assert all(verdict.correct for verdict in verdicts(benchmark, gold))
 
 
-@pytest.mark.parametrize(
-    ("response", "correct", "reason"),
-    [
-        ("<|answer|>2", True, "right"),
-        ("a=1;<|answer|>2<|end|>", True, "right"),
-        ("<|answer|>1", False, "wrong output"),
-        ("<|answer|>2<|answer|>2", False, "ill-formed"),
-        ("2", False, "ill-formed"),
-        ("<|think|>x<|answer|>2", False, "ill-formed"),
-        ("<|answer|> ", False, "ill-formed"),
-        ("<|answer|>g(", False, "not_literal"),
-    ],
-)
-def test_forms_of_answers(response: str, correct: bool, reason: str) -> None:
+def test_forms_of_answers() -> None:
     benchmark = nano_benchmarks.load("nano_code_o", Data())
     name = benchmark.questions[0].id
-    samples = [Sample(name, 0, response), Sample(name, 1, response, truncated=True)]
-    whole, cut = verdicts(benchmark, samples)
-    assert (whole.correct, reason in whole.reason) == (correct, True)
-    assert (cut.correct, cut.well_formed) == (False, False)
+    for response, correct, reason in (
+        *(("<|answer|>2", True, "right"), ("a=1;<|answer|>2<|end|>", True, "right")),
+        *(("<|answer|>1", False, "wrong output"), ("<|answer|>g(", False, "not_literal")),
+        *((text, False, "ill-formed") for text in ("2", "<|answer|> ", "<|think|>x<|answer|>2")),
+        ("<|answer|>2<|answer|>2", False, "ill-formed"),
+    ):
+        samples = [Sample(name, 0, response), Sample(name, 1, response, truncated=True)]
+        whole, cut = verdicts(benchmark, samples)
+        assert (whole.correct, reason in whole.reason) == (correct, True), response
+        assert (cut.correct, cut.well_formed) == (False, False)
 
 
 def test_data_of_the_users_own_is_refused() -> None:

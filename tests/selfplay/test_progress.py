@@ -96,25 +96,20 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, terminal):
     assert f"selfplay resume {HOME}\n" in said.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("settings", "frozen"),
-    [
-        ((), "t0,t1"),
-        (("learner.teacher_learning_rate=0",), ""),
-        (("learner.frozen=t0",), "t0,t1"),
-        (("learner.frozen=t0,t1",), ""),
+def test_a_run_whose_teachers_learn_is_told_what_may_come(runs):
+    for settings, frozen in (
+        *(((), "t0,t1"), (("learner.teacher_learning_rate=0",), "")),
+        *((("learner.frozen=t0",), "t0,t1"), (("learner.frozen=t0,t1",), "")),
         (("mode=azr",), "t0,t1"),
-    ],
-)
-def test_a_run_whose_teachers_learn_is_told_what_may_come(runs, settings, frozen):
-    progress, said = shown(terminal=False)
-    with progress.showing(runs.config(*settings), HOME):
-        pass
-    assert ("In long runs " in said.getvalue()) == bool(frozen)
-    assert max(map(len, said.getvalue().splitlines())) <= 80
-    last = said.getvalue().splitlines()[-1]
-    assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
-    assert ("--mode populora" in last) == ("mode=azr" in settings)
+    ):
+        progress, said = shown(terminal=False)
+        with progress.showing(runs.config(*settings), HOME):
+            pass
+        assert ("In long runs " in said.getvalue()) == bool(frozen)
+        assert max(map(len, said.getvalue().splitlines())) <= 80
+        last = said.getvalue().splitlines()[-1]
+        assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
+        assert ("--mode populora" in last) == ("mode=azr" in settings)
 
 
 def test_python_s_train_and_resume_say_what_the_command_says(runs, tmp_path):

@@ -14,9 +14,7 @@ from selfplay_command import train_until
 
 SHAPES = [
     ("qwen2", 151936, True),  # Qwen2.5 up to 3B
-    ("qwen2", 152064, False),  # Qwen2.5 from 7B on
-    ("qwen3", 151936, True),
-    ("qwen3", 151936, False),  # Qwen3 from 8B on
+    ("qwen3", 152064, False),  # Qwen2.5 and Qwen3 from 7B on
     ("llama", 128256, True),  # Llama 3.2
 ]
 SETTINGS = (

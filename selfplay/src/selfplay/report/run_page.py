@@ -25,9 +25,6 @@ from selfplay.tasks.template import NANO
 if TYPE_CHECKING:
     import altair as alt
 
-ACCEPTED, REJECTED = 4, 2
-"""Accepted tasks and rejected proposals that the gallery shows of a step and kind."""
-
 
 class Series(NamedTuple):
     """A number of a step by its path, its unit (`% ...` for a share), and how to read it."""
@@ -324,20 +321,11 @@ def sentences(run: RunRecord) -> list[str]:
 
 
 def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return a few tasks of every step and kind: accepted ones spread over solve rates, then
-    rejected ones of different status."""
-    groups: dict[tuple[int, str], list[TaskRow]] = {}
+    """Return a few tasks of every step and kind: accepted ones, and one of each other status."""
+    groups: dict[tuple[int, str, bool, str], list[TaskRow]] = {}
     for task in tasks:
-        groups.setdefault((task.step, task.kind), []).append(task)
-    chosen: list[TaskRow] = []
-    for _, group in sorted(groups.items()):
-        accepted = [task for task in group if task.accepted]
-        accepted.sort(key=lambda task: -1.0 if task.solve_rate is None else task.solve_rate)
-        places = {round(i * (len(accepted) - 1) / (ACCEPTED - 1)) for i in range(ACCEPTED)}
-        rejected = {task.status: task for task in reversed(group) if not task.accepted}
-        chosen += [accepted[i] for i in sorted(places) if accepted]
-        chosen += list(rejected.values())[:REJECTED]
-    return chosen
+        groups.setdefault((task.step, task.kind, not task.accepted, task.status), []).append(task)
+    return [task for key, group in sorted(groups.items()) for task in group[: 1 if key[2] else 4]]
 
 
 def _percent(value: float | None) -> str:
