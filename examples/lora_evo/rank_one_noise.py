@@ -17,19 +17,19 @@ import torch
 from lora_evo import Operator, measured, mutate_directory, verify
 
 
-def prepare(request):
-    """Check the request once and return the recipe for one module at a time."""
+def prepare(setup):
+    """Check the setup once and return the recipe for one module at a time."""
 
     def recipe(path, slots):
         slot = slots[0]
         b = slot.B.double()
         # Keyed by seed, module and a name: the same noise in any order.
-        x = torch.from_numpy(request.noise(path, "x").standard_normal(slot.A.shape[1]))
-        g = torch.from_numpy(request.noise(path, "g").standard_normal(slot.rank))
+        x = torch.from_numpy(setup.noise(path, "x").standard_normal(slot.A.shape[1]))
+        g = torch.from_numpy(setup.noise(path, "g").standard_normal(slot.rank))
         norm = float(torch.linalg.matrix_norm(b @ slot.A.double()))
         if norm == 0.0:
             return measured(path, slot, slot)
-        step = request.strength * norm / float((b @ g).norm() * x.norm())
+        step = setup.strength * norm / float((b @ g).norm() * x.norm())
         return measured(path, slot, replace(slot, A=slot.A.double() + step * torch.outer(g, x)))
 
     return recipe

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lora_evo import LoraEvoError, cross, distance, retention
 from lora_evo.children import make_child
 from lora_evo.operators.crossovers import assign
-from lora_evo.operators.operator import Request, stream
+from lora_evo.operators.operator import Setup, stream
 
 ON_UPDATES = {
     "average": {},
@@ -185,14 +185,14 @@ def test_every_slot_comes_whole_from_the_parent_on_record(make_adapter, seed, co
     )
 
 
-def request(paths=(), weights=(1.0, 1.0), seed=0, **parameters):
-    return Request(tuple(paths), (None,) * len(weights), None, seed, None, weights, parameters)
+def setup(paths=(), weights=(1.0, 1.0), seed=0, **parameters):
+    return Setup(tuple(paths), (None,) * len(weights), None, seed, None, weights, parameters)
 
 
 def test_units_of_levels():
     paths = ("lm_head", "model.layers.11.mlp.up_proj", "model.layers.11.self_attn.q_proj")
     units = {
-        level: tuple(request(paths, level=level).units().values())
+        level: tuple(setup(paths, level=level).units().values())
         for level in ("module", "block", "layer")
     }
     assert units == {
@@ -204,15 +204,15 @@ def test_units_of_levels():
 
 def test_draws_are_fair_weighted_independent_of_the_rest_and_no_accidental_copy():
     units = [f"model.layers.{n}.q_proj" for n in range(2000)]
-    even = assign(request(), units)
+    even = assign(setup(), units)
     assert abs(Counter(even.values())[0] - 1000) < 150
-    tilted = Counter(assign(request(weights=(3, 0, 1)), units).values())
+    tilted = Counter(assign(setup(weights=(3, 0, 1)), units).values())
     assert abs(tilted[0] - 1500) < 150
     assert tilted[1] == 0
-    assert assign(request(), units[:500]).items() <= even.items()
+    assert assign(setup(), units[:500]).items() <= even.items()
     for weights, parents in (((1, 1), 2), ((1, 0), 1)):
         for seed in range(100):
-            chosen = assign(request(weights=weights, seed=seed), ["a", "b"])
+            chosen = assign(setup(weights=weights, seed=seed), ["a", "b"])
             assert len(set(chosen.values())) == parents
 
 

@@ -95,10 +95,10 @@ def test_parents_and_operators_that_do_not_fit_are_refused(make_adapter):
 
 
 def halved(**changes):
-    def prepare(request):
+    def prepare(setup):
         def recipe(path, slots):
             slot = slots[0]
-            return measured(path, slot, replace(slot, B=slot.B * request.parameters["factor"]))
+            return measured(path, slot, replace(slot, B=slot.B * setup.parameters["factor"]))
 
         return recipe
 
@@ -132,7 +132,7 @@ def test_one_of_ours_may_be_given_as_object_or_by_its_function(make_adapter):
 
 
 def test_a_crossover_of_ones_own(home, make_adapter):
-    def prepare(request):
+    def prepare(setup):
         def recipe(path, slots):
             taken = slots[1]
             return replace(measured(path, slots[0], replace(taken, A=taken.A.double())), source=1)
@@ -153,10 +153,10 @@ def test_a_crossover_of_ones_own(home, make_adapter):
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (lambda request: lambda path, slots: slots[0], "returns a Slot for .*; expected what"),
-        (lambda request: lambda path: None, "fails at .*: TypeError.*; expected prepare"),
-        (lambda request: request.nothing, "fails at its request: AttributeError"),
-        (lambda request: exit(3), "fails at its request: SystemExit: 3"),
+        (lambda setup: lambda path, slots: slots[0], "returns a Slot for .*; expected what"),
+        (lambda setup: lambda path: None, "fails at .*: TypeError.*; expected prepare"),
+        (lambda setup: setup.nothing, "fails at its setup: AttributeError"),
+        (lambda setup: exit(3), "fails at its setup: SystemExit: 3"),
     ],
 )
 def test_an_operator_that_does_not_work_is_blamed_in_one_line(make_adapter, prepare, words):
@@ -166,7 +166,7 @@ def test_an_operator_that_does_not_work_is_blamed_in_one_line(make_adapter, prep
 
 
 def test_a_child_of_another_shape_is_refused(make_adapter):
-    def prepare(request):
+    def prepare(setup):
         return lambda path, slots: measured(
             path, slots[0], replace(slots[0], A=slots[0].A[:2], B=slots[0].B[:, :2])
         )

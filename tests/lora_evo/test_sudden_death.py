@@ -102,9 +102,9 @@ def test_a_draft_that_is_being_written_is_left_alone(make_adapter, tmp_path):
     save_adapter(make_adapter(1), tmp_path / "p")
     drafts = []
 
-    def prepare(request):
+    def prepare(setup):
         def recipe(path, slots):
-            if path == request.paths[-1]:
+            if path == setup.paths[-1]:
                 mutate_directory("full_gaussian", tmp_path / "p", tmp_path / "c", seed=2)
                 drafts.extend(tmp_path.glob(".c.*.tmp"))
             return measured(path, slots[0], slots[0])

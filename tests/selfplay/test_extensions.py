@@ -176,8 +176,8 @@ BROKEN = {
     "returns a NoneType for ": of_recipe(lambda path, slots: None),
     "AttributeError: 'Slot' object has no attribute 'C'": of_recipe(fails),
     "SystemExit: 3": of_recipe(quits),
-    "fails at its request: TypeError": lambda: None,
-    "fails at its request: ZeroDivisionError": lambda request: 1 / 0,
+    "fails at its setup: TypeError": lambda: None,
+    "fails at its setup: ZeroDivisionError": lambda request: 1 / 0,
     "made a factor of shape ": of_recipe(
         lambda path, slots: measured(
             path, slots[0], replace(slots[0], A=slots[0].A[:1], B=slots[0].B[:, :1])

@@ -18,7 +18,7 @@ from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files import appearing, refuse_existing
 from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.operators.measured import SlotChild
-from lora_evo.operators.operator import OPERATORS, Operator, Request, find_operator
+from lora_evo.operators.operator import OPERATORS, Operator, Setup, find_operator
 from lora_evo.operators.thin import one_thread
 from lora_evo.peft.adapter import (
     Adapter,
@@ -241,7 +241,7 @@ class Birth:
             self.config = _merged_config(self.parents, operator.name, parameters.get("rank"))
         if weights is not None:
             weights = _checked_weights(weights, len(parents), signed=merges)
-        self.request = Request(
+        self.setup = Setup(
             paths=tuple(sorted({path for parent in self.parents for path in parent.paths})),
             configs=tuple(parent.config for parent in self.parents),
             config=self.config,
@@ -251,8 +251,8 @@ class Birth:
             parameters={**operator.defaults, **parameters},
             alive=lambda path: any_update(self.parents[0].slot(path)),
         )
-        with _blamed(operator, "its request"):
-            self._recipe = operator.recipe(self.request)
+        with _blamed(operator, "its setup"):
+            self._recipe = operator.recipe(self.setup)
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
         self._changes: list[tuple[float, float | None]] = []
@@ -265,9 +265,9 @@ class Birth:
         """
         torch.empty(_KEPT, dtype=torch.uint8)  # never touched; see _KEPT
         with one_thread():
-            for path in self.request.paths:
+            for path in self.setup.paths:
                 yield path, *self._grow_one(path)
-        if self.request.strength and not any(change for _, change in self._changes):
+        if self.setup.strength and not any(change for _, change in self._changes):
             sizes = zip(self._traces, self._changes, strict=True)
             for path in [path for path, (norm, _) in sizes if norm]:  # a fresh adapter stays
                 raise LoraEvoError(
@@ -290,7 +290,7 @@ class Birth:
         names = "seed", "strength", "weights", "parameters"
         return Lineage(
             operator=self.operator.name,
-            **{name: getattr(self.request, name) for name in names},
+            **{name: getattr(self.setup, name) for name in names},
             parents=tuple(parents),
             generation=generation,
             content_hash=combine(self.config, own),
@@ -359,7 +359,7 @@ def _blamed(operator: Operator, place: str) -> Iterator[None]:
             raise
         raise LoraEvoError(
             f"{operator.name} fails at {place}: {type(error).__name__}: {error}; expected "
-            "prepare(request) to return a function of a module's path and its parents' slots"
+            "prepare(setup) to return a function of a module's path and its parents' slots"
         ) from error
 
 

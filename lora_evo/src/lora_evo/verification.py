@@ -88,7 +88,7 @@ def _remake(
         again = Birth(readers, find_operator(operator), **settings)
     except LoraEvoError as error:
         raise LoraEvoError(f"{child} cannot be made again: {error}") from error
-    if reader.paths != again.request.paths:
+    if reader.paths != again.setup.paths:
         raise LoraEvoError(f"{child} sits on other modules than its parents")
     gaps: dict[str, Gap] = {}
     differing: list[str] = []

@@ -33,7 +33,7 @@ import torch
 from lora_evo.compare import same
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, measured, unchanged
-from lora_evo.operators.operator import Recipe, Request
+from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import Span, prepared, span
 from lora_evo.peft.adapter import Slot
 
@@ -41,16 +41,16 @@ MOST_DROPPED = 0.99
 _FARTHEST = 4.0
 
 
-def average(request: Request) -> Recipe:
+def average(setup: Setup) -> Recipe:
     """Average the updates: D = sum_k w_k D_k, with weights that add up to 1.
 
     Without weights all parents count alike. The child depends on the parents' updates alone, and
     keeps what they agree on; what the truncation to the first parent's rank loses is reported.
     """
-    return blend(request.shares())
+    return blend(setup.shares())
 
 
-def dare(request: Request) -> Recipe:
+def dare(setup: Setup) -> Recipe:
     """Add parts of the differences between the parents to the first, made up for.
 
         D = D_1 + sum_k w_k drop_p(D_k - D_1),      drop_p(E) = sum_j m_j S_j u_j v_j^T / (1 - p),
@@ -61,8 +61,8 @@ def dare(request: Request) -> Recipe:
     the difference of a fine-tuned model from its base; here the first parent is the base, singular
     components take the place of entries, and equal parents give themselves. p = 0 is `average`.
     """
-    p = request.number("p", 0.0, MOST_DROPPED)
-    weights = request.shares()
+    p = setup.number("p", 0.0, MOST_DROPPED)
+    weights = setup.shares()
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         if alike(slots) or weights[0] == 1.0:
@@ -72,7 +72,7 @@ def dare(request: Request) -> Recipe:
         wanted = base.clone()
         for index in range(1, len(slots)):
             u, values, vt = torch.linalg.svd(joint.updates[index] - base, full_matrices=False)
-            points = request.noise(path, "drop", str(index)).random(len(values))
+            points = setup.noise(path, "drop", str(index)).random(len(values))
             kept = torch.from_numpy(points >= p).double() / (1 - p)
             wanted += weights[index] * (u * (values * kept)) @ vt
         return joint.child(wanted)
@@ -80,7 +80,7 @@ def dare(request: Request) -> Recipe:
     return recipe
 
 
-def extrapolate(request: Request) -> Recipe:
+def extrapolate(setup: Setup) -> Recipe:
     """Go from the worse parent through the better one and a little beyond.
 
         D = D_worse + eta (D_better - D_worse)
@@ -92,10 +92,10 @@ def extrapolate(request: Request) -> Recipe:
     child, evenly from [eta_low, eta_high], or given as `eta`; 1 is the better parent itself, 0 the
     worse.
     """
-    return blend(beyond(request))
+    return blend(beyond(setup))
 
 
-def svd_subspace(request: Request) -> Recipe:
+def svd_subspace(setup: Setup) -> Recipe:
     """Mix the singular triplets of the parents' updates.
 
         D_k = sum_j S_kj u_kj v_kj^T  (largest first),      D = sum_j S_(c_j)j u_(c_j)j v_(c_j)j^T
@@ -106,13 +106,13 @@ def svd_subspace(request: Request) -> Recipe:
     triplet moves whole, so that signs of singular vectors do not matter. Singular values that
     coincide within one parent leave its triplets undefined; there the child depends on rounding.
     """
-    bounds = torch.tensor(request.shares(), dtype=torch.float64).cumsum(dim=0)
+    bounds = torch.tensor(setup.shares(), dtype=torch.float64).cumsum(dim=0)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         if alike(slots):
             return unchanged(slots[0])
         count = max(min(slot.rank, len(slot.B), slot.A.shape[1]) for slot in slots)
-        points = torch.from_numpy(request.noise(path, "triplet").random(count))
+        points = torch.from_numpy(setup.noise(path, "triplet").random(count))
         # The last bound is 1 but for rounding; a point above it belongs to the last parent.
         parents = torch.searchsorted(bounds[:-1].contiguous(), points, right=True)
         joint = join(slots)
@@ -126,25 +126,25 @@ def svd_subspace(request: Request) -> Recipe:
     return recipe
 
 
-def beyond(request: Request) -> tuple[float, float]:
+def beyond(setup: Setup) -> tuple[float, float]:
     """Return the coefficients of both parents, (eta, 1 - eta) in the order of better and worse."""
-    if len(request.configs) != 2:
+    if len(setup.configs) != 2:
         raise LoraEvoError(
-            f"extrapolation goes from one parent to another; got {len(request.configs)} parents, "
+            f"extrapolation goes from one parent to another; got {len(setup.configs)} parents, "
             "expected 2"
         )
-    if request.weights is not None:
+    if setup.weights is not None:
         raise LoraEvoError(
             "extrapolation takes no weights; tell which parent is better with --set "
             "'fitness=[0.7, 0.4]', or put the better one first"
         )
-    fitness = request.fitness() or (1.0, 0.0)
-    if request.parameters["eta"] is None:
-        low = request.number("eta_low", 0.0, _FARTHEST)
-        high = request.number("eta_high", low, _FARTHEST)
-        eta = low + (high - low) * request.uniform("eta")
+    fitness = setup.fitness() or (1.0, 0.0)
+    if setup.parameters["eta"] is None:
+        low = setup.number("eta_low", 0.0, _FARTHEST)
+        high = setup.number("eta_high", low, _FARTHEST)
+        eta = low + (high - low) * setup.uniform("eta")
     else:
-        eta = request.number("eta", 0.0, _FARTHEST)
+        eta = setup.number("eta", 0.0, _FARTHEST)
     return (eta, 1 - eta) if fitness[0] >= fitness[1] else (1 - eta, eta)
 
 
@@ -231,7 +231,7 @@ def blend(coefficients: Sequence[float]) -> Recipe:
     return recipe
 
 
-def slot_swap(request: Request) -> Recipe:
+def slot_swap(setup: Setup) -> Recipe:
     """Take the pair (A, B) of every module whole from one parent.
 
     The layer-wise crossover of PopuLoRA (arXiv 2605.16727), the only one after which optimiser
@@ -240,11 +240,11 @@ def slot_swap(request: Request) -> Recipe:
     (`level=layer`); every unit draws its parent on its own, with equal chances or in proportion to
     the weights. If all fell to one parent, one drawn unit goes to another: no child is a copy.
     """
-    request.check_equal_ranks(
+    setup.check_equal_ranks(
         "slot_swap moves factors whole: give it parents of equal rank, or use average"
     )
-    units = request.units()
-    chosen = assign(request, sorted(set(units.values())))
+    units = setup.units()
+    chosen = assign(setup, sorted(set(units.values())))
     return lambda path, slots: _take(path, slots, chosen[units[path]])
 
 
@@ -258,16 +258,16 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     return replace(child, slot=slot, source=source, moments_valid=same_scale)
 
 
-def assign(request: Request, units: Sequence[str]) -> Mapping[str, int]:
+def assign(setup: Setup, units: Sequence[str]) -> Mapping[str, int]:
     """Return the parent (from 0) of every unit; each draw depends on the seed and its unit."""
-    weights = request.weights or (1.0,) * len(request.configs)
-    chosen = {unit: _draw(weights, request.uniform(unit, "parent")) for unit in units}
+    weights = setup.weights or (1.0,) * len(setup.configs)
+    chosen = {unit: _draw(weights, setup.uniform(unit, "parent")) for unit in units}
     possible = sum(weight > 0 for weight in weights)
     if len(units) > 1 and possible > 1 and len(set(chosen.values())) == 1:
-        unit = units[int(request.uniform("odd unit") * len(units))]
+        unit = units[int(setup.uniform("odd unit") * len(units))]
         rest = list(weights)
         rest[chosen[unit]] = 0.0
-        chosen[unit] = _draw(rest, request.uniform("odd parent"))
+        chosen[unit] = _draw(rest, setup.uniform("odd parent"))
     return chosen
 
 
@@ -276,7 +276,7 @@ def _draw(weights: Sequence[float], point: float) -> int:
     return bisect_right(bounds, point * bounds[-1], hi=len(bounds) - 1)
 
 
-def factor_dare(request: Request) -> Recipe:
+def factor_dare(setup: Setup) -> Recipe:
     """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B alike.
 
     A baseline; prefer `dare`. DARE (arXiv 2311.03099) drops entries, m_k zeros with chance p and
@@ -284,33 +284,33 @@ def factor_dare(request: Request) -> Recipe:
     its square, and the product has both noises and theirs: at p = 0.7, the default as in public
     code, an adapter crossed with itself lands about twice its norm away from itself.
     """
-    p = request.number("p", 0.0, MOST_DROPPED)
+    p = setup.number("p", 0.0, MOST_DROPPED)
 
     def thinned(factor: torch.Tensor, *key: str) -> torch.Tensor:
-        points = request.noise(*key).random(tuple(factor.shape))
+        points = setup.noise(*key).random(tuple(factor.shape))
         return factor * torch.from_numpy(points >= p) / (1 - p)
 
-    return _sum(request, "dare", request.shares(), thinned)
+    return _sum(setup, "dare", setup.shares(), thinned)
 
 
-def factor_extrapolate(request: Request) -> Recipe:
+def factor_extrapolate(setup: Setup) -> Recipe:
     """Extrapolate the factors: A = A_worse + eta (A_better - A_worse), and B alike.
 
     A baseline; prefer `extrapolate`. eta is from [1, 1.5] as in public code. The update is
     quadratic in eta; for parents of other factorizations it runs several times their norm away from
     both at eta = 1.5, and the lower fifth of the range is a copy of the better parent.
     """
-    return _sum(request, "extrapolate", beyond(request))
+    return _sum(setup, "extrapolate", beyond(setup))
 
 
 def _sum(
-    request: Request,
+    setup: Setup,
     better: str,
     coefficients: Sequence[float],
     keep: Callable[[torch.Tensor, str, str, str], torch.Tensor] = lambda factor, *key: factor,
 ) -> Recipe:
     """Return the recipe of the sums of what `keep` leaves of each factor times its coefficient."""
-    request.check_equal_ranks(
+    setup.check_equal_ranks(
         f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not"
     )
 

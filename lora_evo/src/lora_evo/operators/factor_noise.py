@@ -21,12 +21,12 @@ import torch
 from lora_evo.compare import singular_values
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
-from lora_evo.operators.operator import Recipe, Request
+from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import prepared
 from lora_evo.peft.adapter import Slot
 
 
-def full_gaussian(request: Request) -> Recipe:
+def full_gaussian(setup: Setup) -> Recipe:
     """Add Gaussian noise to both factors of every module.
 
         A' = A + e rms(A) E,    B' = B + e rms(B) F,    E, F ~ N(0, 1) per entry,
@@ -35,11 +35,11 @@ def full_gaussian(request: Request) -> Recipe:
     PopuLoRA (arXiv 2605.16727), whose step is e itself. Factorization: the child's update depends
     on that of the parent's, except for a common rescaling (c B, A / c). A module with D = 0 stays.
     """
-    strength = request.change()
-    return lambda path, slots: with_gaussian_noise(request, path, slots[0], strength)
+    strength = setup.change()
+    return lambda path, slots: with_gaussian_noise(setup, path, slots[0], strength)
 
 
-def layer_selective_gaussian(request: Request) -> Recipe:
+def layer_selective_gaussian(setup: Setup) -> Recipe:
     """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
 
     The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units with an
@@ -49,20 +49,20 @@ def layer_selective_gaussian(request: Request) -> Recipe:
     same seed, and changes by the strength; the whole adapter changes less. Factorization: as
     `full_gaussian`.
     """
-    strength = request.change()
-    share = request.number("share", 0.0, 1.0)
+    strength = setup.change()
+    share = setup.number("share", 0.0, 1.0)
     if share == 0.0:
         raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
-    units = request.units()
-    alive = {unit for path, unit in units.items() if request.alive(path)}
-    drawn = sorted((request.uniform(unit, "chosen"), unit) for unit in alive)
+    units = setup.units()
+    alive = {unit for path, unit in units.items() if setup.alive(path)}
+    drawn = sorted((setup.uniform(unit, "chosen"), unit) for unit in alive)
     chosen = {unit for _, unit in drawn[: max(1, round(share * len(drawn)))]}
     return lambda path, slots: with_gaussian_noise(
-        request, path, slots[0], strength if units[path] in chosen else 0.0
+        setup, path, slots[0], strength if units[path] in chosen else 0.0
     )
 
 
-def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float) -> SlotChild:
+def with_gaussian_noise(setup: Setup, path: str, slot: Slot, strength: float) -> SlotChild:
     """Return the module with noise on both factors; a copy at strength 0."""
     norm = float(torch.linalg.vector_norm(singular_values(slot)))
     if strength == 0.0 or norm == 0.0:
@@ -76,7 +76,7 @@ def with_gaussian_noise(request: Request, path: str, slot: Slot, strength: float
     a, b = a.to(precision), b.to(precision)
 
     def toward(name: str, factor: torch.Tensor, size: float) -> torch.Tensor:
-        noise = request.noise(path, name).standard_normal(factor.shape, dtype=np.float32)
+        noise = setup.noise(path, name).standard_normal(factor.shape, dtype=np.float32)
         return torch.from_numpy(noise).to(precision) * size
 
     e, f = toward("A", a, size_a), toward("B", b, size_b)

@@ -22,7 +22,7 @@ import torch
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers import filled, join, row_length
 from lora_evo.operators.measured import SlotChild, measured
-from lora_evo.operators.operator import Recipe, Request, stream
+from lora_evo.operators.operator import Recipe, Setup, stream
 from lora_evo.operators.thin import prepared
 from lora_evo.peft.adapter import Slot
 
@@ -34,7 +34,7 @@ Sparsify: TypeAlias = Callable[[str, int, torch.Tensor], torch.Tensor]
 """Maps module path, number of the parent and its update, which it may change, to what is left."""
 
 
-def merge_svd(request: Request) -> Recipe:
+def merge_svd(setup: Setup) -> Recipe:
     """Add the updates: D = sum_k w_k D_k, exactly, then cut it to the rank.
 
     PEFT's `svd`, mergekit's task arithmetic: the leading triplets of the sum are its best
@@ -42,15 +42,15 @@ def merge_svd(request: Request) -> Recipe:
     instead, with cross terms B_j A_k that no parent has. One adapter alone is brought to another
     rank, a larger one by zeros in B, or multiplied by its weight: -1 takes it back.
     """
-    weights, beside = factors(request), merge_cat(request)
+    weights, beside = factors(setup), merge_cat(setup)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        rank = request.config.rank(path)
+        rank = setup.config.rank(path)
         if len(slots) == 1 and rank >= slots[0].rank:
             return beside(path, slots)
-        _check_rank(request, path, slots)
+        _check_rank(setup, path, slots)
         joint = join(slots)
-        return joint.child(joint.blend(weights), rank, request.config.scale(path))
+        return joint.child(joint.blend(weights), rank, setup.config.scale(path))
 
     return recipe
 
@@ -58,15 +58,15 @@ def merge_svd(request: Request) -> Recipe:
 merge_linear = merge_svd
 
 
-def merge_cat(request: Request) -> Recipe:
+def merge_cat(setup: Setup) -> Recipe:
     """Put the factors side by side: A = [A_1; A_2; ...], B = [w_1 s_1 B_1, w_2 s_2 B_2, ...] / s.
 
     PEFT's `cat`: D = sum_k w_k D_k without any loss, in the sum of the ranks.
     """
-    weights = factors(request)
+    weights = factors(setup)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        rank, scale = request.config.rank(path), request.config.scale(path)
+        rank, scale = setup.config.rank(path), setup.config.scale(path)
         a = torch.cat([prepared(slot.A).double() for slot in slots])
         shares = zip(weights, slots, strict=True)
         b = torch.cat([prepared(slot.B).double() * (w * slot.scale) for w, slot in shares], dim=1)
@@ -75,7 +75,7 @@ def merge_cat(request: Request) -> Recipe:
     return recipe
 
 
-def merge_ties(request: Request) -> Recipe:
+def merge_ties(setup: Setup) -> Recipe:
     """Add the entries that agree with the majority: trim, elect a sign, merge.
 
         D_k' = the `density` largest entries of w_k D_k by magnitude, in each module
@@ -88,7 +88,7 @@ def merge_ties(request: Request) -> Recipe:
     apart, which depend on the factorization. The result has any rank, and much may be lost by
     cutting it: the lineage says how much.
     """
-    density = request.number("density", _LEAST_DENSITY, 1.0)
+    density = setup.number("density", _LEAST_DENSITY, 1.0)
 
     def trimmed(path: str, index: int, update: torch.Tensor) -> torch.Tensor:
         dropped = update.numel() - max(1, int(density * update.numel()))
@@ -98,10 +98,10 @@ def merge_ties(request: Request) -> Recipe:
         least = sizes.flatten().kthvalue(dropped + 1).values
         return update.masked_fill_(sizes < least, 0.0)
 
-    return _of_entries(request, trimmed, elect=True, normalise=True)
+    return _of_entries(setup, trimmed, elect=True, normalise=True)
 
 
-def merge_dare_linear(request: Request) -> Recipe:
+def merge_dare_linear(setup: Setup) -> Recipe:
     """Add a random share of the entries of each update: D = sum_k w_k (m_k * D_k) / density.
 
     The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
@@ -110,31 +110,31 @@ def merge_dare_linear(request: Request) -> Recipe:
     mean of D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of
     which the cut to the child's rank takes away.
     """
-    return _of_entries(request, _dropped(request), elect=False, normalise=False)
+    return _of_entries(setup, _dropped(setup), elect=False, normalise=False)
 
 
-def merge_dare_ties(request: Request) -> Recipe:
+def merge_dare_ties(setup: Setup) -> Recipe:
     """Drop entries as `merge_dare_linear`, then add those of the elected sign.
 
     Signs are elected as in `merge_ties`, but the sum is not divided by the weights.
     """
-    return _of_entries(request, _dropped(request), elect=True, normalise=False)
+    return _of_entries(setup, _dropped(setup), elect=True, normalise=False)
 
 
-def _dropped(request: Request) -> Sparsify:
-    density = request.number("density", _LEAST_DENSITY, 1.0)
+def _dropped(setup: Setup) -> Sparsify:
+    density = setup.number("density", _LEAST_DENSITY, 1.0)
 
     def dropped(path: str, index: int, update: torch.Tensor) -> torch.Tensor:
-        noise = request.noise(path, "entries", str(index))
+        noise = setup.noise(path, "entries", str(index))
         points = torch.from_numpy(noise.random(tuple(update.shape), dtype="float32"))
         return update.masked_fill_(points >= density, 0.0).div_(density)
 
     return dropped
 
 
-def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise: bool) -> Recipe:
+def _of_entries(setup: Setup, sparsify: Sparsify, *, elect: bool, normalise: bool) -> Recipe:
     """Return the recipe of the child nearest to the sum of what is left of the updates' entries."""
-    weights = factors(request)
+    weights = factors(setup)
 
     def summed(path: str, slots: Sequence[Slot]) -> torch.Tensor:
         types = {factor.dtype for slot in slots for factor in (slot.A, slot.B)}
@@ -160,9 +160,9 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
         return total.div_(counted.masked_fill_(counted == 0, 1.0)) if normalise else total
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
-        rank, scale = request.config.rank(path), request.config.scale(path)
+        rank, scale = setup.config.rank(path), setup.config.scale(path)
         wanted = summed(path, slots)
-        _check_rank(request, path, slots)
+        _check_rank(setup, path, slots)
         known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
         spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
         noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
@@ -178,9 +178,9 @@ def _of_entries(request: Request, sparsify: Sparsify, *, elect: bool, normalise:
     return recipe
 
 
-def _check_rank(request: Request, path: str, slots: Sequence[Slot]) -> None:
+def _check_rank(setup: Setup, path: str, slots: Sequence[Slot]) -> None:
     """Refuse a rank that was asked for and is above every size of the module and its parents."""
-    rank, ends = request.parameters["rank"], (len(slots[0].B), slots[0].A.shape[1])
+    rank, ends = setup.parameters["rank"], (len(slots[0].B), slots[0].A.shape[1])
     if rank is not None and rank > max(*ends, sum(slot.rank for slot in slots)):
         raise LoraEvoError(
             f"rank is {rank}, but the merged update of {path} has at most rank {min(ends)}; ask "
@@ -188,10 +188,10 @@ def _check_rank(request: Request, path: str, slots: Sequence[Slot]) -> None:
         )
 
 
-def factors(request: Request) -> tuple[float, ...]:
-    """Return the weights of the request as they are, or 1/n each."""
-    count = len(request.configs)
-    return request.weights or (1.0 / count,) * count
+def factors(setup: Setup) -> tuple[float, ...]:
+    """Return the weights of the setup as they are, or 1/n each."""
+    count = len(setup.configs)
+    return setup.weights or (1.0 / count,) * count
 
 
 def nearest(

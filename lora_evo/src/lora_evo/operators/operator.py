@@ -1,4 +1,4 @@
-"""Operators: what one is, the request that it gets, and the table of those that are built in.
+"""Operators: what one is, the setup that it gets, and the table of those that are built in.
 
 No torch is loaded until an operator is used.
 """
@@ -33,7 +33,7 @@ _LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True)
-class Request:
+class Setup:
     """Everything an operator may depend on besides the weights themselves."""
 
     paths: tuple[str, ...]
@@ -131,7 +131,7 @@ class Request:
 class Operator:
     """An evolutionary operator.
 
-    - prepare: checks the request and returns the recipe; or `module:function`, loaded when needed.
+    - prepare: checks the setup and returns the recipe; or `module:function`, loaded when needed.
     - defaults: the parameters, with values that JSON can hold.
     - default_strength: None for operators without a strength.
     """
@@ -140,13 +140,13 @@ class Operator:
     kind: Literal["mutation", "crossover", "merge"]
     summary: str
     preserves: str
-    prepare: Callable[[Request], Recipe] | str
+    prepare: Callable[[Setup], Recipe] | str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     default_strength: float | None = None
 
-    def recipe(self, request: Request) -> Recipe:
-        """Check a request and return the recipe for its modules."""
-        return self._function()(request)
+    def recipe(self, setup: Setup) -> Recipe:
+        """Check a setup and return the recipe for its modules."""
+        return self._function()(setup)
 
     def check_parameters(self, names: Iterable[str]) -> None:
         """Refuse parameters that it does not have."""
@@ -162,11 +162,11 @@ class Operator:
         """Formula, source and factorization: the docstring of `prepare`."""
         return cleandoc(self._function().__doc__ or "")
 
-    def _function(self) -> Callable[[Request], Recipe]:
+    def _function(self) -> Callable[[Setup], Recipe]:
         if not isinstance(self.prepare, str):
             return self.prepare
         module, _, name = self.prepare.partition(":")
-        function: Callable[[Request], Recipe] = getattr(import_module(module), name)
+        function: Callable[[Setup], Recipe] = getattr(import_module(module), name)
         return function
 
 

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from lora_evo.compare import NEGLIGIBLE
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.measured import SlotChild, solve_step, unchanged
-from lora_evo.operators.operator import Recipe, Request
+from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import Thin, prepared, thin
 from lora_evo.peft.adapter import Slot
 
@@ -24,7 +24,7 @@ LARGEST_GROWTH = 8.0
 _PROBE = 257
 
 
-def svd_structured(request: Request) -> Recipe:
+def svd_structured(setup: Setup) -> Recipe:
     """Turn both singular bases and rescale the singular values.
 
     With D = s*B*A = U S V^T over its k non-zero singular values, the child is
@@ -42,12 +42,12 @@ def svd_structured(request: Request) -> Recipe:
     child's update depends on the parent's update alone (as long as its singular values differ). A
     module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
     """
-    strength = request.change()
-    rotation = request.number("rotation", 0.0, 100.0)
-    return lambda path, slots: rotate_bases(request, path, slots[0], strength, rotation, 1.0)
+    strength = setup.change()
+    rotation = setup.number("rotation", 0.0, 100.0)
+    return lambda path, slots: rotate_bases(setup, path, slots[0], strength, rotation, 1.0)
 
 
-def subspace_rotation(request: Request) -> Recipe:
+def subspace_rotation(setup: Setup) -> Recipe:
     """Turn both singular bases within their spaces; the spectrum stays.
 
     With D = s*B*A = U S V^T over its k non-zero singular values, the child is
@@ -63,11 +63,11 @@ def subspace_rotation(request: Request) -> Recipe:
 
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
     """
-    strength = request.change()
-    return lambda path, slots: rotate_bases(request, path, slots[0], strength, 1.0, rescaling=0.0)
+    strength = setup.change()
+    return lambda path, slots: rotate_bases(setup, path, slots[0], strength, 1.0, rescaling=0.0)
 
 
-def component_masking(request: Request) -> Recipe:
+def component_masking(setup: Setup) -> Recipe:
     """Mask singular components, small ones more often, and start them afresh.
 
     With D = s*B*A = sum_j S_j u_j v_j^T, components are drawn without replacement, each draw with
@@ -82,9 +82,9 @@ def component_masking(request: Request) -> Recipe:
     differ); A' = rho V^T with rho = |A| / sqrt(r), B' = U S' / (s rho): |A| stays, and B carries
     the spectrum. A module with D = 0 stays as it is, and alive.
     """
-    strength = request.change()
-    tail = request.number("tail", 0.0, 10.0)
-    return lambda path, slots: _mask(request, path, slots[0], strength, tail)
+    strength = setup.change()
+    tail = setup.number("tail", 0.0, 10.0)
+    return lambda path, slots: _mask(setup, path, slots[0], strength, tail)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +124,12 @@ class Components:
         return SlotChild(slot, spectrum, change, self.size * self.scale)
 
 
-def components(request: Request, path: str, slot: Slot) -> Components:
+def components(setup: Setup, path: str, slot: Slot) -> Components:
     """Split a module into its singular components."""
     left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
     u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
     # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
-    stretch = request.noise(path, "sign").standard_normal(_PROBE)
+    stretch = setup.noise(path, "sign").standard_normal(_PROBE)
     probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
     signs = torch.where(left.project(probe) @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
@@ -168,7 +168,7 @@ class Turns:
 
 
 def rotate_bases(
-    request: Request, path: str, slot: Slot, target: float, rotation: float, rescaling: float
+    setup: Setup, path: str, slot: Slot, target: float, rotation: float, rescaling: float
 ) -> SlotChild:
     """Return the module after turns and growth that change its update by `target`, relative to its
     size.
@@ -178,13 +178,13 @@ def rotate_bases(
     the next one of the same seed. A module with D = 0 stays as it is, and so does one of rank 1
     that may only turn. Raises `LoraEvoError` where no draw reaches the target.
     """
-    parts = components(request, path, slot)
+    parts = components(setup, path, slot)
     rank = int(parts.alive.sum())
     if target == 0.0 or rank == 0 or (rank == 1 and rescaling == 0.0):
         return unchanged(slot)
     shares = parts.values[:rank] / parts.size
     for draw in range(DRAWS):
-        noise = request.noise(path, "turns", str(draw))
+        noise = setup.noise(path, "turns", str(draw))
         z = rescaling * torch.from_numpy(noise.standard_normal(rank))
         drawn = torch.from_numpy(noise.standard_normal((2, rank, rank)))
         # Rows of expected length rotation / sqrt(2), whatever the rank.
@@ -220,12 +220,12 @@ def cayley(skew: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _mask(request: Request, path: str, slot: Slot, strength: float, tail: float) -> SlotChild:
-    parts = components(request, path, slot)
+def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> SlotChild:
+    parts = components(setup, path, slot)
     if strength == 0.0 or parts.size == 0.0:
         return unchanged(slot)
     values = parts.values / parts.size
-    draws = torch.from_numpy(request.noise(path, "S").standard_exponential(len(values)))
+    draws = torch.from_numpy(setup.noise(path, "S").standard_exponential(len(values)))
     kept, masked = masked_values(values, draws, strength, tail)
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
     a = parts.right.apply_basis(parts.v * length)
@@ -236,7 +236,7 @@ def _mask(request: Request, path: str, slot: Slot, strength: float, tail: float)
     # The columns of B there are zero already. Where the input is narrower than the rank, the rows
     # of A beyond it start afresh as well.
     for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
-        drawn = torch.from_numpy(request.noise(path, "fresh", str(row)).standard_normal(a.shape[1]))
+        drawn = torch.from_numpy(setup.noise(path, "fresh", str(row)).standard_normal(a.shape[1]))
         a[row] = drawn * (length / float(torch.linalg.vector_norm(drawn)))
     change = float(torch.linalg.vector_norm(kept - values))
     return parts.child(Slot(a, b, slot.scale), change, kept * parts.size)
