@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy
 import pytest
 import torch
 from by_hand import changed, dense, doubled, flipped, regauged, same
@@ -12,75 +11,11 @@ from hypothesis import strategies as st
 from lora_evo import LoraEvoError, cross, distance, retention
 from lora_evo.children import make_child
 from lora_evo.operators.crossovers import assign
-from lora_evo.operators.operator import Setup, stream
+from lora_evo.operators.operator import Setup
 
-ON_UPDATES = {
-    "average": {},
-    "extrapolate": {},
-    "svd_subspace": {},
-    "dare": {},
-}
+ON_UPDATES = ("average", "extrapolate", "svd_subspace", "dare")
 FACTOR_WISE = ("factor_dare", "factor_extrapolate")
 each_on_updates = pytest.mark.parametrize("operator", ON_UPDATES)
-
-
-def dense_children(operator, parents, path, seed, settings):
-    """The child before truncation, from dense matrices and numpy alone."""
-    updates = [dense(parent.slots[path]).numpy() for parent in parents]
-    one, two = updates
-    if operator == "average":
-        return (one + two) / 2
-    if operator == "extrapolate":
-        eta = settings["eta"]
-        return two + eta * (one - two)
-    if operator == "dare":
-        u, s, vt = numpy.linalg.svd(two - one, full_matrices=False)
-        places = sum(parent.slots[path].rank for parent in parents)
-        kept = stream(seed, path, "drop", "1").random(places) >= 0.3
-        return one + 0.5 * (u[:, :places] * s[:places] * kept / 0.7) @ vt[:places]
-    places = max(parent.slots[path].rank for parent in parents)
-    first = stream(seed, path, "triplet").random(places) < 0.5
-    whole = numpy.zeros_like(one)
-    for update, own in ((one, first), (two, ~first)):
-        u, s, vt = numpy.linalg.svd(update)
-        whole += (u[:, :places] * s[:places] * own) @ vt[:places]
-    return whole
-
-
-@each_on_updates
-@settings(max_examples=12)
-@given(seed=st.integers(0, 2**40), other=st.sampled_from(["small", "rslora", "wide", "patterns"]))
-def test_a_child_is_the_truncated_dense_answer(make_adapter, operator, seed, other):
-    more = {
-        "small": {"r": 2, "alpha": 3},
-        "rslora": {"r": 4, "use_rslora": True},
-        "wide": {"r": 9, "alpha": 1},
-        "patterns": {
-            "rank_pattern": {"q_proj": 3, "v_proj": 6},
-            "alpha_pattern": {"v_proj": 2},
-        },
-    }[other]
-    parents = [
-        doubled(make_adapter(seed % 97, inputs=14, outputs=17, layers=1)),
-        doubled(make_adapter(seed % 97 + 1, inputs=14, outputs=17, layers=1, **more)),
-    ]
-    given = {"eta": 1.3} if operator == "extrapolate" else ON_UPDATES[operator]
-    child = make_child(parents, operator, seed, **given)
-    for path, slot in child.adapter.slots.items():
-        assert slot.rank == parents[0].slots[path].rank
-        assert slot.scale == parents[0].slots[path].scale
-        assert slot.A.dtype == torch.float64
-        whole = dense_children(operator, parents, path, seed, given)
-        u, s, vt = numpy.linalg.svd(whole)
-        exact = (u[:, :4] * s[:4]) @ vt[:4]
-        assert numpy.abs(dense(slot).numpy() - exact).max() < 1e-9 * s[0]
-        trace = child.lineage.modules[path]
-        lost = numpy.linalg.norm(s[4:]) / numpy.linalg.norm(s)
-        assert trace.truncation_loss == pytest.approx(lost, abs=1e-8)
-        own = dense(parents[0].slots[path]).numpy()
-        change = numpy.linalg.norm(exact - own) / numpy.linalg.norm(own)
-        assert trace.relative_change == pytest.approx(change, rel=1e-6)
-    assert child.adapter.config == parents[0].config
 
 
 @each_on_updates
@@ -93,23 +28,21 @@ def test_the_factorization_does_not_matter_and_a_parent_crossed_with_itself_is_i
         return regauged(adapter, seed % 1000, stretch) if stretch else flipped(adapter)
 
     parents = [doubled(make_adapter(seed % 50)), doubled(make_adapter(seed % 50 + 1, r=5))]
-    given = ON_UPDATES[operator]
-    child = cross(parents, operator, seed, **given)
+    child = cross(parents, operator, seed)
     assert distance(child, parents[0]) > 0.01
-    assert distance(child, cross(list(map(other, parents)), operator, seed, **given)) < 1e-7
-    assert same(cross([parents[0]] * 2, operator, seed, **given), parents[0])
-    twin = cross([other(parents[0]), parents[0]], operator, seed, **given)
+    assert distance(child, cross(list(map(other, parents)), operator, seed)) < 1e-7
+    assert same(cross([parents[0]] * 2, operator, seed), parents[0])
+    twin = cross([other(parents[0]), parents[0]], operator, seed)
     assert distance(twin, parents[0]) < 1e-6
 
 
 @each_on_updates
 def test_fresh_parents_and_dead_pairs(make_adapter, operator):
     full, fresh = make_adapter(1, r=6), make_adapter(2, zero=True)
-    given = ON_UPDATES[operator]
-    both = make_child([fresh, make_adapter(3, zero=True)], operator, 0, **given)
+    both = make_child([fresh, make_adapter(3, zero=True)], operator, 0)
     assert both.lineage.relative_change == 0.0
     for pair in ([full, fresh], [fresh, full]):
-        child = cross(pair, operator, 3, **given)
+        child = cross(pair, operator, 3)
         for slot in child.slots.values():
             assert bool(torch.isfinite(slot.B).all())
             assert bool((slot.A.norm(dim=1) > 0.01).all())
@@ -130,19 +63,14 @@ def test_gauge_of_the_child_is_that_of_a_fresh_lora(make_adapter):
 def test_generations_of_crossing_keep_every_rank_alive(make_adapter):
     family = [make_adapter(seed, r=8, layers=1) for seed in range(3)]
     for generation in range(20):
-        operator = list(ON_UPDATES)[generation % len(ON_UPDATES)]
-        report = make_child([family[-1], family[-3]], operator, generation, **ON_UPDATES[operator])
+        operator = ON_UPDATES[generation % len(ON_UPDATES)]
+        report = make_child([family[-1], family[-3]], operator, generation)
         family.append(report.adapter)
         assert all(row.rank == 8 for row in report.lineage.modules.values())
 
 
-def test_weights_and_more_parents(make_adapter):
+def test_a_parent_with_all_the_weight_is_the_child(make_adapter):
     parents = [doubled(make_adapter(seed, layers=1, r=2 + seed)) for seed in (6, 1, 2)]
-    child = cross(parents, "average", 0, weights=[2, 1, 1])
-    for path, slot in child.slots.items():
-        one, two, three = (dense(parent.slots[path]) for parent in parents)
-        u, s, vt = torch.linalg.svd(one / 2 + two / 4 + three / 4)
-        torch.testing.assert_close(dense(slot), (u[:, :8] * s[:8]) @ vt[:8])
     for operator in ("svd_subspace", "dare", "average"):
         first = cross(parents, operator, 0, weights=[1, 0, 0])
         assert distance(first, parents[0]) < 1e-9
@@ -241,8 +169,3 @@ def test_children_of_siblings_keep_their_digits(make_adapter, operator, size):
     change = retention(one, child.adapter).whole.relative_change
     assert change > size / 10
     assert child.lineage.relative_change == pytest.approx(change, rel=1e-4, abs=3e-7)
-    if operator == "svd_subspace":
-        for path, slot in child.adapter.slots.items():
-            exact = dense_children(operator, [one, two], path, 1, {})
-            gap = numpy.linalg.norm(dense(slot).numpy() - exact)
-            assert gap < 2e-6 * numpy.linalg.norm(exact)

@@ -1,14 +1,9 @@
 """Bases, spectra, distances and spaces from small matrices, against the dense way."""
 
-import math
-
 import pytest
 import torch
-from by_hand import changed
 
-from lora_evo import LoraEvoError, Slot, distance
 from lora_evo.operators.thin import prepared, span, thin
-from lora_evo.peft.adapter import check_finite
 
 
 def drawn(seed, *shape, dtype=torch.float32):
@@ -29,16 +24,13 @@ def test_a_factor_comes_back_whatever_its_condition_and_layout(transposed, condi
     assert torch.allclose(basis @ split.upper, factor, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["independent", "sibling", "twin", "same space", "short", "wide"])
+@pytest.mark.parametrize("kind", ["independent", "twin", "short", "wide"])
 def test_a_span_holds_every_factor_in_one_orthonormal_basis(kind):
     rows = 6 if kind == "wide" else 60
     one, other = drawn(1, rows, 4), drawn(2, rows, 4)
     second = {
-        "independent": other,
-        "wide": other,
-        "sibling": one + 1e-3 * other,
+        **dict.fromkeys(("independent", "wide"), other),
         "twin": one.clone(),
-        "same space": one @ drawn(3, 4, 4),
         "short": torch.cat((one[:, :2], other[:, :2]), dim=1),
     }[kind]
     third = drawn(4, rows, 2)
@@ -56,24 +48,3 @@ def test_a_tensor_off_its_alignment_is_copied_and_others_are_not():
     assert prepared(block).data_ptr() == block.data_ptr()
     assert prepared(block[1:]).data_ptr() % 64 == 0
     assert torch.equal(prepared(block[1:]), block[1:])
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_one_bad_value_among_many_is_seen(dtype, bad):
-    values = drawn(5, 300, 7).to(dtype)
-    slot = Slot(values, torch.full((300, 7), torch.finfo(dtype).max, dtype=dtype), 1.0)
-    check_finite("q_proj", slot)
-    values[123, 4] = bad
-    with pytest.raises(LoraEvoError, match="lora_A of q_proj holds 1 NaN or infinite"):
-        check_finite("q_proj", slot)
-    values[7, 1] = -bad
-    with pytest.raises(LoraEvoError, match="holds 2 NaN or infinite"):
-        check_finite("q_proj", slot)
-
-
-def test_small_gaps_keep_their_digits(make_adapter):
-    one = make_adapter(1, dtype=torch.float64)
-    for size in (1e-3, 1e-6, 1e-10):
-        two = changed(one, lambda a, b, size=size: (a, b * (1 + size)))
-        assert distance(one, two) == pytest.approx(size, rel=2e-3)

@@ -89,15 +89,6 @@ def test_a_common_rescaling_does_not_matter_to_noise_but_the_factorization_does(
     assert change(one, mutate(regauged(parent, 1), "full_gaussian", 3, 0.2).slots[PATH]) > 0.01
 
 
-def test_rotation_keeps_spectrum_and_balance(make_adapter):
-    parent = make_adapter(2, dtype=DOUBLE)
-    slot, child = parent.slots[PATH], mutate(parent, "subspace_rotation", 5, 0.6).slots[PATH]
-    torch.testing.assert_close(singular_values(child), singular_values(slot), rtol=1e-9, atol=0.0)
-    mild = mutate(parent, "subspace_rotation", 5, 0.15).slots[PATH]
-    assert 0.8 < mild.A.norm() / slot.A.norm() < 1.25
-    assert 0.8 < mild.B.norm() / slot.B.norm() < 1.25
-
-
 def test_rotation_turns_equal_values_by_small_angles(make_adapter):
     """U and V turned alike would leave such an update where it is: the two must turn apart."""
     parent = make_adapter(3, r=2, dtype=DOUBLE, layers=1)
@@ -145,18 +136,6 @@ def test_rotation_leaves_a_module_of_rank_one_alone_and_says_so(home, make_adapt
     save_adapter(parent, "p")
     said = call("mutate", "subspace_rotation", "p", "--out", "c", "--seed", "1").stdout
     assert "as in the parent: 1 modules, model.layers.1.self_attn.v_proj first" in said
-
-
-@pytest.mark.parametrize("level", ["module", "layer"])
-def test_layer_selective_chooses_among_modules_with_an_update(make_adapter, level):
-    parent = make_adapter(1, layers=4)
-    for path, slot in parent.slots.items():
-        if not path.startswith("model.layers.3."):
-            slot.B.zero_()
-    for seed in range(8):
-        child = mutate(parent, "layer_selective_gaussian", seed, share=0.1, level=level)
-        moved = [path for path in parent.paths if not same(parent.slots[path], child.slots[path])]
-        assert len(moved) == {"module": 1, "layer": 2}[level]
 
 
 @pytest.mark.parametrize("alive", [3, 4])
@@ -212,7 +191,9 @@ def test_masking_prefers_the_tail_by_its_parameter():
 
 @pytest.mark.parametrize(("level", "share", "count"), [("module", 0.25, 3), ("layer", 0.5, 6)])
 def test_layer_selective_touches_its_share_alone(make_adapter, level, share, count):
-    parent = make_adapter(2, layers=6)
+    parent = make_adapter(2, layers=8)
+    for path in parent.paths[:4]:  # of two layers without an update, which are not chosen among
+        parent.slots[path].B.zero_()
     given = {"strength": 0.2, "share": share, "level": level}
     child = make_child([parent], "layer_selective_gaussian", 5, **given)
     noisy = mutate(parent, "full_gaussian", 5, 0.2)
@@ -222,14 +203,6 @@ def test_layer_selective_touches_its_share_alone(make_adapter, level, share, cou
     for path, slot in child.adapter.slots.items():
         assert same(slot, (noisy if path in touched else parent).slots[path])
     assert not child.lineage.moments_valid
-
-
-def test_gaussian_noise_keeps_the_relative_size_of_the_factors(make_adapter):
-    parent = make_adapter(2, r=8, inputs=400, outputs=400, dtype=DOUBLE)
-    slot, child = parent.slots[PATH], mutate(parent, "full_gaussian", 5, 0.2).slots[PATH]
-    pairs = ((child.A, slot.A), (child.B, slot.B))
-    one, two = (float((new - old).norm() / old.norm()) for new, old in pairs)
-    assert one == pytest.approx(two, rel=0.1)
 
 
 def test_without_rotation_singular_vectors_are_kept(make_adapter):

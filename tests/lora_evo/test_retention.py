@@ -1,47 +1,63 @@
-"""The zero-step proxies against the dense answers they stand for."""
+"""Distances and retention against the dense answers they stand for, in Python and as commands."""
 
 import json
 import math
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
-from by_hand import changed, dense, regauged, whole
+from by_hand import changed, dense, doubled, flipped, regauged, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lora_evo_command import call as command
 
 from lora_evo import (
     LoraEvoError,
     cross_directory,
+    distance,
     load_adapter,
     mutate,
     mutate_directory,
     save_adapter,
 )
+from lora_evo.commands.terminal import counter
 from lora_evo.compare import inspect_directory, retention
 
-
-@pytest.mark.parametrize("stretch", [None, 4.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_every_number_equals_the_dense_one(make_adapter, dtype, stretch):
-    """So they depend on the factorization no more than the updates do, and keep their bounds."""
-    parent = make_adapter(1, dtype=dtype)
-    child = make_adapter(2, r=7, alpha=5, use_rslora=True, dtype=dtype)
-    if stretch:
-        parent, child = regauged(parent, 5, stretch), regauged(child, 6, stretch)
-    found = retention(parent, child)
-    assert list(found.modules) == list(parent.paths)
-    for path, row in found.modules.items():
-        d, e = dense(parent.slots[path]), dense(child.slots[path])
-        assert row.relative_change == pytest.approx(float((e - d).norm() / d.norm()), rel=1e-9)
-        assert row.cosine == pytest.approx(float((e * d).sum() / e.norm() / d.norm()), abs=1e-12)
-        assert row.norm_ratio == pytest.approx(float(e.norm() / d.norm()), rel=1e-9)
+MEMBER = st.tuples(st.integers(0, 99), st.integers(1, 6), st.floats(0.5, 20), st.booleans())
 
 
-def test_the_whole_is_the_concatenation(make_adapter):
-    parent, child = make_adapter(1), make_adapter(2, r=3)
-    d, e, row = whole(parent), whole(child), retention(parent, child).whole
-    assert row.relative_change == pytest.approx(float((e - d).norm() / d.norm()), rel=1e-9)
-    assert row.cosine == pytest.approx(float(e @ d / e.norm() / d.norm()), abs=1e-12)
-    assert row.norm_ratio == pytest.approx(float(e.norm() / d.norm()), rel=1e-9)
+@settings(max_examples=40)
+@given(MEMBER, MEMBER)
+def test_equals_dense_for_any_ranks_and_scales(make_adapter, first, second):
+    pair = first, second
+    one, two = (make_adapter(s, r=r, alpha=a, use_rslora=x) for s, r, a, x in pair)
+    one = regauged(doubled(one), 3, 3.0)
+    x, y = whole(one), whole(two)
+    found, wanted = retention(one, two).whole, float((x - y).norm())
+    mean = float(((x.norm() ** 2 + y.norm() ** 2) / 2).sqrt())
+    assert found.distance == pytest.approx(wanted / mean, rel=1e-6, abs=1e-9)
+    assert found.relative_change == pytest.approx(wanted / float(x.norm()), rel=1e-6, abs=1e-9)
+    assert found.cosine == pytest.approx(float(x @ y / (x.norm() * y.norm())), abs=1e-9)
+    assert found.norm_ratio == pytest.approx(float(y.norm() / x.norm()), rel=1e-9)
+
+
+def test_equal_updates_of_other_factors_are_exactly_zero_apart(make_adapter):
+    for rank, inputs, outputs in ((4, 24, 32), (32, 400, 300)):
+        one = make_adapter(1, r=rank, inputs=inputs, outputs=outputs, layers=1)
+        assert distance(one, flipped(one)) == 0
+        path = one.paths[0]
+        near = one.slots[path].B.clone()
+        near[0, 0] = torch.nextafter(near[0, 0], torch.tensor(1.0))
+        slots = {**one.slots, path: replace(one.slots[path], B=near)}
+        assert 0 < distance(one, replace(one, slots=slots)) < 1e-6
+
+
+def test_small_gaps_keep_their_digits(make_adapter):
+    one = make_adapter(1, dtype=torch.float64)
+    for size in (1e-3, 1e-6, 1e-10):
+        two = changed(one, lambda a, b, size=size: (a, b * (1 + size)))
+        assert distance(one, two) == pytest.approx(size, rel=2e-3)
 
 
 def test_modules_are_inspected_as_dense_matrices_say(make_adapter, tmp_path):
@@ -137,3 +153,29 @@ def test_a_parent_that_is_gone_is_named(home):
     stderr = call("c", code=2).stderr
     assert "the parent sha256:" in stderr
     assert "truncated" in stderr
+
+
+def test_the_command_by_module_and_as_json(home, make_adapter):
+    one, two = make_adapter(1), make_adapter(2)
+    found = json.loads(command("distance", "p1", "p2", "--json").stdout)
+    assert found.items() > retention(one, two).whole.to_dict().items()
+    lines = command("distance", "p1", "p2").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["module", *found["modules"], "all"]
+
+
+def test_distance_from_a_zero_update(home):
+    found = json.loads(command("distance", "zero", "p1", "--json").stdout)
+    assert found["distance"] == pytest.approx(2**0.5)
+    assert found["cosine"] is found["norm_ratio"] is None
+    assert "from zero" in command("distance", "zero", "p1").stdout
+    assert json.loads(command("distance", "zero", "zero", "--json").stdout)["distance"] == 0
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda shown=terminal: shown)
+        with counter("training steps") as progress:
+            for done in range(1, 301):
+                progress(done, 300)
+        shown = capsys.readouterr().err
+        assert ("training steps" in shown, "100%" in shown) == (terminal, terminal)

@@ -109,15 +109,24 @@ def rounding(child):
     return max(TYPES[slot.A.dtype] for slot in child.slots.values())
 
 
-def check(child, wanted, ranks):
-    """The child is as near to what is wanted as its ranks allow, in PEFT, too."""
+def check(born, wanted, ranks, first):
+    """The child is as near to what is wanted as its ranks allow, in PEFT, too, and says so.
+
+    first: the first parent's updates by path.
+    """
+    child = born.adapter
     found = {path: dense(slot) for path, slot in child.slots.items()}
     assert {path: slot.rank for path, slot in child.slots.items()} == ranks
     for path, matrix in wanted.items():
-        values = torch.linalg.svdvals(matrix)
-        best = float(values[ranks[path] :].norm())
-        allowed = best * 1.001 + rounding(child) * float(values.norm())
+        values, trace = torch.linalg.svdvals(matrix), born.lineage.modules[path]
+        size, best = float(values.norm()), float(values[ranks[path] :].norm())
+        allowed = best * 1.001 + rounding(child) * size
         assert float((found[path] - matrix).norm()) <= allowed, path
+        assert trace.truncation_loss == pytest.approx(best / size, rel=1e-2, abs=1e-5), path
+        if first[path].any():
+            change = float((found[path] - first[path]).norm() / first[path].norm())
+            slack = 2 * rounding(child) * (1 + size / float(first[path].norm()))
+            assert trace.relative_change == pytest.approx(change, rel=1e-3, abs=slack), path
     check_in_peft(child, found)
 
 
@@ -179,17 +188,18 @@ MERGES |= dict.fromkeys(("linear", "cat"), MERGES["svd"])
 def check_merge(world, method):
     wanted = MERGES[method](world)
     more = {"density": world.density} if "ties" in method or "dare" in method else {}
-    child = child_of(f"merge_{method}", world.parents, SEED, weights=world.weights, **more)
+    first, name = world.updates()[0], f"merge_{method}"
+    born = make_child(world.parents, name, SEED, weights=world.weights, **more)
     held = [{slot.rank for slot in parent.slots.values()} for parent in world.parents]
     rank = sum(map(max, held)) if method == "cat" else max(map(max, held))
-    ranks = {path: slot.rank for path, slot in child.slots.items()}
+    ranks = {path: slot.rank for path, slot in born.adapter.slots.items()}
     assert max(ranks.values()) == rank
     if method != "cat" and len(set(ranks.values())) > 1:  # the patterns of all parents agree
         assert ranks == {p: s.rank for parent in world.parents for p, s in parent.slots.items()}
-    check(child, wanted, ranks)
+    check(born, wanted, ranks, first)
     if method in ("svd", "linear"):
-        small = child_of(f"merge_{method}", world.parents, weights=world.weights, rank=world.rank)
-        check(small, wanted, dict.fromkeys(wanted, world.rank))
+        small = make_child(world.parents, name, 0, weights=world.weights, rank=world.rank)
+        check(small, wanted, dict.fromkeys(wanted, world.rank), first)
 
 
 def check_pefts_merge(world):
@@ -210,9 +220,11 @@ def check_pefts_merge(world):
         assert error(found, wanted) < max(1e-6, *map(rounding, (child, *parents))), method
 
 
-def nearest_to(world, child, wanted):
+def nearest_to(world, born, wanted):
     """A crossover's child is the nearest one of the first parent's ranks and dtype."""
-    check(child, wanted, {path: slot.rank for path, slot in world.parents[0].slots.items()})
+    ranks = {path: slot.rank for path, slot in world.parents[0].slots.items()}
+    check(born, wanted, ranks, world.updates()[0])
+    assert born.adapter.config == world.parents[0].config
 
 
 def shares(world):
@@ -220,7 +232,7 @@ def shares(world):
 
 
 def crossed(world, name, **more):
-    return child_of(name, world.parents, SEED, **more)
+    return make_child(world.parents, name, SEED, **more)
 
 
 def check_average(world):
@@ -298,7 +310,7 @@ def check_factor_dare(world):
             factor * torch.from_numpy(stream(SEED, *key).random(tuple(factor.shape)) >= 0.7) / 0.3
         )
 
-    child = crossed(world, "factor_dare", weights=world.weights, p=0.7)
+    child = crossed(world, "factor_dare", weights=world.weights, p=0.7).adapter
     wanted = factors_added(world, shares(world), keep)
     found = {path: dense(slot) for path, slot in child.slots.items()}
     assert error(found, wanted) < 3 * rounding(child)
@@ -307,7 +319,7 @@ def check_factor_dare(world):
 
 def check_factor_extrapolate(world):
     two = World(world.parents[:2], world.weights[:2], 1.0, 0.1, 1)
-    child = crossed(two, "factor_extrapolate", eta=1.2)
+    child = crossed(two, "factor_extrapolate", eta=1.2).adapter
     wanted = factors_added(two, (1.2, -0.2), lambda factor, *key: factor)
     found = {path: dense(slot) for path, slot in child.slots.items()}
     assert error(found, wanted) < 3 * rounding(child)
