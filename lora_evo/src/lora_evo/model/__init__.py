@@ -37,55 +37,23 @@ if TYPE_CHECKING:
     from lora_evo.model.vllm_engine import VLLMEngine
     from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 
-_MODULES = (
-    "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine",
-    "opening", "optimizer", "output_layer", "scoring",
-)  # fmt: skip
-
 __all__ = [
-    "BASE",
-    "TARGET_MODULES",
-    "BaseModel",
-    "Engine",
-    "HFEngine",
-    "MemberAdamW",
-    "Request",
-    "Rollout",
-    "Scorer",
-    "Serving",
-    "StackedAdapters",
-    "SupervisedLearner",
-    "TokenPair",
-    "VLLMEngine",
-    "VLLMOptions",
-    "before_stop",
-    "choose_device",
-    "chunk_tokens",
-    "derive_seed",
-    "drawn",
-    "export_adapter",
-    "import_adapter",
-    "linear_shapes",
-    "load_base_model",
-    "load_tokenizer",
-    "merge_adapter",
-    "micro_batches",
-    "open_engine",
-    "public_name",
-    "require_vllm",
-    "resolve",
-    "same_base",
-    "sharing",
-    "stack_adapters",
-    "stream",
-    "token_pair",
-]
+    "BASE", "TARGET_MODULES", "BaseModel", "Engine", "HFEngine", "MemberAdamW", "Request",
+    "Rollout", "Scorer", "Serving", "StackedAdapters", "SupervisedLearner", "TokenPair",
+    "VLLMEngine", "VLLMOptions", "before_stop", "choose_device", "chunk_tokens", "derive_seed",
+    "drawn", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
+    "load_tokenizer", "merge_adapter", "micro_batches", "open_engine", "public_name",
+    "require_vllm", "resolve", "same_base", "sharing", "stack_adapters", "stream", "token_pair",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    """Import what brings torch and transformers when it is asked for."""
-    for module in _MODULES if name in __all__ else ():
-        loaded = import_module(f"lora_evo.model.{module}")
+    places = (
+        "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine", "opening",
+        "optimizer", "output_layer", "scoring",
+    )  # fmt: skip
+    for place in places if name in __all__ else ():
+        loaded = import_module(f"lora_evo.model.{place}")
         if hasattr(loaded, name):
             return getattr(loaded, name)
     raise AttributeError(f"module 'lora_evo.model' has no attribute {name!r}")
