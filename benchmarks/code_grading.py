@@ -25,9 +25,9 @@ from typing import Any
 from benchmarking import Row, parser, show
 
 from code_verifier import ScriptRunner
-from evals.evalplus.grader import FunctionGrader, expected_values, reference_cache
-from evals.evalplus.problems import FunctionProblem, read_problems
-from evals.sources import parse_rows, read_bytes
+from evals.code.cases import FunctionProblem, read_problems
+from evals.code.grader import FunctionGrader, expected_values, reference_cache
+from evals.data import parse_rows, read_bytes
 
 FILES = {
     "humaneval_plus": ("humaneval_plus/HumanEvalPlus.jsonl.gz", "humaneval", "HUMANEVAL"),

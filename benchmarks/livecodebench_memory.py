@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarking import MIB, alone, memory, parser, show
 
 from code_verifier import read_tests
-from evals.livecodebench import read_problems, row_of_tests
+from evals.code.livecodebench import read_problems, row_of_tests
 
 
 def write(folder: Path, shards: int, rows: int, mib: int) -> None:

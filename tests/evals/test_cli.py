@@ -1,7 +1,6 @@
 """The command as a person types it."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
-from mortal import changes_until_death
 from stopping import stops_and_gives_back
 from transformers import AutoModelForCausalLM
 
@@ -162,37 +160,6 @@ def test_a_start_that_fails_leaves_no_folders(
     monkeypatch.setattr("lora_evo.model.hf_engine.HFEngine.generate", stopped)
     fails(1, "is gone", "run", "--model", model_folder, *data, "--out", out)
     assert list(tmp_path.iterdir()) == [model]
-
-
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_grade_resumes(tmp_path: Path, every: int) -> None:
-    _, out, arguments = grading(tmp_path, *((str(i), rf"\boxed{{{i}}}") for i in range(8)))
-    changes = changes_until_death(lambda: run(*arguments), out.parent, None)
-    assert changes is not None
-    whole = out.read_bytes()
-    most = 0
-    for k in range(changes, 0, -every):
-        shutil.rmtree(out.parent)
-        out.parent.mkdir()
-        assert changes_until_death(lambda: run(*arguments), out.parent, k) is None
-        again = run(*arguments)
-        assert again.exit_code == 0, again.output
-        assert out.read_bytes() == whole
-        assert list(out.parent.iterdir()) == [out]
-        resumed = re.search(r"resuming, (\d) samples were graded before", again.stderr)
-        most = max(most, int(resumed[1]) if resumed else 0)
-    assert most == 8
-
-
-def test_a_grade_resumes_neither_other_work_nor_a_foreign_file(tmp_path: Path) -> None:
-    _, out, arguments = grading(tmp_path, ("0", r"\boxed{2}"))
-    part = out.with_name("verdicts.part")
-    part.write_text('{"grading": {"benchmark": "other"}}\n{"id": "0"}\n')
-    assert "resuming" not in run(*arguments).stderr
-    assert json.loads(out.read_text())["correct"] is True
-    part.write_text("my notes\n")
-    fails(2, "is in the way", *arguments)
-    assert part.read_text() == "my notes\n"
 
 
 def test_wrong_use_is_one_line_and_exit_code_two(

@@ -7,7 +7,7 @@ docs/experiments.md.
 import numpy as np
 import pytest
 
-from evals.metrics import compare, estimate, population, score_members
+from evals.scores import compare, estimate, score_members
 
 RUNS = 400
 NEVER, ALIKE, HARD = "one in ten can be solved", "all alike", "mostly all or none"
@@ -90,7 +90,7 @@ def test_the_mean_of_members_is_in_its_interval() -> None:
         members = {f"s{i}": drawn(rng, right, 2) for i in range(4)}
         column = score_members(members, str(rng.random()))
         assert column is not None
-        found = population(column, list(members))["mean"][0]
+        found = column.summary(list(members))["mean"]
         assert found.interval is not None
         low, high = found.interval
         hits.append(low <= 0.1 <= high)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from evalplus_problems import HALF, SECRET, problem, row
 
-from evals.evalplus import grader as grading
-from evals.evalplus.grader import FunctionGrader
+from evals.code import grader as grading
+from evals.code.grader import FunctionGrader
 
 TASK = problem(SECRET)
 ROOM = """

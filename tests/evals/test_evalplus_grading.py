@@ -8,11 +8,11 @@ import pytest
 from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
 from evals import EvalsError
-from evals.benchmark import Outcome
-from evals.evalplus import grader as grading
-from evals.evalplus.benchmark import extract_program, sanitize
-from evals.evalplus.grader import FunctionGrader
-from evals.evalplus.problems import read_problems
+from evals.code import grader as grading
+from evals.code.cases import read_problems
+from evals.code.functions import extract_program, sanitize
+from evals.code.grader import FunctionGrader
+from evals.question import Outcome
 
 TASK = problem(DOUBLE)
 

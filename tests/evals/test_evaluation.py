@@ -10,9 +10,8 @@ from full_disk import on_full_disk
 from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
-from evals import EvalsError, Result, SettingsChanged, evaluate, read_results
+from evals import EvalsError, Run, SettingsChanged, evaluate, read_runs
 from evals.records import read_samples
-from evals.run_folder import open_verdicts
 from lora_evo.model import Rollout
 
 
@@ -21,7 +20,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found}
 
 
-def ask(engine: TableEngine, out: Path | None = None, **changes: object) -> Result:
+def ask(engine: TableEngine, out: Path | None = None, **changes: object) -> Run:
     settings = {"n": 2, "temperature": 1.0, "seed": 4, **changes}
     (result,) = evaluate(engine, sums(), out=out, **settings)  # type: ignore[arg-type]
     return result
@@ -50,11 +49,13 @@ def test_adapters_share_batches_and_seeds(tmp_path: Path) -> None:
     seeds = [[r.seed for r in engine.asked if r.adapter == name] for name in (None, "s0")]
     assert sorted(seeds[0]) == sorted(seeds[1])
     assert len(set(seeds[0])) == 40
-    found = read_results(tmp_path)
-    assert found.results["adapter"] == ["base", "s0"]
-    assert found.results["rate_level_2"] == [1.0, 1.0]
-    assert len(found.verdicts["prompt"]) == 80
-    assert set(found.verdicts["response"]) == set(GOLD.values())
+    runs = read_runs(tmp_path)
+    assert runs == [replace(run, prompts=dict(run.prompts)) for run in results]
+    assert [run.row()["adapter"] for run in runs] == ["base", "s0"]
+    assert [run.row()["rate_level_2"] for run in runs] == [1.0, 1.0]
+    rows = [row for run in runs for row in run.rows()]
+    assert {row["prompt"] for row in rows} == set(GOLD)
+    assert {row["response"] for row in rows} == set(GOLD.values())
 
 
 def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
@@ -169,14 +170,6 @@ def test_top_p_and_top_k_reach_the_engine_and_the_settings(tmp_path: Path) -> No
         ask(engine, temperature=0, n=1, top_k=5)
 
 
-def test_a_second_grade_of_one_file_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    out = tmp_path / "verdicts.jsonl"
-    with open_verdicts(out, {}):
-        with pytest.raises(EvalsError, match="another evals grade"), open_verdicts(out, {}):
-            pass
-        assert out.with_name("verdicts.jsonl.part").exists()
-
-
 def test_a_limit_takes_from_every_level() -> None:
     assert sorted(q.id for q in sums().part(3)) == ["sums/0", "sums/1", "sums/10"]
     assert len(replace(sums(), sorted=False).part(12)) == 12
@@ -206,23 +199,23 @@ def test_samples_that_cannot_be_read_are_named_by_line(
 
 def test_a_full_disk_takes_no_part_of_a_sample(tmp_path: Path) -> None:
     program = r"""
-from evals.benchmark import Sample
+from evals.question import Sample
 from evals.records import read_samples
-from evals.run_folder import open_run_folder
+from evals.run import add_samples, open_folder
 
-failed = 0
-with open_run_folder(home / "run", {}, {"q": "?"}) as run:
+failed, run = 0, home / "run"
+with open_folder(run, {}, {"q": "?"}):
     for n in range(300):
-        kept, new = list(run.samples), [Sample("q", n, "x" * 100, False, 1)]
+        new = [Sample("q", n, "x" * 100, False, 1)]
         try:
-            run.add(new)
+            add_samples(run, new)
         except OSError:
             failed += 1
-            assert read_samples(home / "run" / "samples.jsonl") == run.samples == kept
+            assert len(read_samples(run / "samples.jsonl")) == n
             make_room()
-            run.add(new)
-with open_run_folder(home / "run", {}, {"q": "?"}) as run:
-    assert [sample.sample for sample in run.samples] == list(range(300))
+            add_samples(run, new)
+with open_folder(run, {}, {"q": "?"}) as kept:
+    assert [number for _, number in kept] == list(range(300))
 assert failed == 1
 """
     on_full_disk(tmp_path / "disk", 32, program)

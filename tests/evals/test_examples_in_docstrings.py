@@ -5,14 +5,14 @@ from types import ModuleType
 
 import pytest
 
-from evals import catalog, metrics, tables
-from evals.math import benchmark as math
+from evals import catalog, scores, tables
+from evals.math import problems as math
 
 
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (metrics, ["estimate", "compare"]),
+        (scores, ["estimate", "compare"]),
         (tables, ["build_table"]),
         (math, ["math_reward", "math_score"]),
         (catalog, ["benchmark_names"]),

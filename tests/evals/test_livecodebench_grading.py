@@ -8,8 +8,8 @@ from livecodebench_problems import problem
 
 from code_verifier import ScriptRunner
 from evals import Grading, Question, Sample
-from evals.benchmark import Outcome
-from evals.livecodebench import Problem, grade, grade_program
+from evals.code.livecodebench import Problem, grade, grade_program
+from evals.question import Outcome
 from evals.recipes import CHAT
 
 Grader = Callable[[Problem, str], Outcome]

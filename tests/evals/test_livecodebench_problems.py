@@ -13,7 +13,7 @@ from livecodebench_problems import packed, problem, row
 from code_verifier import CodeVerifierError
 from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
-from evals.livecodebench import (
+from evals.code.livecodebench import (
     Problem,
     azr_program,
     official_program,
@@ -21,7 +21,7 @@ from evals.livecodebench import (
     row_of_tests,
     window,
 )
-from evals.sources import HubRows
+from evals.data import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]
 

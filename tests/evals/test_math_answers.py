@@ -7,8 +7,8 @@ import pytest
 from evals import EvalsError, math_score
 from evals.math import answers
 from evals.math.answers import Gold, canonical_gold, extract
-from evals.math.benchmark import questions
 from evals.math.grader import compare
+from evals.math.problems import questions
 
 
 @pytest.mark.parametrize(

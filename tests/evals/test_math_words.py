@@ -9,8 +9,8 @@ from math_golds import GOLDS, accepted_with_a_word, published
 
 from evals import EvalsError, check_golds, math_reward, math_score
 from evals.math.answers import Gold, canonical_gold, extract
-from evals.math.benchmark import questions
 from evals.math.grader import check_gold, compare, grade
+from evals.math.problems import questions
 
 PHRASES = ("is equal to 3.", "is therefore equal to $3$", "is given as 3", "comes out to 3.")
 RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")

@@ -11,9 +11,9 @@ from pages import Page
 from sums import TableEngine, sums
 
 from evals import EvalsError, Group, evaluate
-from evals.report import page_text, questions, questions_solved
-from evals.results import read_runs
-from evals.tables import side_by_side
+from evals.page import page_text, questions, questions_solved
+from evals.run import read_runs
+from evals.tables import table_of
 from lora_evo.model import Rollout
 
 NAME = "</script><script>alert(1)</script><b>"
@@ -42,7 +42,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> None:
-    text = page_text(side_by_side(read_runs([home])))
+    text = page_text(*table_of(read_runs(home)))
     page = Page(text)
     tags = [tag for tag, _ in page.tags]
     assert tags.count("script") == 3
@@ -56,17 +56,18 @@ def test_the_page_shows_every_sample_and_runs_nothing_of_theirs(home: Path) -> N
     assert policy.startswith("default-src 'none';")
     verdicts = {a["data-verdicts"] for t, a in page.tags if t == "details"}
     assert any("differ" in found for found in verdicts)
-    assert page_text(side_by_side(read_runs([home]))) == text
+    assert page_text(*table_of(read_runs(home))) == text
 
 
 def test_charts_hold_every_question_of_every_run(home: Path) -> None:
-    runs = read_runs([home / "base", home / "other", home / "base"])
+    runs = read_runs(home / "base", home / "other", home / "base")
     assert len(runs) == 2
     judged = [
         replace(v, correct=[True, False, None][i % 3]) for i, v in enumerate(runs[1].verdicts)
     ]
     shown = [runs[0], replace(runs[1], verdicts=tuple(judged)), runs[0]]
-    named = list(zip(("base", NAME, "base (2)"), shown, strict=True))
+    names = "base", NAME, "base (2)"
+    named = [replace(run, name=name) for name, run in zip(names, shown, strict=True)]
     rows = questions_solved(named).data.values
     assert len(rows) == 36
     assert {row["adapter"] for row in rows} == {"base", NAME, "base (2)"}
@@ -112,12 +113,11 @@ def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_pat
 
 
 def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path) -> None:
-    text = page_text(side_by_side(read_runs([home])))
+    text = page_text(*table_of(read_runs(home)))
     assert "Compared with" not in text
     assert "selfplay" not in Page(text).text
-    lost = [replace(run, result=replace(run.result, overall=replace(run.result.overall, rate=None)))
-            for run in read_runs([home])]  # fmt: skip
-    assert "Scores" not in Page(page_text(side_by_side(lost))).text
+    runs = [replace(run, overall=replace(run.overall, rate=None)) for run in read_runs(home)]
+    assert "Scores" not in Page(page_text(*table_of(runs))).text
 
 
 def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) 
     row = json.loads(verdicts.read_text().splitlines()[0])
     verdicts.write_text(json.dumps(row | {"id": "strange"}) + "\n")
     with pytest.raises(EvalsError, match="no such sample"):
-        read_runs([copy])
+        read_runs(copy)
     verdicts.write_text("{}\n")
     with pytest.raises(EvalsError, match=r"verdicts.jsonl, line 1: expected an object"):
-        read_runs([copy])
+        read_runs(copy)
     done = run("report", home, copy, "--json")
     assert done.exit_code == 1
     assert done.stderr.startswith(f"error: {verdicts}, line 1: expected an object")
     assert done.stderr.count("\n") == 1
-    assert len(json.loads(done.stdout)["results"]) == len(read_runs([home]))
+    assert len(json.loads(done.stdout)["results"]) == len(read_runs(home))

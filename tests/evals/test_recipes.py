@@ -107,6 +107,11 @@ def test_arguments_reach_the_chat_template() -> None:
         assert text.endswith("<think></think>") != wanted
 
 
+def test_a_chat_template_shows_the_same_day_whenever_it_is_asked() -> None:
+    dated = tokenizer(TURNS + "{{ strftime_now('%d %b %Y') }}")
+    assert render(RECIPES["chat"], "aime24", QUESTION, dated).endswith("26 Jul 2024")
+
+
 def test_templates_that_refuse_are_named() -> None:
     strict = tokenizer("{{ raise_exception('no system turns') }}")
     with pytest.raises(EvalsError, match="refuses the prompt: no system turns"):

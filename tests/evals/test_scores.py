@@ -4,25 +4,21 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from evals import EvalsError, build_table, compare, estimate
-from evals.metrics import (
-    Column,
+from evals import EvalsError, Row, build_table, compare, estimate
+from evals.recipes import CODE, MATH
+from evals.scores import (
+    Scores,
     Verdicts,
-    aggregates,
     average,
-    population,
+    averages,
     problem_scores,
     resample,
     score_members,
 )
-from evals.recipes import CODE, MATH
-from evals.results import columns
 from evals.tables import Table, to_markdown, to_text
 
 Results = dict[str, dict[str, Verdicts]]
@@ -46,8 +42,13 @@ def share(right: int, of: int = 10) -> Verdicts:
     return {f"p{i}": [i < right] for i in range(of)}
 
 
-def column(name: str = "gsm8k", **right: int) -> Column:
+def column(name: str = "gsm8k", **right: int) -> Scores:
     return score_members({member: share(count, 60) for member, count in right.items()}, name)
+
+
+def cells(table: Table, label: str) -> dict[str, Row]:
+    """The rows of one line that have a score, by column."""
+    return {row.column: row for row in table.rows if row.label == label and row.problems}
 
 
 def test_ungraded_samples_never_count_and_are_reported() -> None:
@@ -105,11 +106,11 @@ def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() 
 def test_comparisons_are_paired_by_problem() -> None:
     found = compare(verdicts(*"+++++++-+-"), verdicts(*"---+++++--"))
     assert (found.wins, found.losses, found.ties, found.problems) == (4, 1, 5, 10)
-    assert found.difference == pytest.approx(0.3)
+    assert found.value == pytest.approx(0.3)
     assert found.low < 0.3 < found.high
     several = compare(verdicts("++", "+-", "--"), verdicts("+-", "--", "--"))
     assert (several.wins, several.losses, several.ties) == (2, 0, 1)
-    assert compare(verdicts("++-", "---"), verdicts("+--", "---"), k=2).difference > 0
+    assert compare(verdicts("++-", "---"), verdicts("+--", "---"), k=2).value > 0
     easy = drawn(5, 200, 1)
     better = {p: [True] if i % 10 == 0 else v for i, (p, v) in enumerate(easy.items())}
     gain, alone = compare(better, easy), estimate(easy)
@@ -121,15 +122,15 @@ def test_comparisons_are_paired_by_problem() -> None:
 
 def test_a_population_has_a_mean_a_weakest_and_a_best_inside_their_intervals() -> None:
     board = column(base=12, s0=24, s1=36, s2=30)
-    found = population(board, ["s0", "s1", "s2", "lost"])
-    assert (found["weakest"][1], found["best"][1], found["mean"][1]) == ("s0", "s1", None)
-    assert found["mean"][0].value == pytest.approx(0.5)
-    assert population(board, ["lost"]) == {}
+    found = board.summary(["s0", "s1", "s2", "lost"])
+    assert [row.member for row in found.values()] == [None, "s0", "s1"]
+    assert found["mean"].value == pytest.approx(0.5)
+    assert [row.problems for row in board.summary(["lost"]).values()] == [0, 0, 0]
     many = score_members({f"s{i}": drawn(i, 30, 1) for i in range(24)}, "aime24")
-    for group in (found, population(many, many.members)):
-        score, _ = group["mean"]
+    for group in (found, many.summary(many.members)):
+        score = group["mean"]
         assert score.low <= score.value <= score.high
-        assert [group[kind][0].interval for kind in ("weakest", "best")] == [None, None]
+        assert [group[kind].interval for kind in ("weakest", "best")] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -146,23 +147,22 @@ def test_no_interval_is_without_width() -> None:
     assert found.low < found.value < found.high
     assert found.high > 0.05
     same = compare(many, many)
-    assert -0.15 < same.low < 0.0 == same.difference < same.high < 0.15
+    assert -0.15 < same.low < 0.0 == same.value < same.high < 0.15
 
 
 def test_the_total_is_the_mean_of_the_code_and_the_math_average() -> None:
     counts = dict.fromkeys(CODE, 36) | dict.fromkeys(MATH, 12)
     boards = {name: column(name, a=count, b=count) for name, count in counts.items()}
-    found = aggregates(boards)
-    assert [float(found[name].values[0]) for name in ("code", "math", "total")] == pytest.approx(
-        [0.6, 0.2, 0.4]
-    )
-    assert found["total"].problems.tolist() == [600, 600]
+    found = averages(boards)
+    rows = [found[name].row("a") for name in ("code", "math", "total")]
+    assert [row.value for row in rows] == pytest.approx([0.6, 0.2, 0.4])
+    assert rows[2].problems == 600
     one, two = column("aime24", a=30, b=30), column("aime25", b=30, c=30)
-    both = average([one, two])
+    both = average("both", [one, two])
     assert both is not None
     assert both.members == ("b",)
-    assert average([one, column("amc23", z=6)]) is None
-    assert set(aggregates({"aime24": one})) == {"math"}
+    assert average("none", [one, column("amc23", z=6)]) is None
+    assert set(averages({"aime24": one})) == {"math"}
 
 
 def table(**changed: object) -> Table:
@@ -177,15 +177,16 @@ def table(**changed: object) -> Table:
 def test_rows_and_columns_are_the_papers() -> None:
     found = table()
     assert found.columns == ("sums", "humaneval_plus", "gsm8k", "code", "math", "total")
-    kinds = [row.kind for row in found.rows]
+    kinds = [line[0].kind for line in found.lines]
     assert kinds == ["base", "member", "member", "mean", "weakest", "best"]
-    mean, weakest, best = found.rows[-3:]
-    assert mean.scores["gsm8k"].value == pytest.approx(0.7)
-    assert (weakest.scores["gsm8k"].member, best.scores["gsm8k"].member) == ("s|1", "s_0")
-    assert best.scores["total"].value == pytest.approx(0.7)
-    assert "sums" not in found.rows[0].scores
+    labels = "mean of 2 adapters", "weakest adapter", "best adapter"
+    mean, weakest, best = (cells(found, label) for label in labels)
+    assert mean["gsm8k"].value == pytest.approx(0.7)
+    assert (weakest["gsm8k"].member, best["gsm8k"].member) == ("s|1", "s_0")
+    assert best["total"].value == pytest.approx(0.7)
+    assert "sums" not in cells(found, "Qwen")
     alone = build_table({"a": {"gsm8k": share(3)}, "b": {}}, base="b")
-    assert [row.kind for row in alone.rows] == ["base", "member"]
+    assert [line[0].kind for line in alone.lines] == ["base", "member"]
 
 
 def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
@@ -205,9 +206,9 @@ def test_text_is_aligned_and_notes_say_what_is_missing() -> None:
 
 def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
     found = table(partial=[("s_0", "gsm8k")])
-    row = next(row for row in found.rows if row.label == "s_0")
-    assert {name for name, cell in row.scores.items() if cell.partial} == {"gsm8k", "math", "total"}
-    marked = {row.label for row in found.rows if row.scores["gsm8k"].partial}
+    marked = {name for name, row in cells(found, "s_0").items() if row.partial}
+    assert marked == {"gsm8k", "math", "total"}
+    marked = {row.label for row in found.rows if row.column == "gsm8k" and row.partial}
     assert marked == {"s_0", "mean of 2 adapters", "weakest adapter", "best adapter"}
     assert found.notes[0] == "* part of the benchmark (--limit)"
     assert "80.0*" in to_text(found)
@@ -231,7 +232,7 @@ def test_a_table_shows_itself_as_text_and_in_a_notebook_escaped() -> None:
 
 
 def test_json_has_shares_and_whose_the_extremes_are() -> None:
-    found = json.loads(json.dumps(asdict(table()), allow_nan=False))
+    found = json.loads(json.dumps(table().as_json(), allow_nan=False))
     assert found["rows"][1]["scores"]["gsm8k"]["value"] == 0.8
     assert found["rows"][-1]["scores"]["gsm8k"]["member"] == "s_0"
     assert found["rows"][0]["scores"]["gsm8k"]["member"] is None
@@ -252,17 +253,3 @@ def test_notes_name_what_has_no_verdict() -> None:
     with pytest.raises(EvalsError, match="run or grade one first"):
         build_table({"a": {"gsm8k": {"p": [None]}}})
     assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"
-
-
-def test_rows_become_columns_that_are_whole_and_of_one_type() -> None:
-    rows: Sequence[dict[str, object]] = [
-        {"a": 1, "right": True},
-        {"a": 2.5, "c": "text", "right": None},
-    ]
-    assert columns(rows, ("first",)) == {
-        "first": [None, None],
-        "a": [1.0, 2.5],
-        "right": [True, None],
-        "c": [None, "text"],
-    }
-    assert columns([], ("a", "b")) == {"a": [], "b": []}

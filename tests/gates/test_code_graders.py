@@ -17,10 +17,10 @@ from code_mutants import mutants
 
 from code_verifier import ScriptRunner
 from evals import Data, load_benchmark
-from evals.benchmark import Outcome
-from evals.evalplus.grader import FunctionGrader
-from evals.livecodebench import grade_program, read_problems
-from evals.sources import OFFICIAL
+from evals.code.grader import FunctionGrader
+from evals.code.livecodebench import grade_program, read_problems
+from evals.data import OFFICIAL
+from evals.question import Outcome
 
 RECORDED = json.loads(Path(__file__).with_name("code_verdicts.json").read_text())
 DATA = Path(os.environ.get("POPULAB_DATA") or "absent")

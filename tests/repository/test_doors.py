@@ -120,5 +120,5 @@ def test_no_init_files_under_tests() -> None:
 
 
 def test_all_pages_have_the_same_colours():
-    places = "league.charts", "evals.report", "code_verifier.metrics_page", "selfplay.report.pages"
+    places = "league.charts", "evals.page", "code_verifier.metrics_page", "selfplay.report.pages"
     assert len({importlib.import_module(place).PALETTE for place in places}) == 1

@@ -48,13 +48,18 @@ def test_leagues_and_results_are_taken_by_pandas(whole, tmp_path):
     engine = open_engine("hf", "nano")
     evals.evaluate(engine, nano_code_o(evals.Data()), limit=2, out=tmp_path)
     engine.close()
-    for found in (evals.read_results(tmp_path), league.read_league(whole / "league")):
-        assert len(repr(found)) < 100
-        for name in found.__dataclass_fields__:
-            table = getattr(found, name)
-            frame = pandas.DataFrame(table)
-            assert list(frame.columns) == list(table)
-            assert len(frame) == len(next(iter(table.values())))
+    (found,) = evals.read_runs(tmp_path)
+    assert len(pandas.DataFrame([found.row()])) == 1
+    assert list(pandas.DataFrame(found.rows()).response) == [
+        sample.response for sample in found.samples.values()
+    ]
+    found = league.read_league(whole / "league")
+    assert len(repr(found)) < 100
+    for name in found.__dataclass_fields__:
+        table = getattr(found, name)
+        frame = pandas.DataFrame(table)
+        assert list(frame.columns) == list(table)
+        assert len(frame) == len(next(iter(table.values())))
 
 
 def test_the_notebook_runs(whole):

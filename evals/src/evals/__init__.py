@@ -1,31 +1,29 @@
 """Code and math benchmarks on saved LoRA adapters."""
 
-from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.catalog import benchmark_names, load_benchmark
 from evals.errors import EvalsError, SettingsChanged
 from evals.evaluation import evaluate
 from evals.installation import __version__
-from evals.math.benchmark import check_golds, math_reward, math_score
+from evals.math.problems import check_golds, math_reward, math_score
 from evals.members import Group, Members, find_members
-from evals.metrics import Comparison, Estimate, compare, estimate
+from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.recipes import RECIPES, Recipe, Template, plain
-from evals.results import Result, Results, Score, read_results
+from evals.run import Run, read_runs
+from evals.scores import Row, Score, compare, estimate
 from evals.tables import Table, build_table
 
 __all__ = [
     "RECIPES",
     "Benchmark",
-    "Comparison",
     "Data",
-    "Estimate",
     "EvalsError",
     "Grading",
     "Group",
     "Members",
     "Question",
     "Recipe",
-    "Result",
-    "Results",
+    "Row",
+    "Run",
     "Sample",
     "Score",
     "SettingsChanged",
@@ -44,5 +42,5 @@ __all__ = [
     "math_reward",
     "math_score",
     "plain",
-    "read_results",
+    "read_runs",
 ]

@@ -9,24 +9,21 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from evals import cruxeval, livecodebench
-from evals.benchmark import Benchmark, Data
+from evals.code import cruxeval, functions, livecodebench
+from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean, first_line
-from evals.evalplus import benchmark as evalplus
-from evals.math import benchmark as math
-from evals.recipes import RECIPES
-from evals.sources import OFFICIAL
+from evals.math import problems as math
+from evals.question import Benchmark, Data
+from evals.recipes import CODE, CRUXEVAL, MATH, RECIPES
 
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()
 
-_MODULES = (evalplus, livecodebench, cruxeval, math)
-DESCRIPTIONS: dict[str, str] = {
-    name: text for module in _MODULES for name, text in module.DESCRIPTIONS.items()
-}
-"""Name -> one line, of the benchmarks that this package brings."""
 _LOADERS: dict[str, Callable[[str, Data], Benchmark]] = {
-    name: module.load for module in _MODULES for name in module.DESCRIPTIONS
+    **dict.fromkeys(CODE, functions.load),
+    "livecodebench": livecodebench.load,
+    **dict.fromkeys(CRUXEVAL, cruxeval.load),
+    **dict.fromkeys(MATH, math.load),
 }
 
 
@@ -36,7 +33,7 @@ def benchmark_names() -> tuple[str, ...]:
     >>> benchmark_names()[:3]
     ('humaneval_plus', 'mbpp_plus', 'livecodebench')
     """
-    return tuple(dict.fromkeys((*DESCRIPTIONS, *added_benchmarks())))
+    return tuple(dict.fromkeys((*_LOADERS, *added_benchmarks())))
 
 
 @cache
@@ -107,7 +104,7 @@ def describe(name: str) -> dict[str, Any]:
     tasks: the sizes that are official, smallest first. data: where it is, unless `--data`.
     """
     if (known := OFFICIAL.get(name)) is not None:
-        tasks, description = sorted(known.counts), DESCRIPTIONS[name]
+        tasks, description = sorted(known.counts), known.description
         data = "hub" if known.hub else "evalplus"
         recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
     else:

@@ -1,7 +1,7 @@
 """The `evals` command: list, run, grade, report, doctor."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -9,19 +9,22 @@ from typing import Any
 
 import click
 
-from evals import __version__, evaluation, tables
-from evals.benchmark import Benchmark, Grading
+from evals import __version__, tables
 from evals.catalog import benchmark_names, describe, load_named
 from evals.console import Commands, print_error, progress_bar
 from evals.errors import EvalsError
+from evals.evaluation import choose_recipe, evaluate, make_plan
 from evals.installation import inspect_installation
 from evals.members import find_members
+from evals.question import Benchmark, Grading
 from evals.recipes import RECIPES
-from evals.records import saved_samples
-from evals.results import FinishedRun, base_rate, evalplus_samples, read_runs, score, score_levels
+from evals.records import recipe_next_to, saved_samples, verdict_lines
+from evals.run import BASE, Run, evalplus_samples, read_runs
+from evals.scores import base_rate, score, score_levels
 from lora_evo import check_output, write_text
 
 _PATH = click.Path(path_type=Path)
+_AT_LEAST_1 = click.IntRange(min=1)
 _WRITERS = {"text": tables.to_text, "markdown": tables.to_markdown}
 
 
@@ -45,8 +48,14 @@ def _template_args(
     return arguments
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-_data = click.option(
+def _option(*names: str, help: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option whose help says the default, where it has one that is no flag's."""
+    shown = settings.get("default") is not None and "default" not in help
+    return click.option(*names, help=help, show_default=shown, **settings)
+
+
+_json = _option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+_data = _option(
     "--data",
     "files",
     multiple=True,
@@ -54,13 +63,13 @@ _data = click.option(
     help="File with a benchmark's questions, in place of the published ones; for livecodebench "
     "also a folder of shards, or a release on the hub (release_v1 to release_v6). May repeat.",
 )
-_recipe = click.option(
+_recipe = _option(
     "--recipe",
     type=click.Choice(list(RECIPES)),
     help="How questions are asked: prompts, sampling and lengths, as `evals list` describes them; "
     "default: the benchmark's own.",
 )
-_allow_weak = click.option(
+_allow_weak = _option(
     "--allow-weak", is_flag=True, help="Grade even where the sandbox lacks its system-call filter."
 )
 
@@ -83,25 +92,26 @@ def list_benchmarks(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    lines = {
-        f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})": row
+    shown = {
+        f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})": str(
+            row["description"]
+        )
         for row in rows
     }
-    what = {line: str(row["description"]) for line, row in lines.items()}
-    what |= {f"--recipe {recipe.name}": recipe.description for recipe in RECIPES.values()}
-    for line, text in what.items():
+    shown |= {f"--recipe {recipe.name}": recipe.description for recipe in RECIPES.values()}
+    for line, text in shown.items():
         click.echo(f"{line}\n{click.wrap_text(text, 80, '    ', '    ')}")
     return 0
 
 
 @main.command()
-@click.option(
+@_option(
     "--model",
     metavar="MODEL",
     help="Base model of the adapters: a folder, a name on the Hugging Face hub, or nano, the small "
     "model that selfplay brings; default: the one that a selfplay run names.",
 )
-@click.option(
+@_option(
     "--adapter",
     "adapters",
     multiple=True,
@@ -110,32 +120,27 @@ def list_benchmarks(as_json: bool) -> int:
     "RUN:teachers, RUN:s3 and RUN:s0,t1 choose some of them. NAME renames an adapter, and with a "
     "run it begins the names of its members. May repeat.",
 )
-@click.option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
-@click.option(
-    "--any-base", is_flag=True, help="Accept adapters whose files name another base model."
-)
-@click.option(
+@_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
+@_option("--any-base", is_flag=True, help="Accept adapters whose files name another base model.")
+@_option(
     "--engine",
     type=click.Choice(["hf", "vllm"]),
     default="hf",
-    show_default=True,
     help="What generates responses: transformers (hf) or vLLM.",
 )
-@click.option(
+@_option(
     "--dtype",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     default="auto",
-    show_default=True,
     help="Number type of the model's weights; auto: the one that they are stored in.",
 )
-@click.option(
+@_option(
     "--max-rows",
-    type=click.IntRange(min=1),
+    type=_AT_LEAST_1,
     default=64,
-    show_default=True,
     help="Responses generated at a time; fewer need less memory.",
 )
-@click.option(
+@_option(
     "--benchmark",
     "benchmarks",
     metavar="NAME[,NAME]",
@@ -145,54 +150,50 @@ def list_benchmarks(as_json: bool) -> int:
 )
 @_data
 @_recipe
-@click.option(
+@_option(
     "--n",
-    type=click.IntRange(min=1),
+    type=_AT_LEAST_1,
     help="Samples per task; default: the recipe's own number, 1 in most. More than a folder has "
     "adds those that are missing.",
 )
-@click.option(
+@_option(
     "--temperature",
     type=click.FloatRange(min=0.0),
-    help="Sampling temperature; 0 always takes the likeliest token; default: the "
-    "recipe's, 0 in most.",
+    help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's, 0 in "
+    "most.",
 )
-@click.option(
+@_option(
     "--top-p",
     type=click.FloatRange(min=0.0, min_open=True, max=1.0),
     default=1.0,
     help="Sample among the likeliest tokens, which together have this probability; default: 1, all "
     "tokens.",
 )
-@click.option(
+@_option(
     "--top-k",
     type=click.IntRange(min=0),
     default=0,
     metavar="K",
     help="Sample among the K likeliest tokens, chosen before --top-p; default: 0, all tokens.",
 )
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=1),
-    help="Longest response, in tokens; default: the recipe's.",
+@_option(
+    "--max-tokens", type=_AT_LEAST_1, help="Longest response, in tokens; default: the recipe's."
 )
-@click.option(
+@_option(
     "--chat-template-args",
     multiple=True,
     metavar="NAME=VALUE",
     callback=_template_args,
     help="Argument of the model's chat template, such as enable_thinking=false. May repeat.",
 )
-@click.option(
+@_option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=_AT_LEAST_1,
     metavar="N",
     help="Ask only the first N tasks; of benchmarks sorted by level, the first of every level.",
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of sampling."
-)
-@click.option("--out", type=_PATH, required=True, help="Folder for responses and results.")
+@_option("--seed", type=click.IntRange(min=0), default=0, help="Seed of sampling.")
+@_option("--out", type=_PATH, required=True, help="Folder for responses and results.")
 @_allow_weak
 @_json
 def run(
@@ -206,8 +207,9 @@ def run(
     benchmarks: list[str],
     files: tuple[str, ...],
     out: Path,
+    allow_weak: bool,
     as_json: bool,
-    **options: Any,
+    **sampling: Any,
 ) -> int:
     """Run benchmarks on a model and its adapters.
 
@@ -218,17 +220,14 @@ def run(
         from lora_evo.model import require_vllm
 
         require_vllm()
-    loaded = _load(benchmarks, files)
-    sampling = options["recipe"], options["n"], options["temperature"]
-    cut = options["top_p"] < 1 or options["top_k"] > 0
-    counts = [evaluation.choose_sampling(benchmark, *sampling, cut=cut)[1] for benchmark in loaded]
+    plans = [make_plan(benchmark, **sampling) for benchmark in _load(benchmarks, files)]
     members = find_members(adapters)
     named, model = members.folders, model or members.base
     if model is None:
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
     from lora_evo.model import open_engine, sharing  # brings torch, as not all commands need
 
-    runs: list[FinishedRun] = []
+    runs: list[Run] = []
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
     for group in sharing(everyone, named):
         folders = {name: named[name] for name in group if name is not None}
@@ -236,29 +235,29 @@ def run(
             engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base
         )
         with closing(opened):
-            for benchmark, count in zip(loaded, counts, strict=True):
-                total = count * len(benchmark.part(options["limit"])) * len(group)
-                with progress_bar(benchmark.name, total) as progress:
-                    evaluation.evaluate(
+            for plan in plans:
+                total = plan.n * len(plan.questions) * len(group)
+                with progress_bar(plan.benchmark.name, total) as progress:
+                    runs += evaluate(
                         opened,
-                        benchmark,
+                        plan.benchmark,
                         group,
-                        **options,
                         groups=members.groups,
                         out=out,
+                        allow_weak=allow_weak,
                         progress=progress,
-                        finished=runs.append,
+                        **sampling,
                     )
         del opened  # before the next one is loaded
-    order = [name or evaluation.BASE for name in everyone]
-    runs.sort(key=lambda finished: order.index(finished.result.adapter))
-    return _show(tables.side_by_side(runs), as_json)
+    order = [name or BASE for name in everyone]
+    runs.sort(key=lambda finished: order.index(finished.adapter))
+    return _show(runs, tables.table_of(runs)[1], as_json)
 
 
 @main.command()
 @click.argument("benchmark")
 @click.argument("samples", type=_PATH)
-@click.option("--out", type=_PATH, required=True, help="JSON Lines file to write the verdicts to.")
+@_option("--out", type=_PATH, required=True, help="JSON Lines file to write the verdicts to.")
 @_data
 @_recipe
 @_allow_weak
@@ -277,27 +276,26 @@ def grade(
     BENCHMARK is one of `evals list`; SAMPLES is a JSON Lines file with a response a row: "id" and
     "response", or evalplus' "task_id" and "solution" or "completion".
     Without --recipe, responses are taken as answers to the recipe that the settings.json next to
-    them names, or else to the benchmark's own. The same command resumes where it was stopped.
+    them names, or else to the benchmark's own.
     """
     check_output(out)
     (loaded,) = _load([benchmark], files)
     rows, notes = saved_samples(samples, loaded)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    chosen = evaluation.choose_recipe(loaded, recipe or evaluation.recipe_next_to(samples))
+    chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
-
-    def resuming(count: int) -> None:
-        click.echo(f"{out}: resuming, {count} samples were graded before", err=True)
-
+    questions = {question.id: question for question in loaded.questions}
+    verdicts = []
     with progress_bar(loaded.name, len(rows)) as progress:
-        verdicts = evaluation.grade_saved(loaded, chosen, how, rows, out, progress, resuming)
+        for verdict in loaded.grade([(questions[row.id], row) for row in rows], how):
+            verdicts.append(verdict)
+            progress("grade", 1)
+    write_text(out, verdict_lines(verdicts))
     overall, base = score(verdicts, loaded.name), base_rate(verdicts)
     unanswered = len(loaded.questions) - overall.tasks
     if as_json:
-        levels = {
-            level: asdict(part) for level, part in score_levels(verdicts, loaded.name).items()
-        }
+        levels = {level: asdict(of) for level, of in score_levels(verdicts, loaded.name).items()}
         summary = {"benchmark": loaded.name, "unanswered": unanswered, "base_rate": base}
         click.echo(json.dumps({**summary, "overall": asdict(overall), "levels": levels}))
     else:
@@ -315,25 +313,22 @@ def grade(
 
 @main.command()
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
-@click.option(
-    "--html", "page", type=_PATH, help="Also write a page with charts and every response."
-)
-@click.option(
+@_option("--html", "page", type=_PATH, help="Also write a page with charts and every response.")
+@_option(
     "--format",
     "form",
     type=click.Choice([*_WRITERS, "evalplus"]),
     default="text",
-    show_default=True,
     help="Output format: a table as text or markdown, or one benchmark's samples as evalplus' "
     "samples.jsonl.",
 )
-@click.option(
+@_option(
     "--k",
-    type=click.IntRange(min=1),
+    type=_AT_LEAST_1,
     metavar="K",
     help="Show pass@k, the chance that one of K samples is right, not the mean over samples.",
 )
-@click.option(
+@_option(
     "--against",
     metavar="NAME",
     help="Also compare every adapter with this one, such as base, task by task.",
@@ -355,19 +350,19 @@ def report(
     if page is not None:
         check_output(page)
     left_out: list[str] = []
-    runs = read_runs(folders, left_out.append)
+    runs = read_runs(*folders, unreadable=left_out.append)
     for reason in left_out:
         print_error(f"{reason}; left out", 1)
-    shown = tables.side_by_side(runs, k, against)
+    named, table = tables.table_of(runs, k, against)
     if page is not None:
-        from evals.report import page_text  # slow to import
+        from evals.page import page_text  # slow to import
 
-        write_text(page, page_text(shown))
+        write_text(page, page_text(named, table))
         click.echo(f"report: {page}", err=True)
     if form == "evalplus":
         click.echo(evalplus_samples(runs))
         return 1 if left_out else 0
-    return max(_show(shown, as_json, form), 1 if left_out else 0)
+    return max(_show(runs, table, as_json, form), 1 if left_out else 0)
 
 
 @main.command()
@@ -382,11 +377,11 @@ def doctor(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(installation))
     else:
-        for name, number in installation["versions"].items():
-            click.echo(f"{name:14} {number}")
-        click.echo(f"{'device':14} {installation['device']}")
+        lines = [*installation["versions"].items(), ("device", installation["device"])]
         for layer, active in installation["layers"].items():
-            click.echo(f"{'sandbox':14} {layer} {'active' if active else 'MISSING'}")
+            lines.append(("sandbox", f"{layer} {'active' if active else 'MISSING'}"))
+        for name, text in lines:
+            click.echo(f"{name:14} {text}")
         for problem in installation["problems"]:
             print_error(problem, 1)
     return 1 if installation["problems"] else 0
@@ -402,18 +397,24 @@ def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     return benchmarks
 
 
-def _show(shown: tables.SideBySide, as_json: bool, form: str = "text") -> int:
+def _show(
+    runs: Sequence[Run], table: tables.Table | None, as_json: bool, form: str = "text"
+) -> int:
     """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
-        click.echo(json.dumps(shown.as_json()))
-    else:
-        if shown.table is not None:
-            click.echo(_WRITERS[form](shown.table))
-        if shown.pairs:
-            rows = [[p.adapter, p.against, p.benchmark, *tables.pair_cells(p)] for p in shown.pairs]
+        results = [run.as_json() for run in runs]
+        shown, differences = (table.as_json(), table.differences_as_json()) if table else (None, [])
+        click.echo(json.dumps({"results": results, "table": shown, "comparisons": differences}))
+    elif table is not None:
+        click.echo(_WRITERS[form](table))
+        if table.differences:
+            rows = [
+                [row.label, str(row.against), row.column, *tables.pair_cells(row)]
+                for row in table.differences
+            ]
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
-            click.echo("\n" + tables.align(head, rows, left=3))
-    return _ungraded(sum(run.result.overall.ungraded for _, run in shown.named))
+            click.echo("\n" + tables.aligned(head, rows, left=3))
+    return _ungraded(sum(run.overall.ungraded for run in runs))
 
 
 def _ungraded(count: int) -> int:

@@ -1,25 +1,13 @@
 """How benchmarks are asked: everything that decides what a model sees and how it samples; and where
-its response ends.
-
-`azr`, `azr-boxed`: Absolute Zero's prompts and settings, which PopuLoRA's tables follow
-(LeapLabTHU/Absolute-Zero-Reasoner at a82124e: evaluation/code_eval, evaluation/math_eval). One
-greedy sample a problem. Its evalplus script does not pass the `azr` prompt of its evalplus copy, so
-HumanEval+ and MBPP+ are asked as evalplus does. GSM8K is PopuLoRA's addition, asked as the other
-math benchmarks.
-
-`evalplus`, `evalplus-completion`: evalplus 0.3.1 (codegen.py, provider/utility.py).
-
-`chat`: the usual prompts for chat models; CRUXEval (facebookresearch/cruxeval at 190faf1) is asked
-in other words, step by step, as by `azr`. The math sentence is that of Qwen2.5-Math's
-`qwen25-math-cot` prompt, put behind the question; the one for functions is evalplus' without the
-answer that evalplus begins, so that a model may think. LiveCodeBench is asked in its own words
-(28fef95, lcb_runner/prompts/code_generation.py); its scripts' stop text `###` is left out, as it
-cuts answers that have headings.
+its response ends. `recipes.toml` has the recipes.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
 from typing import Any, Literal
 
 from evals.errors import EvalsError, first_line
@@ -107,202 +95,32 @@ class Recipe:
         }
 
 
-_STOP = ("<|endoftext|>", "<|endofmask|>", "</s>", "\nif __name__", "\ndef main(", "\nprint(")
-
-_EVALPLUS_CHAT = Template(
-    text=(
-        "Please provide a self-contained Python script that solves the following problem in a "
-        "markdown code block:\n```\n{prompt}\n```\n"
-    ),
-    mode="chat",
-    max_tokens=768,
-    source="evalplus 0.3.1",
-    stop=(*_STOP, "\n```\n"),
-    response_prefix=(
-        "Below is a Python script with a self-contained function that solves the problem and "
-        "passes corresponding tests:\n```python\n"
-    ),
-    stripped=True,
-    tabs=4,
-)
+def _read_recipes() -> dict[str, Recipe]:
+    rows = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8"))
+    written = {
+        name: Template(**row | {"stop": tuple(row.get("stop", ()))})
+        for name, row in rows["templates"].items()
+    }
+    recipes = {}
+    for name, row in rows["recipes"].items():
+        templates = {benchmark: written[one] for benchmark, one in row["templates"].items()}
+        if math := templates.pop("math", None):
+            templates |= dict.fromkeys(MATH, math)
+        grading = {
+            benchmark: Limits(**limits) for benchmark, limits in row.get("grading", {}).items()
+        }
+        recipes[name] = Recipe(name, row["description"], templates, grading=grading)
+    return recipes
 
 
-def _completion(*stop: str) -> Template:
-    return replace(
-        _EVALPLUS_CHAT,
-        text="{prompt}\n",
-        mode="completion",
-        stop=(*_STOP, *stop),
-        response_prefix="",
-        continues=True,
-    )
-
-
-_STARTER = (
-    "You will use the following starter code to write the solution to the problem and enclose "
-    "your code within delimiters.\n```python\n{starter_code}\n```\n\n"
-)
-_NO_STARTER = (
-    "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly "
-    "test on the sample inputs). Enclose your code within delimiters as follows. Ensure that when "
-    "the python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT."
-    "\n```python\n# YOUR CODE HERE\n```\n\n"
-)
-
-_CHAT_LIVECODEBENCH = Template(
-    text=(
-        "### Question:\n{question}\n\n### Format: {format}"
-        "### Answer: (use the provided format with backticks)\n\n"
-    ),
-    mode="chat",
-    max_tokens=4096,
-    source="LiveCodeBench 28fef95, generic",
-    system=(
-        "You are an expert Python programmer. You will be given a question (problem "
-        "specification) and will generate a correct Python program that matches the "
-        "specification and passes all tests."
-    ),
-    starter=_STARTER,
-    no_starter=_NO_STARTER,
-)
-
-_AZR = "Absolute-Zero-Reasoner a82124e"
-_PREAMBLE = (
-    "A conversation between User and Assistant. The user asks a question, and the Assistant "
-    "solves it. The assistant first thinks about the reasoning process in the mind and then "
-    "provides the user with the answer. The reasoning process and answer are enclosed within "
-    "<think> </think> and <answer> </answer> tags, respectively, i.e., <think> reasoning process "
-    "here </think> <answer> answer here </answer>. "
-)
-_BOXED = "And your final answer will be extracted automatically by the \\boxed{} tag. "
-
-_AZR_LIVECODEBENCH = Template(
-    text=(
-        _PREAMBLE + "User: \n# Task: You will be given a question (problem specification) and "
-        "will generate a correct Python program that matches the specification and passes all "
-        "tests. Your final answer should be wrapped in ```python``` tags.\n\n"
-        "Question: {question}\n\n{format}Assistant: <think>"
-    ),
-    mode="completion",
-    max_tokens=8096,
-    source=_AZR,
-    starter=_STARTER,
-    no_starter=_NO_STARTER,
-)
-
-
-_CRUXEVAL = "CRUXEval 190faf1, in other words"
-_OUTPUT_TASK = (
-    "Replace ?? by the value that the call returns, as a literal: nothing to compute may be left "
-    "in it. The code counts as it is, even where it looks wrong."
-)
-_INPUT_TASK = (
-    "Replace ?? by arguments for which the call returns the value on the right. Where several "
-    "would do, choose one."
-)
-_OUTPUT_ASKED, _INPUT_ASKED = "assert f({input}) == ??", "assert f(??) == {output}"
-_TAGGED = "Write the whole assertion between [ANSWER] and [/ANSWER]"
-
-
-def _one_turn(task: str, assertion: str, form: str) -> str:
-    """A problem without examples."""
-    program = f"```python\n{{code}}\n{assertion}\n```"
-    return f"Here are a function and an assertion.\n{program}\n{task} {form}"
-
-
-def _azr_assertion(task: str, assertion: str) -> Template:
-    form = "Your final answer should be the whole assertion."
-    text = f"{_PREAMBLE}User: {_one_turn(task, assertion, form)}\nAssistant: <think>"
-    return Template(text, "completion", 8096, f"{_AZR}, the turns; {_CRUXEVAL}")
-
-
-def _azr_recipe(name: str, description: str, math_preamble: str) -> Recipe:
-    math = Template(
-        text=math_preamble + "User: {question}\nAssistant:",
-        mode="completion",
-        max_tokens=16000,
-        source=_AZR,
-        stop=("</s>", "<|im_end|>", "<|endoftext|>"),
-        stripped=True,
-    )
-    limits = Limits(min_time_s=10.0, time_factor=8.0)
-    return Recipe(
-        name=name,
-        description=description,
-        templates={
-            "humaneval_plus": _EVALPLUS_CHAT,
-            "mbpp_plus": _EVALPLUS_CHAT,
-            "livecodebench": _AZR_LIVECODEBENCH,
-            "cruxeval_o": _azr_assertion(_OUTPUT_TASK, _OUTPUT_ASKED),
-            "cruxeval_i": _azr_assertion(_INPUT_TASK, _INPUT_ASKED),
-            **dict.fromkeys(MATH, math),
-        },
-        grading={
-            "humaneval_plus": limits,
-            "mbpp_plus": limits,
-            "livecodebench": Limits(timeout_s=60.0, program="azr"),
-        },
-    )
-
-
-_CHAT_FUNCTION = replace(
-    _EVALPLUS_CHAT, response_prefix="", stop=(), max_tokens=4096, source="evalplus 0.3.1, not begun"
-)
-_CHAT_MATH = Template(
-    text="{question}\nPlease reason step by step, and put your final answer within \\boxed{}.",
-    mode="chat",
-    max_tokens=4096,
-    source="Qwen2.5-Math a45202b",
-    stripped=True,
-)
-
-
-def _chat_assertion(task: str, assertion: str) -> Template:
-    text = _one_turn(task, assertion, f"Think step by step. {_TAGGED}.")
-    return Template(text, "chat", 4096, _CRUXEVAL)
-
-
-CHAT = Recipe(
-    name="chat",
-    description="chat turns: programs in a code fence, math answers in a box",
-    templates={
-        "humaneval_plus": _CHAT_FUNCTION,
-        "mbpp_plus": _CHAT_FUNCTION,
-        "livecodebench": _CHAT_LIVECODEBENCH,
-        "cruxeval_o": _chat_assertion(_OUTPUT_TASK, _OUTPUT_ASKED),
-        "cruxeval_i": _chat_assertion(_INPUT_TASK, _INPUT_ASKED),
-        **dict.fromkeys(MATH, _CHAT_MATH),
-    },
-)
-
-_ALL = (
-    _azr_recipe("azr", "Absolute Zero and PopuLoRA: think and answer tags, greedy", _PREAMBLE),
-    _azr_recipe(
-        "azr-boxed",
-        "the same with a boxed answer in math, Absolute Zero's choice for Coder-7B",
-        _PREAMBLE + _BOXED,
-    ),
-    Recipe(
-        name="evalplus",
-        description="evalplus' chat prompt, the answer begun for the model",
-        templates={"humaneval_plus": _EVALPLUS_CHAT, "mbpp_plus": _EVALPLUS_CHAT},
-    ),
-    Recipe(
-        name="evalplus-completion",
-        description="evalplus' direct completion (--force-base-prompt)",
-        templates={
-            "humaneval_plus": _completion(
-                "\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert "
-            ),
-            "mbpp_plus": _completion('\n"""', "\nassert"),
-        },
-    ),
-    CHAT,
-)
-RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}
+RECIPES: Mapping[str, Recipe] = _read_recipes()
+CHAT = RECIPES["chat"]
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _HERE = "\x02the response goes on here\x03"
+_TODAY = date(2024, 7, 26)
+"""What chat templates show as today: the date that Llama's show where they know none. A prompt must
+not change with the day on which a run is resumed, or a member evaluated."""
 
 
 def render(
@@ -342,9 +160,10 @@ def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]
     if prefix:
         # As evalplus does it: write the whole turn, and cut it where the model goes on.
         turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
+    dated = {"strftime_now": _TODAY.strftime, **more}  # goes before transformers' own
     try:
         whole = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=not prefix, **more
+            turns, tokenize=False, add_generation_prompt=not prefix, **dated
         )
     except Exception as error:  # templates raise what they like, e.g. for a system turn
         raise EvalsError(

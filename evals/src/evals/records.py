@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import code_verifier
-from evals.benchmark import Benchmark, Question, Sample, Verdict
+from evals.data import Row, kind, parse_object
 from evals.errors import EvalsError
-from evals.sources import Row, kind, parse_rows, read_bytes
+from evals.question import Benchmark, Question, Sample, Verdict
 
 _VERDICT = tuple(field.name for field in fields(Verdict) if field.name != "details")
 _SAMPLE = {"sample": int, "truncated": bool, "tokens": int | None, "solution": str | None}
@@ -18,7 +18,7 @@ _SAMPLE = {"sample": int, "truncated": bool, "tokens": int | None, "solution": s
 
 def sample_lines(samples: Iterable[Sample]) -> str:
     """Return the text of `samples.jsonl`."""
-    return _lines(
+    return json_lines(
         {name: value for name, value in vars(s).items() if name != "solution" or value is not None}
         for s in samples
     )
@@ -26,15 +26,10 @@ def sample_lines(samples: Iterable[Sample]) -> str:
 
 def verdict_lines(verdicts: Iterable[Verdict]) -> str:
     """Return the text of `verdicts.jsonl`."""
-    return _lines(
+    return json_lines(
         {name: getattr(verdict, name) for name in _VERDICT} | dict(verdict.details)
         for verdict in verdicts
     )
-
-
-def prompt_lines(prompts: Mapping[str, str]) -> str:
-    """Return the text of `prompts.jsonl`: what was asked, by question."""
-    return _lines({"id": name, "prompt": text} for name, text in prompts.items())
 
 
 def read_prompts(path: Path) -> dict[str, str]:
@@ -44,15 +39,13 @@ def read_prompts(path: Path) -> dict[str, str]:
 
 def read_verdicts(path: Path) -> list[Verdict]:
     """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
-    return [as_verdict(row) for _, row in _rows(path, _VERDICT)]
-
-
-def as_verdict(row: Mapping[str, Any]) -> Verdict:
-    """Return the verdict of a row that `verdict_lines` wrote."""
-    return Verdict(
-        **{name: row[name] for name in _VERDICT},
-        details={name: value for name, value in row.items() if name not in _VERDICT},
-    )
+    return [
+        Verdict(
+            **{name: row[name] for name in _VERDICT},
+            details={name: value for name, value in row.items() if name not in _VERDICT},
+        )
+        for _, row in _rows(path, _VERDICT)
+    ]
 
 
 def read_samples(path: Path) -> list[Sample]:
@@ -86,7 +79,8 @@ def read_samples(path: Path) -> list[Sample]:
     return list(samples.values())
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of a JSON Lines file."""
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -116,17 +110,13 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
     this part of a benchmark lacks are passed over.
     """
     named = {question.id: question for question in benchmark.questions}
-    notes: list[str] = []
-    rows = parse_rows(read_bytes(path), str(path))
+    rows = list(_rows(path, ()))
     if not rows:
         raise EvalsError(f"{path} holds no samples; {_EXPECTED}")
-    of_evalplus = all("task_id" in row for row in rows)
-    if of_evalplus:
-        samples = list(_programs(rows, str(path), named))
-    elif "response" in rows[0] and "task_id" not in rows[0]:
-        samples = read_samples(path)
-    else:
-        raise EvalsError(f"{path}: found fields {', '.join(list(rows[0])[:8])}; {_EXPECTED}")
+    of_evalplus = all("task_id" in row for _, row in rows)
+    if not of_evalplus and ("response" not in rows[0][1] or "task_id" in rows[0][1]):
+        raise EvalsError(f"{path}: found fields {', '.join(list(rows[0][1])[:8])}; {_EXPECTED}")
+    samples = list(_programs(rows, named)) if of_evalplus else read_samples(path)
     known = [sample for sample in samples if sample.id in named]
     strange = next((sample.id for sample in samples if sample.id not in named), None)
     if strange is not None and not (of_evalplus and known):
@@ -134,24 +124,31 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
             f"{path}: {benchmark.name} has no task {strange!r} (first: "
             f"{benchmark.questions[0].id!r})"
         )
-    if of_evalplus:
-        notes.append("samples of evalplus")
+    notes = ["samples of evalplus"] if of_evalplus else []
     if strange is not None:
         count = len(samples) - len(known)
         notes.append(f"{count} samples passed over: not in this data, {strange!r} first")
     return known, notes
 
 
-def _programs(rows: Sequence[Row], place: str, named: dict[str, Question]) -> Iterator[Sample]:
+def _programs(rows: Sequence[tuple[str, Row]], named: Mapping[str, Question]) -> Iterator[Sample]:
     """Rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}."""
     seen: Counter[str] = Counter()
-    for number, row in enumerate(rows, start=1):
-        here = f"{place}, row {number}"
+    for place, row in rows:
         problem, solution = str(row["task_id"]), row.get("solution")
         if solution is None and isinstance(row.get("completion"), str):
             prompt = named[problem].fields.get("prompt", "") if problem in named else ""
             solution = prompt + row["completion"]
         if not isinstance(solution, str):
-            raise EvalsError(f"{here}: neither solution nor completion; found {', '.join(row)}")
+            raise EvalsError(f"{place}: neither solution nor completion; found {', '.join(row)}")
         yield Sample(problem, seen[problem], solution, solution=solution)
         seen[problem] += 1
+
+
+def recipe_next_to(samples: Path) -> str | None:
+    """Return the recipe that `evals run` named next to its samples; None without one."""
+    try:
+        name = parse_object((samples.parent / "settings.json").read_bytes(), "").get("recipe")
+    except (OSError, EvalsError):
+        return None
+    return name if isinstance(name, str) else None

@@ -2,29 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from evals.errors import EvalsError, did_you_mean
-from evals.evaluation import BASE
 from evals.members import Group
-from evals.metrics import (
-    Column,
-    Comparison,
-    Estimate,
-    Verdicts,
-    aggregates,
-    compare,
-    population,
-    score_members,
-)
 from evals.recipes import CODE, MATH
-from evals.results import FinishedRun, by_question
-
-Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
+from evals.run import BASE, Run
+from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
 
 TITLES = {
     "humaneval_plus": "HEval+",
@@ -41,58 +29,72 @@ TITLES = {
     "math": "math avg",
     "total": "total avg",
 }
+PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on")
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-
-
-@dataclass(frozen=True)
-class Cell(Estimate):
-    """A score in a row. partial: of part of the benchmark. incomplete: an average that lacks one.
-
-    member: of a weakest or best, whose score it is.
-    """
-
-    partial: bool = False
-    incomplete: bool = False
-    member: str | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line; `scores` by column, without the columns that have nothing to show.
-
-    group: of a member of a selfplay run, and of the mean, weakest and best of such members.
-    """
-
-    label: str
-    kind: Kind
-    scores: Mapping[str, Cell]
-    group: Group | None = None
+_SCORE = ("value", "low", "high", "problems", "ungraded", "partial", "incomplete", "member")
+_DIFFERENCE = ("low", "high", "wins", "losses", "ties", "problems")
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
     """columns: benchmark names, then those of `code`, `math` and `total` that exist, in order.
 
-    measure: what the numbers are (`avg@n` or `pass@k`). notes: sentences that belong below it.
+    rows: line by line, one for each column: `pandas.DataFrame(table.rows)`. measure: what the
+    numbers are (`avg@n` or `pass@k`). notes: sentences that belong below it. differences: of each
+    other adapter and the one that they are compared with, a row for each benchmark.
     """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     measure: str
     notes: tuple[str, ...]
+    differences: tuple[Row, ...] = ()
+
+    @property
+    def lines(self) -> list[tuple[Row, ...]]:
+        """The rows of each line."""
+        width = len(self.columns)
+        return [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
 
     def __repr__(self) -> str:
         return to_text(self)
 
     def _repr_html_(self) -> str:
-        lines = [(heading(self), "th"), *((score_cells(self, row), "td") for row in self.rows)]
+        lines = [(heading(self), "th"), *((score_cells(line), "td") for line in self.lines)]
         rows = "".join(
             f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
             for cells, tag in lines
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return f"<table>{rows}</table>{notes}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table as plain data, a row for each line with its scores by column."""
+        rows = [
+            {
+                "label": line[0].label,
+                "kind": line[0].kind,
+                "scores": {
+                    row.column: {name: getattr(row, name) for name in _SCORE}
+                    for row in line
+                    if row.problems
+                },
+                "group": line[0].group and asdict(line[0].group),
+            }
+            for line in self.lines
+        ]
+        columns, notes = list(self.columns), list(self.notes)
+        return {"columns": columns, "rows": rows, "measure": self.measure, "notes": notes}
+
+    def differences_as_json(self) -> list[dict[str, Any]]:
+        """Return the differences as plain data."""
+        return [
+            {"adapter": row.label, "against": row.against, "benchmark": row.column}
+            | {"difference": row.value}
+            | {name: getattr(row, name) for name in _DIFFERENCE}
+            for row in self.differences
+        ]
 
 
 def build_table(
@@ -102,172 +104,111 @@ def build_table(
     partial: Collection[tuple[str, str]] = (),
     k: int | None = None,
     groups: Mapping[str, Group | None] | None = None,
+    against: str | None = None,
 ) -> Table:
     """Build the table of adapters (name -> benchmark -> verdicts), group by group.
 
     base: names in `results` of the base model, which is in no group. partial: pairs (name,
-    benchmark) that were run with a limit. groups: role and run of adapters; those without are a
-    group, too. Mean, weakest and best follow the members of each group of two or more. Raises
-    EvalsError when nothing was graded, or for a k that is too large.
+    benchmark) that were run with a limit. k: pass@k in place of avg@n. groups: role and run of
+    adapters; those without are a group, too. Mean, weakest and best follow the members of each
+    group of two or more. against: the adapter with which all others are compared. Raises EvalsError
+    when nothing was graded, for a k that is too large, and for an `against` that is not there.
 
         >>> base, member = {"1": [True], "2": [False]}, {"1": [True], "2": [True]}
         >>> table = build_table({"base": {"gsm8k": base}, "s0": {"gsm8k": member}}, base="base")
-        >>> [f"{row.label}: {row.scores['gsm8k'].value:.0%}" for row in table.rows]
+        >>> [f"{row.label}: {row.value:.0%}" for row in table.rows if row.column == "gsm8k"]
         ['base: 50%', 's0: 100%']
     """
+    if against is not None and against not in results:
+        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, results)}")
+    asked = dict.fromkeys(name for by_benchmark in results.values() for name in by_benchmark)
+    measured = {
+        name: score_members({m: some[name] for m, some in results.items() if name in some}, name, k)
+        for name in asked
+    }
+    scores = {name: one for name, one in measured.items() if one is not None}
+    if not scores:
+        raise EvalsError("no verdict on any benchmark; run or grade one first")
+    everything = scores | averages(scores)
+    columns = [name for name in everything if name not in TITLES]
+    columns += [name for name in TITLES if name in everything]
+    missing = {one: [name for name in _PARTS[one] if name not in scores] for one in _PARTS}
     bases = {base} if isinstance(base, str) else set(base or ())
     by_group: dict[Group | None, list[str]] = {}
     for name in results:
         if name not in bases:
             by_group.setdefault((groups or {}).get(name), []).append(name)
     several = len({group.run for group in by_group if group is not None}) > 1
-    scores, ungraded = _columns(results, k)
-    columns = _Columns(scores, frozenset(partial))
-    rows = [columns.row(name, "base") for name in results if name in bases]
+
+    def line(
+        cells: Iterable[Row], label: str, kind: Kind, group: Group | None, names: Sequence[str]
+    ) -> list[Row]:
+        return [
+            replace(
+                row,
+                label=" ".join(label.split()) or "(no name)",
+                kind=kind,
+                group=group,
+                partial=any(n in names and b in _PARTS.get(row.column, row.column) for n, b in cut),
+                incomplete=bool(missing.get(row.column)),
+            )
+            for row in cells
+        ]
+
+    def member(name: str, kind: Kind, group: Group | None = None) -> list[Row]:
+        return line((everything[c].row(name) for c in columns), name, kind, group, [name])
+
+    cut = set(partial)
+    rows = [row for name in results if name in bases for row in member(name, "base")]
     for group, members in by_group.items():
-        rows += [columns.row(name, "member", group) for name in members]
+        rows += [row for name in members for row in member(name, "member", group)]
         if len(members) > 1:
-            rows += columns.summaries(members, group, several)
-    notes = _notes(scores, rows, columns.missing)
-    if ungraded:
+            summaries = [everything[column].summary(members) for column in columns]
+            for kind, label in _labels(group, len(members), several).items():
+                rows += line((one[kind] for one in summaries), label, kind, group, members)
+    notes = _notes(everything, rows, missing)
+    if ungraded := [name for name in asked if name not in scores]:
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
     share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
     notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
-    return Table(tuple(columns.order), tuple(rows), measure, tuple(notes))
-
-
-class _Columns:
-    """The columns of a table in their order, and the rows that they give.
-
-    partial: (name, benchmark) of what was run with a limit. missing: by average, the benchmarks
-    that it lacks.
-    """
-
-    def __init__(self, scores: Mapping[str, Column], partial: Collection[tuple[str, str]]) -> None:
-        self.scores, self.partial = scores, partial
-        known = [name for name in TITLES if name in scores]
-        self.order = [name for name in scores if name not in TITLES] + known
-        self.missing = {
-            average: [name for name in parts if name not in scores]
-            for average, parts in _PARTS.items()
-        }
-
-    def row(self, name: str, kind: Kind, group: Group | None = None) -> Row:
-        """Return the row of one adapter."""
-        scores = {column: self.scores[column].estimate(name) for column in self.order}
-        cells = {c: self._cell(c, score, [name]) for c, score in scores.items() if score}
-        return Row(_one_line(name), kind, cells, group)
-
-    def summaries(self, members: Sequence[str], group: Group | None, several: bool) -> list[Row]:
-        """Return the mean, the weakest and the best of a group; several: runs are told apart."""
-        columns = {column: population(self.scores[column], members) for column in self.order}
-        role = "adapter" if group is None else group.role
-        of = f" of {group.run}" if group is not None and several and group.run else ""
-        labels: dict[Kind, str] = {"mean": f"mean of {len(members)} {role}s{of}"}
-        labels |= {"weakest": f"weakest {role}{of}", "best": f"best {role}{of}"}
-        rows = []
-        for kind, label in labels.items():
-            cells = {
-                column: self._cell(column, summary[kind][0], members, summary[kind][1])
-                for column, summary in columns.items()
-                if summary
-            }
-            rows.append(Row(_one_line(label), kind, cells, group))
-        return rows
-
-    def _cell(
-        self, column: str, score: Estimate, names: Collection[str], member: str | None = None
-    ) -> Cell:
-        parts = _PARTS.get(column, (column,))
-        limited = any(name in names and where in parts for name, where in self.partial)
-        incomplete = bool(self.missing.get(column))
-        return Cell(**vars(score), partial=limited, incomplete=incomplete, member=member)
-
-
-def to_text(table: Table) -> str:
-    """Return aligned columns with intervals; a rule above each group, or above the only mean."""
-    lines = [score_cells(table, row) for row in table.rows]
-    written = align(heading(table), lines, left=1).split("\n")
-    rule = "-" * max(map(len, written))
-    for number in sorted(ruled(table), reverse=True):
-        written.insert(number + 1, rule)
-    return "\n".join((*written, *table.notes))
-
-
-def to_markdown(table: Table) -> str:
-    """Return a pipe table with intervals, the notes below it as a list; all names escaped."""
-    lines = [heading(table), ["---"] + ["---:"] * len(table.columns)]
-    lines += [[_escape(cell) for cell in score_cells(table, row)] for row in table.rows]
-    notes = [f"- {_escape(note)}" for note in table.notes]
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join((*rows, *([""] if notes else []), *notes))
-
-
-def ruled(table: Table) -> set[int]:
-    """Return the numbers, from 0, of the rows that begin a group, or the mean of the only one."""
-    several = len({row.group for row in table.rows if row.kind == "member"}) > 1
-    return {
-        number
-        for number, (before, row) in enumerate(pairwise(table.rows), 1)
-        if (
-            row.kind == "member" and (before.kind == "base" or before.group != row.group)
-            if several
-            else row.kind == "mean"
+    differences = tuple(
+        replace(
+            scores[benchmark].difference(name, against),
+            kind="base" if name in bases else "member",
+            group=(groups or {}).get(name),
         )
-    }
+        for name in (results if against is not None else ())
+        for benchmark in results[name]
+        if against is not None and name != against and benchmark in results[against]
+        if benchmark in scores
+    )
+    return Table(tuple(columns), tuple(rows), measure, tuple(notes), differences)
 
 
-def align(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 2) -> str:
-    """Return columns of equal width; the first `left` to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = []
-    for row in (head, *rows):
-        cells = (
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _columns(
-    results: Mapping[str, Mapping[str, Verdicts]], k: int | None
-) -> tuple[dict[str, Column], list[str]]:
-    """Columns of the benchmarks and their averages; and benchmarks without any verdict."""
-    columns: dict[str, Column] = {}
-    ungraded = []
-    for name in dict.fromkeys(name for by_benchmark in results.values() for name in by_benchmark):
-        verdicts = {
-            member: by_benchmark[name]
-            for member, by_benchmark in results.items()
-            if name in by_benchmark
-        }
-        if (column := score_members(verdicts, name, k)) is not None:
-            columns[name] = column
-        else:
-            ungraded.append(name)
-    if not columns:
-        raise EvalsError("no verdict on any benchmark; run or grade one first")
-    return columns | aggregates(columns), ungraded
+def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
+    """What the summaries of a group are called. several: runs are told apart."""
+    role = "adapter" if group is None else group.role
+    of = f" of {group.run}" if group is not None and several and group.run else ""
+    weakest, best = f"weakest {role}{of}", f"best {role}{of}"
+    return {"mean": f"mean of {count} {role}s{of}", "weakest": weakest, "best": best}
 
 
 def _notes(
-    columns: Mapping[str, Column], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
+    scores: Mapping[str, Scores], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """What a reader must know; the marks * and † are explained first."""
-    cells = [cell for row in rows for cell in row.scores.values()]
-    notes = ["* part of the benchmark (--limit)"] if any(cell.partial for cell in cells) else []
-    for group in ("code", "math"):
-        if group in columns and missing[group]:
-            notes.append(f"† the {group} average is without {', '.join(missing[group])}")
-    plain = {name: column for name, column in columns.items() if name not in _PARTS}
-    uneven = [name for name, column in plain.items() if column.uneven]
-    if uneven:
+    notes = []
+    if any(row.partial and row.problems for row in rows):
+        notes.append("* part of the benchmark (--limit)")
+    for average in ("code", "math"):
+        if average in scores and missing[average]:
+            notes.append(f"† the {average} average is without {', '.join(missing[average])}")
+    plain = [one for one in scores.values() if not one.is_average]
+    if uneven := [one.name for one in plain if (one.values != one.values).any()]:
         notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
-    samples = sum(int(column.ungraded.sum()) for column in plain.values())
-    if samples:
-        notes.append(f"samples without a verdict, not counted: {samples}")
+    if lost := sum(int(one.ungraded.sum()) for one in plain):
+        notes.append(f"samples without a verdict, not counted: {lost}")
     if any(row.kind == "weakest" for row in rows):
         notes.append(
             "weakest and best are chosen column by column, by the scores shown, which therefore "
@@ -277,144 +218,141 @@ def _notes(
     return notes
 
 
+def to_text(table: Table) -> str:
+    """Return aligned columns with intervals; a rule above each group, or above the only mean."""
+    grid = aligned(heading(table), map(score_cells, table.lines), left=1, rules=ruled(table))
+    return "\n".join((grid, *table.notes))
+
+
+def to_markdown(table: Table) -> str:
+    """Return a pipe table with intervals, the notes below it as a list; all names escaped."""
+    lines = [heading(table), ["---"] + ["---:"] * len(table.columns)]
+    lines += [list(map(_escape, score_cells(line))) for line in table.lines]
+    notes = [f"- {_escape(note)}" for note in table.notes]
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join((*rows, *([""] if notes else []), *notes))
+
+
+def ruled(table: Table) -> set[int]:
+    """Return the numbers, from 0, of the lines that begin a group, or the mean of the only one."""
+    firsts = [line[0] for line in table.lines]
+    several = len({row.group for row in firsts if row.kind == "member"}) > 1
+    return {
+        number
+        for number, (before, row) in enumerate(pairwise(firsts), 1)
+        if (
+            row.kind == "member" and (before.kind == "base" or before.group != row.group)
+            if several
+            else row.kind == "mean"
+        )
+    }
+
+
+def aligned(
+    head: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    left: int,
+    rules: Collection[int] = (),
+) -> str:
+    """Return columns of equal width, the first `left` to the left, the others to the right.
+
+    rules: numbers of lines, from 0, with a rule above them.
+    """
+    from rich.box import Box
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    box = Box("\n".join(["    "] * 4 + ["----"] + ["    "] * 3))
+    grid = Grid(box=box, show_header=False, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place in range(len(head)):
+        grid.add_column(justify="left" if place < left else "right", no_wrap=True)
+    for number, line in enumerate((head, *lines), -1):
+        if number in rules:
+            grid.add_section()
+        grid.add_row(*map(Text, line))
+    console = Console(width=100_000, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
 def heading(table: Table) -> list[str]:
     """Return the measure, and the title of each column."""
     return [f"{table.measure}, %", *(TITLES.get(column, column) for column in table.columns)]
 
 
-def score_cells(table: Table, row: Row) -> list[str]:
+def score_cells(line: Sequence[Row]) -> list[str]:
     """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none.
 
     A weakest or best is without an interval.
     """
-    texts = [row.label]
-    for column in table.columns:
-        cell = row.scores.get(column)
-        if cell is None:
-            texts.append("-")
-            continue
-        marks = ("*" if cell.partial else "") + ("†" if cell.incomplete else "")
-        ends = " ({:.1f}-{:.1f})".format(*(100 * x for x in cell.interval)) if cell.interval else ""
-        texts.append(f"{100 * cell.value:.1f}{marks}{ends}")
+    texts = [line[0].label]
+    for row in line:
+        marks = ("*" if row.partial else "") + ("†" if row.incomplete else "")
+        ends = " ({:.1f}-{:.1f})".format(*(100 * x for x in row.interval)) if row.interval else ""
+        texts.append(f"{100 * row.value:.1f}{marks}{ends}" if row.problems else "-")
     return texts
 
 
-def _one_line(label: str) -> str:
-    return " ".join(label.split()) or "(no name)"
+def pair_cells(row: Row) -> list[str]:
+    """Return the cells below `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
+    low, high = row.interval or (row.value, row.value)
+    points = f"{100 * row.value:+.1f}", f"{100 * low:+.1f} to {100 * high:+.1f}"
+    return [*points, *map(str, (row.wins, row.losses, row.ties))]
 
 
 def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", escape(text, quote=False))
 
 
-@dataclass(frozen=True)
-class Pair:
-    """One adapter, of a group, minus another one on a benchmark."""
-
-    adapter: str
-    against: str
-    benchmark: str
-    comparison: Comparison
-    group: Group | None
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """named: runs, with what the table calls the adapter of each. table: None where nothing was
-    graded. pairs: each other adapter minus the one asked for.
-    """
-
-    named: tuple[tuple[str, FinishedRun], ...]
-    table: Table | None
-    pairs: tuple[Pair, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return results, table and comparisons as plain data."""
-        return {
-            "results": [asdict(run.result) for _, run in self.named],
-            "table": self.table and asdict(self.table),
-            "comparisons": [
-                {"adapter": pair.adapter, "against": pair.against, "benchmark": pair.benchmark}
-                | asdict(pair.comparison)
-                for pair in self.pairs
-            ],
-        }
-
-
-def side_by_side(
-    runs: Sequence[FinishedRun], k: int | None = None, against: str | None = None
-) -> SideBySide:
+def table_of(
+    runs: Sequence[Run], k: int | None = None, against: str | None = None
+) -> tuple[list[Run], Table | None]:
     """Put finished runs into one table, and compare them with the adapter called `against`.
 
-    k: pass@k in place of avg@n. Raises EvalsError for two results of one adapter, benchmark and
-    folder, for an `against` that is not there, and for a k that is too large.
+    Returns the runs with the names and groups that they have there, and the table, None where
+    nothing was graded. Raises EvalsError for two results of one adapter, benchmark and folder, for
+    an `against` that is not there, and for a k that is too large.
     """
-    names, groups = _names_and_groups(runs)
-    named = tuple(zip(names, runs, strict=True))
+    named = _told_apart(runs)
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
-    for name, run in named:
-        benchmark = run.result.benchmark
-        if benchmark in verdicts[name]:
+    for run in named:
+        if run.benchmark in verdicts[run.name]:
             raise EvalsError(
-                f"{name} on {benchmark} was found twice, last in {run.folder}; "
+                f"{run.name} on {run.benchmark} was found twice, last in {run.folder}; "
                 "name folders with one result each"
             )
-        verdicts[name][benchmark] = by_question(run.verdicts)
-    if against is not None and against not in verdicts:
-        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, verdicts)}")
-    other = verdicts[against] if against is not None else {}
-    pairs = tuple(
-        Pair(name, str(against), benchmark, compare(answers, other[benchmark], k), groups[name])
-        for name, results in verdicts.items()
-        if name != against
-        for benchmark, answers in results.items()
-        if benchmark in other
+        verdicts[run.name][run.benchmark] = by_question(run.verdicts)
+    if all(run.overall.rate is None for run in runs):
+        return named, None
+    table = build_table(
+        verdicts,
+        base={run.name for run in named if run.adapter == BASE},
+        partial={(run.name, run.benchmark) for run in named if run.partial},
+        k=k,
+        groups={run.name: run.group for run in named},
+        against=against,
     )
-    table = None
-    if any(run.result.overall.rate is not None for run in runs):
-        partial = {(name, run.result.benchmark) for name, run in named if run.result.partial}
-        base = {name for name, run in named if run.result.adapter == BASE}
-        table = build_table(verdicts, base=base, partial=partial, k=k, groups=groups)
-    return SideBySide(named, table, pairs)
+    return named, table
 
 
-def _names_and_groups(runs: Sequence[FinishedRun]) -> tuple[list[str], dict[str, Group | None]]:
-    """Name the row of each run, and the group of each row.
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """Name the line of each run, and its group.
 
-    An adapter has one row, unless a benchmark has two results of it, or they are of members of two
-    selfplay runs: then the folder of results is named, too, in the row and in all groups.
+    An adapter has one line, unless a benchmark has two results of it, or they are of members of two
+    selfplay runs: then the folder of results is named, too, in the line and in all groups.
     """
-    times = Counter((run.result.adapter, run.result.benchmark) for run in runs)
-    homes: dict[str, set[str]] = defaultdict(set)
+    results = Counter((run.adapter, run.benchmark) for run in runs)
+    homes = Counter(name for name, _ in {(run.adapter, run.group) for run in runs})
+    twice = {adapter for (adapter, _), count in results.items() if count > 1}
+    twice |= {adapter for adapter, count in homes.items() if count > 1}
+    named = []
     for run in runs:
-        if run.result.group is not None and run.result.group.run is not None:
-            homes[run.result.adapter].add(run.result.group.run)
-    twice = {adapter for (adapter, _), count in times.items() if count > 1}
-    twice |= {adapter for adapter, named in homes.items() if len(named) > 1}
-    every_home = set().union(*homes.values())
-    names: list[str] = []
-    groups: dict[str, Group | None] = {}
-    for run in runs:
-        name, group, folder = run.result.adapter, run.result.group, run.folder.parents[1].name
-        if group is not None and group.run is None and len(every_home) == 1:
-            group = replace(group, run=next(iter(every_home)))
+        of = f" ({run.folder.parents[1].name})" if run.folder else ""
+        group = run.group
         if group is not None and twice - {BASE}:
-            group = replace(group, run=f"{group.run} ({folder})" if group.run else folder)
-        if name in twice:
-            name += f" ({folder})"
-        names.append(name)
-        groups[name] = group or groups.get(name)
-    return names, groups
-
-
-PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on")
-
-
-def pair_cells(pair: Pair) -> list[str]:
-    """Return the cells below `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
-    result = pair.comparison
-    return [
-        f"{100 * result.difference:+.1f}",
-        f"{100 * result.low:+.1f} to {100 * result.high:+.1f}",
-        *map(str, (result.wins, result.losses, result.ties)),
-    ]
+            group = replace(group, run=f"{group.run or ''}{of}".strip())
+        name = run.adapter + (of if run.adapter in twice else "")
+        named.append(replace(run, name=name, group=group))
+    return named

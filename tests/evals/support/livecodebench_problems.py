@@ -6,7 +6,7 @@ import pickle
 import zlib
 from typing import Any
 
-from evals.livecodebench import Problem, read_problems
+from evals.code.livecodebench import Problem, read_problems
 
 
 def packed(tests: list[dict[str, str]]) -> str:

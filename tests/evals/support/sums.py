@@ -66,5 +66,5 @@ class Chat:
 
     chat_template = "turns"
 
-    def apply_chat_template(self, conversation, *, tokenize, add_generation_prompt) -> str:
+    def apply_chat_template(self, conversation, *, tokenize, add_generation_prompt, **_) -> str:
         return "".join(f"<{turn['role']}>{turn['content']}" for turn in conversation)

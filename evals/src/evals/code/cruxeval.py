@@ -10,15 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from code_verifier import Comparison, Grade, ProgramError, Sandbox, Task, parse_program
-from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.data import OFFICIAL, compared, load_source
 from evals.errors import EvalsError
+from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.recipes import CHAT, Template, own_turn
-from evals.sources import compared, load_source
 
-DESCRIPTIONS = {
-    "cruxeval_o": "CRUXEval: predict the output of a short function",
-    "cruxeval_i": "CRUXEval: find an input that gives an output",
-}
 _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
 _OPENING = re.compile(r"\[ANSWER\]|<answer>")
@@ -28,11 +24,13 @@ _ASSERTION = re.compile(r"\bassert\b.*")
 
 
 def load(name: str, data: Data) -> Benchmark:
-    """Load one of `DESCRIPTIONS`. Raises EvalsError."""
+    """Load one of them. Raises EvalsError."""
     source = load_source(name, data.whole(name))
     questions = tuple(_question(name, row, at) for at, row in enumerate(source.rows, 1))
     notes = (*source.notes, *compared(name, source.rows))
-    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
+    return Benchmark(
+        name, OFFICIAL[name].description, questions, grade, CHAT, source.content_hash, notes
+    )
 
 
 def _question(name: str, row: Mapping[str, object], number: int) -> Question:

@@ -1,8 +1,6 @@
 """A benchmark's rows, from wherever they can be had: a file, evalplus' cache, the hub.
 
-Addresses, counts and fingerprints are those of evalplus 0.3.1, LiveCodeBench's README, lighteval
-and lm-evaluation-harness; columns, splits and revisions were compared with the hub's cards and
-with public code that pins them.
+`benchmarks.toml` says where each is published.
 """
 
 import contextlib
@@ -12,120 +10,48 @@ import io
 import json
 import logging
 import os
+import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from evals.errors import EvalsError, first_line, optional
 
 
-class HubAddress(NamedTuple):
-    """A data set on the Hugging Face hub. revision: a commit; None where none is known."""
-
-    path: str
-    revision: str | None
-    config: str | None = None
-    split: str = "test"
-
-
 @dataclass(frozen=True)
 class Official:
-    """counts: official row counts and the release each belongs to.
+    """A published benchmark, as `benchmarks.toml` describes it.
 
-    hub: None where the hub's rows lack the test inputs. cache: file name in evalplus' cache.
-    releases: of the hub that a caller may choose from. digest: what `compared` takes of the
-    published rows, "" where that is not known.
+    counts: official numbers of rows and the release each belongs to. hub: path, and where they
+    matter revision, config and split; empty where the hub's rows lack the test inputs. cache: file
+    name in evalplus' cache, and the function that fetches it. releases: of the hub that a caller
+    may choose from. digest: what `compared` takes of the published rows, "" where it is not known.
     """
 
+    description: str
     counts: Mapping[int, str]
-    hub: HubAddress | None = None
-    cache: str | None = None
-    releases: tuple[str, ...] = ()
-    digest: str = ""
+    hub: Mapping[str, str]
+    cache: Sequence[str]
+    releases: Sequence[str]
+    digest: str
 
 
-_LCB_COUNTS = {
-    400: "release_v1, May 2023 to March 2024",
-    511: "release_v2",
-    612: "release_v3",
-    713: "release_v4",
-    880: "release_v5, to January 2025",
-    1055: "release_v6, to April 2025",
-}
-
-_CRUXEVAL = Official(
-    {800: "CRUXEval"},
-    HubAddress("cruxeval-org/cruxeval", "b96af0450242eb4da433032b90998f25588a5d0f"),
-    digest="b0b63fa36c203638e38c21f2884ffe0aba2299de93e79fa315682055f555d6a6",
-)
-
-OFFICIAL: Mapping[str, Official] = {
-    "humaneval_plus": Official(
-        {164: "HumanEval+ v0.1.10"},
-        cache="HumanEvalPlus-v0.1.10.jsonl",
-        digest="00bfcf06e4eed0af35e165a6c9f3e2008e517921046ba65b5d68eeb97b542bc9",
-    ),
-    "mbpp_plus": Official(
-        {378: "MBPP+ v0.2.0", 399: "MBPP+ v0.1.0, of papers before April 2024"},
-        cache="MbppPlus-v0.2.0.jsonl",
-        digest="c260e838188d6a6dcbad49d8511305d6ba2f12116e79a0b0f1df29a15ae5f806",
-    ),
-    # The official data set is a loading script, which datasets 4 and newer refuse; this one is
-    # its parquet mirror. No public source names a whole commit of it, so its main branch is read.
-    "livecodebench": Official(
-        _LCB_COUNTS,
-        HubAddress("lighteval/code_generation_lite", None, config="release_v5"),
-        releases=tuple(name.split(",")[0] for name in _LCB_COUNTS.values()),
-    ),
-    "cruxeval_o": _CRUXEVAL,
-    "cruxeval_i": _CRUXEVAL,
-    "aime24": Official(
-        {30: "AIME 2024"},
-        HubAddress(
-            "HuggingFaceH4/aime_2024", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a", split="train"
-        ),
-    ),
-    "aime25": Official(
-        {30: "AIME 2025"}, HubAddress("math-ai/aime25", "563bb8404243c5f09de6ec262f2db674fe5bce9b")
-    ),
-    "amc23": Official(
-        {40: "AMC 12 2023"},
-        HubAddress("math-ai/amc23", "80815d37005feb82cd7f8fbc6901d5d3eff43057"),
-        digest="56076d9cff03e6883ff590c23681fa4c4a884b5992771008cffbd6eb4ed7239f",
-    ),
-    "math500": Official(
-        {500: "MATH-500"},
-        HubAddress("HuggingFaceH4/MATH-500", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
-        digest="553f055c842476cc47f45cd84e518ef1b423473f455624eda37b0649be232767",
-    ),
-    "minerva_math": Official(
-        {272: "Minerva's OCW courses"},
-        HubAddress("math-ai/minervamath", "ee46ddc498933b1977577953250ca5c66be64f96"),
-        digest="b25fb30e62b0f58aeef96cb30549c8c6cb6e5ea2bf8d15a45ed78ade48ba8836",
-    ),
-    "gsm8k": Official(
-        {1319: "GSM8K test"},
-        HubAddress("openai/gsm8k", "740312add88f781978c0658806c59bc2815b9866", config="main"),
-        digest="cf4df0e96348bd158f00d6665691cf3b2f344bfe4b4796be2231bc1e85802612",
-    ),
-    "olympiadbench": Official(
-        {674: "OE_TO_maths_en_COMP on the hub", 675: "the file of Qwen2.5-Math and AZR"},
-        HubAddress(
-            "Hothan/OlympiadBench",
-            "91184b52131e7fc9455fef848035173aea8cc01a",
-            config="OE_TO_maths_en_COMP",
-            split="train",
-        ),
-    ),
-}
+def _official() -> dict[str, Official]:
+    text = Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8")
+    empty: dict[str, Any] = {"hub": {}, "cache": (), "releases": (), "digest": ""}
+    found = {}
+    for name, row in tomllib.loads(text).items():
+        counts = {int(count): release for count, release in row["counts"].items()}
+        found[name] = Official(**empty | row | {"counts": counts})
+    return found
 
 
+OFFICIAL: Mapping[str, Official] = _official()
 Row: TypeAlias = dict[str, Any]
 PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
-_FUNCTIONS = {"humaneval_plus": "get_human_eval_plus", "mbpp_plus": "get_mbpp_plus"}
 
 
 class HubRows(Sequence[Row]):
@@ -172,10 +98,9 @@ def load_source(
         )
     if file is not None:
         return read_file(Path(file), benchmark)
-    if known.cache is not None:
-        return _read_evalplus(benchmark, known.cache)
-    assert known.hub is not None
-    return _read_hub(known.hub, release or known.hub.config, benchmark)
+    if known.cache:
+        return _read_evalplus(benchmark, *known.cache)
+    return _read_hub(known.hub, release, benchmark)
 
 
 def read_file(path: Path, benchmark: str) -> Source:
@@ -276,7 +201,7 @@ def as_json(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _read_evalplus(benchmark: str, name: str) -> Source:
+def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
     """The data file of evalplus: in its cache, or what its own function downloads.
 
     The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
@@ -288,7 +213,7 @@ def _read_evalplus(benchmark: str, name: str) -> Source:
         data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
-                getattr(data, _FUNCTIONS[benchmark])()
+                getattr(data, function)()
         except Exception as error:
             raise EvalsError(
                 f"{benchmark}: there is no {path}, and evalplus cannot fetch it "
@@ -304,22 +229,21 @@ def evalplus_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalplus"
 
 
-def _read_hub(address: HubAddress, config: str | None, benchmark: str) -> Source:
+def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> Source:
     """Download rows, or take them from the cache of `datasets`."""
     datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
     datasets.disable_progress_bars()  # they would mix with our own, and so would its retries
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        table = datasets.load_dataset(
-            address.path, config, split=address.split, revision=address.revision
-        )
-        rows = HubRows(table)
+        config, revision = release or hub.get("config"), hub.get("revision")
+        split = hub.get("split", "test")
+        rows = HubRows(datasets.load_dataset(hub["path"], config, split=split, revision=revision))
         digest = hashlib.sha256()
         for row in rows:
             digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
     except Exception as error:  # datasets lets errors of many libraries through
         raise EvalsError(
-            f"{benchmark}: cannot get {address.path} from the hub or its cache: "
+            f"{benchmark}: cannot get {hub['path']} from the hub or its cache: "
             f"{first_line(error)}; "
             f"give a file instead: --data {benchmark}.jsonl"
         ) from None

@@ -13,16 +13,12 @@ import re
 from collections.abc import Iterator
 
 from code_verifier import ProgramError, code_blocks, parse_program
-from evals.benchmark import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
-from evals.evalplus.grader import FunctionGrader
-from evals.evalplus.problems import HUMANEVAL, MBPP, FunctionProblem, read_problems
+from evals.code.cases import FunctionProblem, read_problems
+from evals.code.grader import FunctionGrader
+from evals.data import OFFICIAL, compared, load_source
+from evals.question import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.recipes import CHAT, Template, own_turn
-from evals.sources import compared, load_source
 
-DESCRIPTIONS = {
-    HUMANEVAL: "HumanEval+: write a function from its docstring",
-    MBPP: "MBPP+: write a function from a sentence and an assertion",
-}
 _FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
 _START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
 _CUTS = 60
@@ -32,14 +28,16 @@ _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", 
 
 
 def load(name: str, data: Data) -> Benchmark:
-    """Load one of `DESCRIPTIONS`. Raises EvalsError."""
+    """Load one of them. Raises EvalsError."""
     source = load_source(name, data.whole(name))
     questions = tuple(
         Question(problem.task_id, {"prompt": problem.prompt}, problem)
         for problem in read_problems(source.rows, name)
     )
     notes = (*source.notes, *compared(name, source.rows))
-    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, source.content_hash, notes)
+    return Benchmark(
+        name, OFFICIAL[name].description, questions, grade, CHAT, source.content_hash, notes
+    )
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

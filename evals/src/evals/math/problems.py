@@ -6,23 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from code_verifier import completion_text
-from evals.benchmark import Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.data import OFFICIAL, compared, load_source
 from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.answers import canonical_gold, extract
+from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.recipes import CHAT
-from evals.sources import compared, load_source
-
-DESCRIPTIONS = {
-    "aime24": "AIME 2024: competition answers from 0 to 999",
-    "aime25": "AIME 2025: competition answers from 0 to 999",
-    "amc23": "AMC 12 of 2023: competition answers, numbers",
-    "math500": "MATH-500: competition problems of five levels",
-    "olympiadbench": "OlympiadBench, English mathematics, final answers",
-    "minerva_math": "Minerva's OCW courses: undergraduate science",
-    "gsm8k": "GSM8K test: word problems of grade school",
-}
-
 
 _ANSWERS = {
     "minerva_math": ("solution or answer", "a solution with \\boxed{...}, or an answer"),
@@ -36,7 +25,7 @@ _NUMBERED = ("gsm8k", "minerva_math")
 
 
 def load(name: str, data: Data) -> Benchmark:
-    """Load one of `DESCRIPTIONS`. Raises EvalsError."""
+    """Load one of them. Raises EvalsError."""
     source = load_source(name, data.whole(name))
     loaded = questions(name, source.rows)
     published = (
@@ -48,7 +37,9 @@ def load(name: str, data: Data) -> Benchmark:
         for number, (question, row) in enumerate(zip(loaded, source.rows, strict=True))
     )
     notes = (*source.notes, *compared(name, published))
-    return Benchmark(name, DESCRIPTIONS[name], loaded, grade, CHAT, source.content_hash, notes)
+    return Benchmark(
+        name, OFFICIAL[name].description, loaded, grade, CHAT, source.content_hash, notes
+    )
 
 
 def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:

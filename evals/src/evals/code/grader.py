@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
-from evals.benchmark import Outcome
+from evals.code.cases import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
 from evals.errors import EvalsError
-from evals.evalplus.problems import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
+from evals.question import Outcome
 from lora_evo import appearing
 
 _FORMAT = 11

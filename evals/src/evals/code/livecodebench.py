@@ -24,14 +24,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import code_verifier
-from evals.benchmark import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.data import OFFICIAL, PARQUET, load_source, parse_object, remarks
 from evals.errors import EvalsError
+from evals.question import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.recipes import CHAT, own_turn
-from evals.sources import PARQUET, load_source, parse_object, remarks
 
-DESCRIPTIONS = {
-    "livecodebench": "LiveCodeBench: programs for contest problems; levels are easy, medium, hard"
-}
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 _BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
 _PROGRAM = re.compile(
@@ -186,7 +183,7 @@ def load(name: str, data: Data) -> Benchmark:
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
     questions = tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen)
-    return Benchmark(name, DESCRIPTIONS[name], questions, grade, CHAT, digest, notes)
+    return Benchmark(name, OFFICIAL[name].description, questions, grade, CHAT, digest, notes)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

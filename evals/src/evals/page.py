@@ -1,0 +1,265 @@
+"""The page of results: a table, charts of scores and differences, and samples to browse."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from evals import tables
+from evals.question import Verdict
+from evals.run import BASE, Run
+from evals.scores import Row, by_question, problem_scores
+
+MOST_BYTES = 4_000_000
+"""Bytes of all questions with their samples on a page, at most."""
+MOST_TEXT = 4_000
+"""Characters shown of a prompt or a response."""
+PALETTE = (
+    *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
+    *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
+)
+"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
+_COLOURS = {
+    BASE: ("grey", PALETTE[-1]),
+    "student": ("blue", PALETTE[0]),
+    "teacher": ("orange", PALETTE[1]),
+    "agent": ("violet", PALETTE[3]),
+    "adapter": ("green", PALETTE[2]),
+}
+"""By role."""
+_WHOLE: dict[str, Any] = {
+    "width": "container",
+    "autosize": {"type": "fit-x", "contains": "padding"},
+}
+"""As wide as its place."""
+_NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
+_ANSWERS = (
+    *("adapter", "benchmark", "tasks", "right answers", "by level, %"),
+    *("ill-formed, %", "cut off, %"),
+)
+
+
+def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
+    """Return the page of finished runs, one file that works offline; equal runs, equal bytes.
+
+    runs, table: as `tables.table_of` returns them.
+    """
+    charts: dict[str, alt.LayerChart | alt.Chart] = {}
+    differences = table.differences if table else ()
+    if table is not None:
+        title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
+        for column in table.columns:
+            shown = [row for row in table.rows if row.column == column and row.interval]
+            base = [100 * row.value for row in shown if row.kind == "base"]
+            charts[f"score: {tables.TITLES.get(column, column)}"] = intervals(shown, title, base)
+    for benchmark in dict.fromkeys(row.column for row in differences):
+        shown = [row for row in differences if row.column == benchmark]
+        title = f"points above {shown[0].against}"
+        charts[f"difference: {benchmark}"] = intervals(shown, title, [0.0])
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.benchmark, []).append(run)
+    benchmarks = []
+    for name, group in groups.items():
+        charts[f"solved: {name}"] = questions_solved(group)
+        kept, left_out = questions(group, MOST_BYTES // len(groups))
+        benchmarks.append({"name": name, "asked": kept, "left_out": left_out})
+    environment = Environment(
+        loader=PackageLoader("evals"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    roles = {BASE if run.adapter == BASE else _role(run) for run in runs}
+    text = environment.get_template("page.html").render(
+        models=sorted({str(run.settings["model"]) for run in runs if run.settings.get("model")}),
+        adapters=len({run.name for run in runs if run.adapter != BASE}),
+        colours={role: word for role, (word, _) in _COLOURS.items() if role in roles},
+        head=tables.heading(table) if table else (),
+        lines=_lines(table) if table else (),
+        notes=table.notes if table else (),
+        pairs=[[row.label, row.column, *tables.pair_cells(row)] for row in differences],
+        pair_columns=tables.PAIR_COLUMNS,
+        against=differences[0].against if differences else "",
+        answers=(_ANSWERS, [_answers(run) for run in runs]),
+        benchmarks=benchmarks,
+        charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},
+        library=_library(),
+    )
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+@cache
+def _library() -> Markup:
+    """Vega-Lite and all it needs."""
+    return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> alt.LayerChart:
+    """Chart rows of a table, in points of 100 with their intervals, one a line.
+
+    title: of the axis. references: values with a broken line through all rows.
+    """
+    data = [
+        {
+            "adapter": row.label,
+            "kind": BASE if row.kind == "base" else _role(row),
+            "mean": row.kind == "mean",
+            **{name: 100 * getattr(row, name) for name in ("value", "low", "high")},
+            "tasks": row.problems,
+        }
+        for row in rows
+    ]
+    ends = [row[name] for row in data for name in ("low", "high")] + list(references)
+    low, high = min(ends), max(ends)
+    gap = 0.06 * (high - low) or 5.0
+    scale = alt.Scale(domain=[low - gap, high + gap], nice=False)
+    axis = alt.Axis(format="~f", tickCount=5, labelOverlap=True)
+    colours = alt.Scale(domain=list(_COLOURS), range=[colour for _, colour in _COLOURS.values()])
+    base = alt.Chart(alt.InlineData(values=data)).encode(
+        y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
+        color=alt.Color("kind:N", legend=None, scale=colours),
+        tooltip=[
+            "adapter:N",
+            *(alt.Tooltip(f"{name}:Q", format=".1f") for name in ("value", "low", "high")),
+            "tasks:Q",
+        ],
+    )
+    start, middle = (alt.X(f"{f}:Q", title=title, axis=axis, scale=scale) for f in ("low", "value"))
+    shape = alt.when("datum.mean").then(alt.value("diamond")).otherwise(alt.value("circle"))
+    size = alt.when("datum.mean").then(alt.value(130)).otherwise(alt.value(60))
+    lines = alt.Chart(alt.InlineData(values=[{"at": at} for at in references]))
+    layers = [
+        lines.mark_rule(strokeDash=[4, 4], color=_COLOURS[BASE][1]).encode(
+            x=alt.X("at:Q", scale=scale)
+        ),
+        base.mark_bar(height=3, cornerRadius=2).encode(x=start, x2="high:Q"),
+        base.mark_point(filled=True, opacity=1).encode(x=middle, shape=shape, size=size),
+    ]
+    return alt.LayerChart(layer=layers).properties(height=alt.Step(20), **_WHOLE)
+
+
+def questions_solved(runs: Sequence[Run]) -> alt.Chart:
+    """Chart every question of one benchmark for every adapter, the stronger the more are right.
+
+    runs: of the same benchmark. A question that was not graded is red.
+    """
+    ids = list(dict.fromkeys(verdict.id for run in runs for verdict in run.verdicts))
+    data = [
+        {"adapter": run.name, "from": at, "to": at + 0.9, "question": id, "solved": rates.get(id)}
+        for run in runs
+        for rates in [problem_scores(by_question(run.verdicts))]
+        for at, id in enumerate(ids)
+    ]
+    order = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
+    whole = alt.Scale(domain=[0, len(ids)], nice=False)
+    title = f"the {len(ids)} questions, in the order of the benchmark"
+    red, blue = alt.value(PALETTE[5]), alt.value(PALETTE[0])
+    strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=data))
+        .mark_rect()
+        .encode(
+            x=alt.X("from:Q", title=title, axis=order, scale=whole),
+            x2="to:Q",
+            y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
+            color=alt.condition("datum.solved === null", red, blue),
+            opacity=alt.Opacity("solved:Q", legend=None, scale=strength),
+            tooltip=["question:N", "adapter:N", alt.Tooltip("solved:Q", format=".0%")],
+        )
+        .properties(height=alt.Step(22), **_WHOLE)
+    )
+    return chart
+
+
+def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the questions of one benchmark that fit into `budget` bytes, and how many do not.
+
+    Those on which adapters differ come in first; all stay in the order of the benchmark.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for verdict in run.verdicts:
+            prompt = _cut(run.prompts.get(verdict.id, ""))
+            empty = {"id": verdict.id, "level": verdict.level, "prompt": prompt}
+            entry = entries.setdefault(verdict.id, {**empty, "answers": [], "marks": {}})
+            response = run.samples[verdict.id, verdict.sample].response
+            extracted = verdict.extracted or ""
+            entry["marks"].setdefault(run.name, []).append(_word(verdict))
+            entry["answers"].append(
+                {
+                    "adapter": run.name,
+                    "verdict": _word(verdict),
+                    "reason": _cut(verdict.reason),
+                    "extracted": "" if extracted == response else _cut(extracted),
+                    "response": _cut(response),
+                }
+            )
+    for entry in entries.values():
+        words = {answer["verdict"] for answer in entry["answers"]}
+        entry["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
+    kept = set()
+    for entry in sorted(entries.values(), key=lambda entry: "differ" not in entry["verdicts"]):
+        size = 400 + len(entry["prompt"])
+        size += sum(400 + len(answer["response"]) for answer in entry["answers"])
+        if size <= budget:
+            budget -= size
+            kept.add(entry["id"])
+    return [entries[name] for name in entries if name in kept], len(entries) - len(kept)
+
+
+def _role(of: Row | Run) -> str:
+    return of.group.role if of.group else "adapter"
+
+
+def _lines(table: tables.Table) -> list[dict[str, Any]]:
+    """The lines of a table, with cells of score, interval, and whose the weakest and best are."""
+    rules = tables.ruled(table)
+    return [
+        {
+            "label": line[0].label,
+            "kind": line[0].kind,
+            "ruled": number in rules,
+            "cells": [
+                (score, ends.replace("-", "–"), row.member or "")
+                for row, text in zip(line, tables.score_cells(line)[1:], strict=True)
+                for score, _, ends in [text.partition(" ")]
+            ],
+        }
+        for number, line in enumerate(table.lines)
+    ]
+
+
+def _answers(run: Run) -> list[str]:
+    """The cells below `_ANSWERS`: counts, rates of levels, shares of what went wrong."""
+    overall = run.overall
+    rates = {
+        level: "-" if one.rate is None else f"{100 * one.rate:.0f}"
+        for level, one in run.levels.items()
+    }
+    return [
+        run.name,
+        run.benchmark + ("*" if run.partial else ""),
+        str(overall.tasks),
+        f"{overall.solved:,} of {overall.samples:,}",
+        ", ".join(f"{level}: {rate}" for level, rate in rates.items()),
+        f"{100 * overall.ill_formed:.1f}",
+        f"{100 * overall.truncated:.1f}",
+    ]
+
+
+def _word(verdict: Verdict) -> str:
+    if not verdict.well_formed and not verdict.correct:
+        return "ill-formed"
+    return {True: "right", False: "wrong", None: "not graded"}[verdict.correct]
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MOST_TEXT:
+        return text
+    return f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT:,} more characters"

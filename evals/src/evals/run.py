@@ -1,0 +1,289 @@
+"""One adapter on one benchmark: what came out, and the folder that keeps it.
+
+`prompts.jsonl` and `settings.json` are written first, `samples.jsonl` grows by whole batches,
+`verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evals.data import OFFICIAL, parse_object
+from evals.errors import EvalsError, SettingsChanged
+from evals.members import Group
+from evals.question import Sample, Verdict
+from evals.records import (
+    json_lines,
+    read_prompts,
+    read_samples,
+    read_verdicts,
+    sample_lines,
+    verdict_lines,
+)
+from evals.scores import Score
+from lora_evo import append_text, remove_empty, sweep, write_text
+
+BASE = "base"
+"""The base model without an adapter, in tables and output folders."""
+RESULT_FILE = "result.json"
+Key: TypeAlias = tuple[str, int]
+"""A question's id and the number of a sample."""
+Settings: TypeAlias = dict[str, Any]
+_BESIDE = ("samples", "verdicts", "prompts", "folder", "name")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One adapter on one benchmark: what `result.json` holds, and the files next to it.
+
+    adapter: `base` for the base model alone. partial: not all questions of the benchmark were
+    asked. base_rate: share that passes the base tests, of HumanEval+ and MBPP+. versions: of the
+    packages that ran. group: the role and the run of a member of a selfplay run. prompts: by
+    question. folder: None where nothing was written. name: what tables call the adapter.
+    """
+
+    adapter: str
+    benchmark: str
+    partial: bool
+    overall: Score
+    levels: Mapping[int, Score]
+    settings: Settings
+    versions: Mapping[str, str]
+    base_rate: float | None = None
+    group: Group | None = None
+    samples: Mapping[Key, Sample] = field(default_factory=dict, repr=False)
+    verdicts: tuple[Verdict, ...] = field(default=(), repr=False)
+    prompts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path | None = None
+    name: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `result.json` holds."""
+        bare = asdict(replace(self, samples={}, verdicts=(), prompts={}))
+        return {name: value for name, value in bare.items() if name not in _BESIDE}
+
+    def row(self) -> dict[str, Any]:
+        """Return the result as one flat row, for `pandas.DataFrame`."""
+        counts = dict(vars(self.overall))
+        low, high = counts.pop("interval") or (None, None)
+        return {
+            "adapter": self.adapter,
+            "role": self.group.role if self.group else None,
+            "run": self.group.run if self.group else None,
+            "benchmark": self.benchmark,
+            "partial": self.partial,
+            **counts,
+            "low": low,
+            "high": high,
+            "base_rate": self.base_rate,
+            **{f"rate_level_{level}": one.rate for level, one in self.levels.items()},
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a flat row for each sample: what was asked, answered and found."""
+        return [
+            {"adapter": self.adapter, "benchmark": self.benchmark}
+            | {name: value for name, value in vars(verdict).items() if name != "details"}
+            | {f"details/{name}": value for name, value in verdict.details.items()}
+            | {"tokens": sample.tokens, "response": sample.response}
+            | {"prompt": self.prompts.get(verdict.id)}
+            for verdict in self.verdicts
+            for sample in [self.samples[verdict.id, verdict.sample]]
+        ]
+
+
+@contextmanager
+def open_folder(
+    folder: Path, settings: Settings, prompts: Mapping[str, str]
+) -> Iterator[dict[Key, Sample]]:
+    """Make the folder of a run, or resume in it, and yield the samples that it has kept.
+
+    It is locked against other processes while open. When the block fails before the first sample,
+    what was made is removed.
+
+    Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
+    something else or is in use.
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock", f"another evals run is writing in {folder}"):
+        sweep(folder)
+        kept = {(sample.id, sample.sample): sample for sample in _kept(folder, settings, prompts)}
+        try:
+            yield kept
+        except BaseException:
+            samples = folder / "samples.jsonl"
+            if not samples.exists() or not samples.stat().st_size:
+                for name in ("samples.jsonl", "settings.json", "prompts.jsonl", ".lock"):
+                    (folder / name).unlink(missing_ok=True)
+                remove_empty(made)
+            raise
+
+
+@contextmanager
+def _locked(path: Path, busy: str) -> Iterator[None]:
+    """Lock a file, made if need be. Raises EvalsError when another process holds it."""
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvalsError(f"{busy}; wait for it") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
+    """Samples of an earlier run with these settings; a line that was cut by a crash is removed.
+
+    One of fewer samples a question goes on with those that are missing.
+    """
+    samples, known = folder / "samples.jsonl", folder / "settings.json"
+    written = json.dumps(settings, indent=2) + "\n"
+    if not known.exists():
+        if samples.exists():
+            raise EvalsError(
+                f"{samples} exists, but no settings.json next to it: evals run did not write it; "
+                "choose another --out"
+            )
+        rows = ({"id": name, "prompt": text} for name, text in prompts.items())
+        write_text(folder / "prompts.jsonl", json_lines(rows))
+        write_text(known, written)
+        return []
+    before = parse_object(known.read_bytes(), str(known))
+    fewer, more = before.get("n"), settings.get("n")
+    if isinstance(fewer, int) and isinstance(more, int) and fewer < more:
+        before["n"] = more  # a sample's seed follows from its number: those that are there stay
+    changed = [
+        f"{name} was {before.get(name)!r}, now {settings.get(name)!r}"
+        for name in sorted(before.keys() | settings.keys())
+        if before.get(name) != settings.get(name)
+    ]
+    if changed:
+        raise SettingsChanged(
+            f"{folder} holds a run with other settings: {'; '.join(changed)}; "
+            "ask for the same again, or choose another --out"
+        )
+    if fewer != more:
+        write_text(known, written)
+    if not samples.exists():
+        return []
+    data = samples.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(samples, whole)
+    return read_samples(samples)
+
+
+def add_samples(folder: Path, samples: Sequence[Sample]) -> None:
+    """Append samples and sync them. When the disk fails, the file stays as it was."""
+    append_text(folder / "samples.jsonl", sample_lines(samples))
+
+
+def finish(run: Run) -> None:
+    """Write the samples of a run in their final order, verdicts, and, last, the result."""
+    assert run.folder is not None
+    write_text(run.folder / "samples.jsonl", sample_lines(run.samples.values()))
+    write_text(run.folder / "verdicts.jsonl", verdict_lines(run.verdicts))
+    write_result(run)
+
+
+def write_result(run: Run) -> None:
+    """Write the result alone, of samples and verdicts that are there."""
+    assert run.folder is not None
+    write_text(run.folder / RESULT_FILE, json.dumps(run.as_json(), indent=2) + "\n")
+
+
+def read_run(folder: Path) -> Run:
+    """Read the folder of a finished run.
+
+    Raises EvalsError, naming the file, when one is damaged, and where they do not fit together.
+    """
+    path = folder / RESULT_FILE
+    try:
+        row = json.loads(path.read_bytes())
+        levels = {int(level): _score(part) for level, part in row["levels"].items()}
+        group = row["group"] and Group(**row["group"])
+        row |= {"overall": _score(row["overall"]), "levels": levels, "group": group}
+        run = Run(**row, folder=folder)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise EvalsError(
+            f"{path} is damaged, or not a result of `evals run` ({error!r})"
+        ) from error
+    samples = {(s.id, s.sample): s for s in read_samples(folder / "samples.jsonl")}
+    verdicts = tuple(read_verdicts(folder / "verdicts.jsonl"))
+    strange = next((v for v in verdicts if (v.id, v.sample) not in samples), None)
+    if strange is not None:
+        raise EvalsError(
+            f"{folder} has a verdict on sample {strange.sample} of {strange.id}, but no such "
+            "sample; finish it with `evals run`"
+        )
+    prompts = read_prompts(folder / "prompts.jsonl")
+    return replace(run, samples=samples, verdicts=verdicts, prompts=prompts)
+
+
+def _score(row: Any) -> Score:
+    interval = row["interval"]
+    return Score(**row | {"interval": None if interval is None else tuple(interval)})
+
+
+def read_runs(
+    *folders: str | os.PathLike[str], unreadable: Callable[[str], None] | None = None
+) -> list[Run]:
+    """Read all finished runs in or below the folders, such as the `--out` of `evals run`, by path.
+
+    Raises EvalsError for a folder without any, and for one whose files do not fit together; where
+    `unreadable` takes the reason, such a run is left out, as long as another one can be read.
+
+        >>> import pandas
+        >>> table = pandas.DataFrame([run.row() for run in read_runs("scores")])
+        >>> table.groupby(["role", "benchmark"]).rate.mean()
+    """
+    places: dict[Path, None] = {}
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise EvalsError(f"there is no folder {folder}; expected the --out of `evals run`")
+        paths = sorted(folder.rglob(RESULT_FILE))
+        if not paths:
+            raise EvalsError(
+                f"{folder} holds no finished result ({RESULT_FILE}); finish it with `evals run`"
+            )
+        places.update((path.resolve().parent, None) for path in paths)
+    runs = []
+    for at, place in enumerate(places, start=1):
+        try:
+            runs.append(read_run(place))
+        except EvalsError as error:
+            if unreadable is None or (at == len(places) and not runs):
+                raise
+            unreadable(str(error))
+    return runs
+
+
+def evalplus_samples(runs: Sequence[Run]) -> str:
+    """Return the samples of one run on HumanEval+ or MBPP+ as evalplus' `samples.jsonl`.
+
+    A row is {"task_id", "solution"}: the program that was graded, or, where none was found, the
+    response. Raises EvalsError for several runs, and for another benchmark.
+    """
+    first, *others = dict.fromkeys(f"{run.adapter} on {run.benchmark}" for run in runs)
+    if others:
+        raise EvalsError(
+            f"found {len(others) + 1} results ({first}, {others[0]} ...), and the format holds "
+            "one; name its folder below the --out of `evals run`"
+        )
+    (run,) = runs
+    known = OFFICIAL.get(run.benchmark)
+    if known is None or not known.cache:
+        raise EvalsError(f"evalplus has no {run.benchmark}; it has humaneval_plus, mbpp_plus")
+    return json_lines(
+        {"task_id": verdict.id, "solution": verdict.extracted or sample.solution or sample.response}
+        for verdict in run.verdicts
+        for sample in [run.samples[verdict.id, verdict.sample]]
+    ).rstrip("\n")

@@ -1,0 +1,362 @@
+"""Scores of adapters over problems, each with the one kind of interval that this package has.
+
+With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:2107.03374, eq. 1):
+
+    avg@n  = c / n                                       (the same as pass@1)
+    pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
+
+Both are averaged over problems. Where every problem is right or wrong, as with one sample each, the
+interval is Wilson's (1927, JASA 22). Others are percentiles of a Bayesian bootstrap over problems
+(Rubin 1981, Annals of Statistics 9), each taken with all its samples, with half a problem more at
+either end of the scale: so problems that all went the same way still leave a width. The same
+weights serve every member: differences and means are taken on the same problems.
+"""
+
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from evals.errors import EvalsError
+from evals.members import Group
+from evals.question import Outcome, Verdict
+from evals.recipes import CODE, MATH
+
+if TYPE_CHECKING:  # Loaded by what calculates: a command's help does without.
+    import numpy as np
+    from numpy.typing import NDArray
+
+Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
+"""Problem id -> verdicts on its samples; None is a sample that could not be graded."""
+Floats: TypeAlias = "NDArray[np.float64]"
+Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
+
+DRAWS = 2000
+Z = 1.959964
+
+
+@dataclass(frozen=True)
+class Row:
+    """A score, or the difference of two, with its 95 % interval: one number of a table.
+
+    label: the adapter, or what is summarised, such as `mean of 2 students`. column: a benchmark, or
+    an average of some. value: a share, NaN where nothing was graded. low, high: None for a weakest
+    or best, which its own score chose. problems: how many entered. ungraded: samples that had no
+    verdict and did not enter. group: of a member of a selfplay run, and of the mean, weakest and
+    best of such members. member: of a weakest or best, whose score it is. partial: of part of the
+    benchmark. incomplete: an average that lacks a benchmark.
+
+    against: of a difference, the adapter that is taken from `label`. wins, losses, ties: problems
+    on which the first scored more, less, the same.
+    """
+
+    label: str
+    column: str
+    value: float = math.nan
+    low: float | None = None
+    high: float | None = None
+    problems: int = 0
+    ungraded: int = 0
+    kind: Kind = "member"
+    group: Group | None = None
+    member: str | None = None
+    partial: bool = False
+    incomplete: bool = False
+    against: str | None = None
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends; None where there are none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Members on one benchmark, or on an average of some.
+
+    values: [members, problems], NaN where a member was not graded. means: [members]. replicates:
+    [draws, members], means on resampled problems. ungraded: [members], samples without a verdict.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    values: Floats
+    means: Floats
+    replicates: Floats
+    ungraded: "NDArray[np.int64]"
+    is_average: bool = False
+
+    def row(self, member: str) -> Row:
+        """Return the score of one member, without a value when it is not here."""
+        import numpy as np
+
+        if member not in self.members:
+            return Row(member, self.name)
+        at = self.members.index(member)
+        value, known = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
+        if not self.is_average and ((known == 0) | (known == 1)).all():
+            ends = wilson(value, len(known))
+        else:
+            ends = percentiles(self.replicates[:, at], value)
+        return Row(member, self.name, value, *ends, len(known), int(self.ungraded[at]))
+
+    def summary(self, members: Collection[str]) -> dict[Kind, Row]:
+        """Return the `mean`, the `weakest` and the `best` of members.
+
+        The mean's interval resamples problems, not members. The weakest and the best have none:
+        chosen by the scores that they show, they look worse and better than they are.
+        """
+        import numpy as np
+
+        at = [place for place, name in enumerate(self.members) if name in members]
+        if not at:
+            return {kind: Row(kind, self.name, kind=kind) for kind in ("mean", "weakest", "best")}
+        means, mean = self.means[at], float(self.means[at].mean())
+        problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
+        counts = problems, int(self.ungraded[at].sum())
+        ends = percentiles(self.replicates[:, at].mean(axis=1), mean)
+        rows: dict[Kind, Row] = {"mean": Row("mean", self.name, mean, *ends, *counts, kind="mean")}
+        chosen: list[tuple[Kind, int]]
+        chosen = [("weakest", int(means.argmin())), ("best", int(means.argmax()))]
+        for kind, place in chosen:
+            name, score = self.members[at[place]], float(means[place])
+            rows[kind] = Row(kind, self.name, score, None, None, *counts, kind, member=name)
+        return rows
+
+    def difference(self, first: str, second: str) -> Row:
+        """Return what one member scores above another on the problems that both were graded on.
+
+        Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
+        problem was graded for both.
+        """
+        import numpy as np
+
+        known = [name in self.members for name in (first, second)]
+        pair = [self.values[self.members.index(n)] for n in (first, second)] if all(known) else []
+        differences = pair[0] - pair[1] if pair else np.array([])
+        differences = differences[~np.isnan(differences)]
+        if not len(differences):
+            place = f" on {self.name}" if self.name else ""
+            raise EvalsError(
+                f"no problem was graded for both {first} and {second}{place}; compare two results "
+                "on one benchmark"
+            )
+        value = float(differences.mean())
+        ends = percentiles(resample(differences[None, :], "", (-1.0, 1.0))[:, 0], value)
+        count, wins, losses = len(differences), (differences > 0).sum(), (differences < 0).sum()
+        row = Row(first, self.name, value, *ends, count, against=second)
+        ties = count - int(wins) - int(losses)
+        return replace(row, wins=int(wins), losses=int(losses), ties=ties)
+
+
+def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
+    """Return avg@n, or pass@k, of every problem that has a graded sample.
+
+    Raises EvalsError for a k below 1, or above the number of graded samples of some problem: an
+    estimate of pass@k from fewer than k samples does not exist.
+    """
+    scores = {}
+    for problem, samples in verdicts.items():
+        known = [bool(verdict) for verdict in samples if verdict is not None]
+        n, right = len(known), sum(known)
+        if known and k is None:
+            scores[problem] = right / n
+        elif known and k is not None:
+            if not 1 <= k <= n:
+                raise EvalsError(
+                    f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} "
+                    f"has {n}"
+                )
+            scores[problem] = 1.0 - math.prod(1.0 - k / i for i in range(n - right + 1, n + 1))
+    return scores
+
+
+def resample(scores: Floats, name: str, ends: tuple[float, float] = (0.0, 1.0)) -> Floats:
+    """Return the means of members over reweighted problems. Shape [DRAWS, members].
+
+    scores: [members, problems]; NaN is a problem that the member was not graded on, and is left
+    out of its mean. name: what is resampled, a benchmark; it selects the random stream, so that
+    benchmarks are resampled independently and members together. ends: of the scale of the scores.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng([0, zlib.crc32(name.encode())])
+    weights = generator.standard_exponential((DRAWS, scores.shape[1]))
+    halves = generator.standard_gamma(0.5, (DRAWS, 2))
+    total = weights @ ~np.isnan(scores).T + halves.sum(axis=1, keepdims=True)
+    means: Floats = (weights @ np.nan_to_num(scores).T + (halves @ ends)[:, None]) / total
+    return means
+
+
+def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
+    """Return the bounds of the middle 95 % of replicates [draws], and of the value itself."""
+    import numpy as np
+
+    low, high = np.quantile(replicates, [0.025, 0.975])
+    return min(float(low), value), max(float(high), value)
+
+
+def wilson(share: float, of: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of so many."""
+    middle = (share + Z**2 / (2 * of)) / (1 + Z**2 / of)
+    half = Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2) / (1 + Z**2 / of)
+    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
+
+
+def score_members(
+    verdicts: Mapping[str, Verdicts], benchmark: str = "", k: int | None = None
+) -> Scores | None:
+    """Score members (name -> verdicts) on one benchmark by avg@n or pass@k.
+
+    A member without any graded sample is left out; None when none is left. Raises EvalsError for a
+    k that `problem_scores` refuses, naming the member.
+    """
+    import numpy as np
+
+    scores: dict[str, dict[str, float]] = {}
+    for name, samples in verdicts.items():
+        try:
+            if by_problem := problem_scores(samples, k):
+                scores[name] = by_problem
+        except EvalsError as error:
+            place = " on ".join(filter(None, (name, benchmark)))
+            raise EvalsError(f"{place}: {error}".removeprefix(": ")) from None
+    if not scores:
+        return None
+    problems = dict.fromkeys(problem for row in scores.values() for problem in row)
+    values = np.array([[row.get(p, np.nan) for p in problems] for row in scores.values()])
+    lost = [sum(v is None for some in verdicts[name].values() for v in some) for name in scores]
+    replicates = resample(values, benchmark)
+    means = np.nanmean(values, axis=1)
+    return Scores(benchmark, tuple(scores), values, means, replicates, np.array(lost))
+
+
+def average(name: str, parts: Sequence[Scores]) -> Scores | None:
+    """Return the plain mean over benchmarks, for the members that all of them have.
+
+    Benchmarks share no problems, so replicate i of the mean is the mean of their replicates i.
+    None when no member is in all parts, or there is no part.
+    """
+    import numpy as np
+
+    some = parts[0].members if parts else ()
+    members = tuple(name for name in some if all(name in part.members for part in parts))
+    if not members:
+        return None
+    taken = [(part, [part.members.index(member) for member in members]) for part in parts]
+    return Scores(
+        name,
+        members,
+        values=np.hstack([part.values[at] for part, at in taken]),
+        means=np.mean([part.means[at] for part, at in taken], axis=0),
+        replicates=np.mean([part.replicates[:, at] for part, at in taken], axis=0),
+        ungraded=np.sum([part.ungraded[at] for part, at in taken], axis=0),
+        is_average=True,
+    )
+
+
+def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    """Return `code`, `math` and `total` of the benchmarks that there are.
+
+    As in table 1 of Absolute Zero (arXiv:2505.03335), which PopuLoRA's follow: the averages are
+    plain means over benchmarks, and the total, which needs both, is the mean of the two averages.
+    """
+    code = average("code", [scores[name] for name in CODE if name in scores])
+    math_ = average("math", [scores[name] for name in MATH if name in scores])
+    total = average("total", [code, math_]) if code and math_ else None
+    return {one.name: one for one in (code, math_, total) if one is not None}
+
+
+def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Row:
+    """Return avg@n of one member on one benchmark, or pass@k, with its interval.
+
+    Raises EvalsError when nothing was graded, or for a k that `problem_scores` refuses.
+
+        >>> found = estimate({"q1": [True, True], "q2": [True, False], "q3": [False, None]})
+        >>> found.value, found.problems, found.ungraded
+        (0.5, 3, 1)
+        >>> estimate({"q1": [True, True], "q2": [True, False]}, k=2).value
+        1.0
+    """
+    scores = score_members({"": verdicts}, benchmark, k)
+    if scores is None:
+        raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
+    return scores.row("")
+
+
+def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Row:
+    """Return what one member scores above another, by avg@n or pass@k, problem by problem.
+
+    Raises EvalsError when no problem was graded for both, or for a k that `problem_scores` refuses.
+
+        >>> base, member = {"q1": [True], "q2": [False]}, {"q1": [True], "q2": [True]}
+        >>> found = compare(member, base)
+        >>> found.value, found.wins, found.losses, found.ties
+        (0.5, 1, 0, 1)
+    """
+    pair = {"the first": first, "the second": second}
+    scores = score_members(pair, "", k)
+    if scores is None:
+        raise EvalsError("no problem was graded for both; grade some first")
+    return scores.difference(*pair)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts and rates of a group of samples, as `result.json` holds them.
+
+    solved: right samples. rate: the mean over tasks of the share of right samples (avg@n, which is
+    pass@1), and interval its 95 % interval over tasks; both None when nothing was graded.
+    ill_formed, truncated: shares of all samples. ungraded: samples on which the sandbox failed.
+    """
+
+    tasks: int
+    samples: int
+    solved: int
+    rate: float | None
+    interval: tuple[float, float] | None
+    ill_formed: float
+    truncated: float
+    ungraded: int
+
+
+def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
+    """Count verdicts on samples of a benchmark."""
+    questions, samples = by_question(verdicts), len(verdicts)
+    scores = score_members({"": questions}, benchmark)
+    row = scores.row("") if scores else None
+    return Score(
+        tasks=len(questions),
+        samples=samples,
+        solved=sum(bool(verdict.correct) for verdict in verdicts),
+        rate=row.value if row else None,
+        interval=row.interval if row else None,
+        ill_formed=sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
+        truncated=sum(verdict.truncated for verdict in verdicts) / max(1, samples),
+        ungraded=sum(verdict.correct is None for verdict in verdicts),
+    )
+
+
+def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score]:
+    """Return scores per level, easiest first; none where there are no levels."""
+    levels = sorted({verdict.level for verdict in verdicts} - {0})
+    return {level: score([v for v in verdicts if v.level == level], benchmark) for level in levels}
+
+
+def base_rate(verdicts: Sequence[Verdict]) -> float | None:
+    """Return the share of samples that pass the base tests; None where there are no such tests."""
+    statuses = [v.details["base"] for v in verdicts if v.details.get("base") is not None]
+    return statuses.count(Outcome.PASS) / len(statuses) if statuses else None
+
+
+def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
+    """Return the verdicts on the samples of every question."""
+    questions: dict[str, list[bool | None]] = defaultdict(list)
+    for verdict in verdicts:
+        questions[verdict.id].append(verdict.correct)
+    return questions
