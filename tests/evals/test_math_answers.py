@@ -7,7 +7,6 @@ import pytest
 from evals import EvalsError, math_score
 from evals.math import answers
 from evals.math.answers import Gold, canonical_gold, extract
-from evals.math.grader import compare
 from evals.math.problems import questions
 
 
@@ -32,25 +31,6 @@ from evals.math.problems import questions
 )
 def test_the_text_of_a_row_is_brought_into_one_form(raw: object, text: str) -> None:
     assert canonical_gold(raw).text == text
-
-
-@pytest.mark.parametrize(
-    ("raw", "answer"),
-    [
-        ("1e-05", "0.00001"),
-        ("-1./3", r"-\frac{1}{3}"),
-        (".35", "0.35"),
-        (r"\exp{a*t}", "e^{at}"),
-        ("np.arcsin(10/13)", r"\sin^{-1}(10/13)"),
-        (r"$f(x)=a x$, where $a$ is whole", "f(x) = ax"),
-        ("62.5%", r"62.5\%"),
-        ("7.6 Z", "7.6Z"),
-        (r"$\quad(2+\sqrt{2}, 1+\sqrt{2})$", r"(2+\sqrt2, \sqrt2+1)"),
-        (r"x_{0} \cos (\omega t)+$ $\dot{x}_{0} / \omega", r"\dot{x}_0/\omega + x_0\cos\omega t"),
-    ],
-)
-def test_a_gold_as_it_is_written_is_read(raw: object, answer: str) -> None:
-    assert compare(canonical_gold(raw), answer)[0]
 
 
 def test_words_letters_and_units_have_kinds() -> None:
@@ -184,35 +164,9 @@ def test_long_responses_take_linear_time(response: str) -> None:
     assert time.process_time() - begin < 5  # most take 0.1
 
 
-UNITS = (
-    ".\n",
-    "* \n",
-    "---\n",
-    "```\n",
-    "| | |\n",
-    "\n",
-    " ",
-    "\t\u3000",
-    "\\ ",
-    "\\,",
-    "\n## ",
-    "~",
-)
-UNITS += (
-    "\\quad",
-    "$ ",
-    "\\\u3000",
-    "1",
-    "_",
-    "*",
-    "\n%",
-    "$5",
-    "5 ",
-    "\nQ: ",
-    "<<",
-    "-",
-    "answer\n",
-)
+UNITS = [".\n", "* \n", "---\n", "```\n", "| | |\n", "\n", " ", "\t\u3000", "\\ ", "\\,", "\n## "]
+UNITS += ["~", "\\quad", "$ ", "\\\u3000", "1", "_", "*", "\n%", "$5", "5 ", "\nQ: ", "<<", "-"]
+UNITS += ["answer\n"]
 BEFORE = ("", "The answer", "Answer: ", r"\boxed{5}", r"\boxed{", "#### 5", "\nQ", "$5", "A")
 AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
 

@@ -13,9 +13,9 @@ from numbers import Number
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.notation import MAX_LENGTH, NO_SOLUTION, closing, tokens
+from evals.math.notation import GOLD_RULES, MAX_LENGTH, closing, tokens
 from evals.math.units import canonical_unit
-from evals.math.words import in_digits, other_words
+from evals.math.words import in_digits
 from evals.recipes import Template, own_turn
 
 
@@ -26,28 +26,15 @@ class Gold:
     text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
     unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
     measured: whether a decimal is a rounded amount, so that what has more digits and rounds to it
-    is the same. words: of the question, that an answer may count.
+    is the same.
     """
 
     text: str
     kind: str = "value"
     unit: str = ""
     measured: bool = False
-    words: frozenset[str] = frozenset()
 
 
-_RULES: tuple[tuple[str, str], ...] = (
-    (r"\\\$\s*|(?<!\\)\$", " "),
-    (r"(?<![ .])[ .]+$", ""),
-    (r"^(-?\d+)\.0$", r"\1"),
-    (r"^\+?0*(?=\d+$)", ""),
-    (r"np\.(?=arc|sin|cos|tan|sqrt|exp|log)", r"\\"),
-    (r"^[a-z](?=\(\d+,\d+\]$)", ""),
-    (NO_SOLUTION, r"\\emptyset"),
-    (r"^\\text\{\s*infinity\s*\}$", r"\\infty"),
-    (r"\\\\(?=(?:infty|frac|sqrt|cup)(?![a-z]))", r"\\"),
-)
-"""What is done to the text of a row, in this order."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
@@ -82,7 +69,7 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     """The gold of a row. Raises EvalsError for what is neither a text, a number nor a list of them.
 
     raw: its text or number, or a list, all of which is asked for. question: read for a percentage
-    or a unit that is asked for, and for what it counts. unit: what a column of the row says that
+    or a unit that is asked for. unit: what a column of the row says that
     the answer is counted in. measured: see `Gold`.
     """
     if isinstance(raw, list | tuple) and raw:
@@ -92,8 +79,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
         raise EvalsError(f"the right answer is {raw!r:.80}; expected a text, a number or a list")
     text = str(raw).strip()
     money = "\\$" in text
-    for pattern, put in _RULES:
-        text = re.sub(pattern, put, text).strip()
+    for pattern, put in GOLD_RULES:
+        text = pattern.sub(put, text).strip()
     if _THOUSANDS.fullmatch(text):
         text = re.sub(r"\D", "", text)
     if choice := _CHOICE.fullmatch(text):
@@ -101,11 +88,11 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     if words := TEXT.fullmatch(text):
         return Gold(words[1], "text")
     if _is_plain_text(text):
-        return Gold(text, "text", words=other_words(question))
+        return Gold(text, "text")
     unit = "degree" if "circ" in unit else canonical_unit(unit.strip("$ "))
     unit = unit or _unit_of(question) or ("dollar" if money else "")
     unit = unit or ("percent" if text.endswith("%") else "")
-    return Gold(text, "value", unit, measured, other_words(question))
+    return Gold(text, "value", unit, measured)
 
 
 def _unit_of(question: str) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evals.errors import EvalsError
 from evals.math.answers import TEXT, Gold, extract, trim
 from evals.math.formulas import Tree, has, number, replaced, signed, variables
-from evals.math.notation import MAX_LENGTH, Token, TooLarge, Unreadable, tokens
+from evals.math.notation import MAX_LENGTH, TooLarge, Unreadable, tokens
 from evals.math.numbers import Evaluator, Undefined, Value
 from evals.math.shapes import (
     Form,
@@ -28,12 +28,11 @@ from evals.math.shapes import (
     Words,
     mapped,
     numeric,
-    punctured,
     shape,
     unread,
 )
-from evals.math.units import converted, is_unit, units_differ
-from evals.math.words import changes, in_digits, is_condition, same_words, words_of
+from evals.math.units import converted, units_differ
+from evals.math.words import changes, in_digits, is_condition, same_words
 from evals.recipes import Template
 
 SHOWN = 2_000
@@ -48,6 +47,8 @@ _CHOICE = re.compile(
     re.DOTALL,
 )
 """The letter of a choice, and what it stands for."""
+_DESCRIBED = re.compile(r"(?:\\text|[\s~${}.]|(?!(?:and|or)\b)[A-Za-z]{2,}+|\d++|a\b)*+")
+"""Words, or a number, that a choice may stand for."""
 _THOUSANDS = re.compile(
     r"(?<![\d.,/])\d{1,3}(?:(?:,(?:\\!)?|\\[,:; ]|[~ \u2009\u202f])\d{3})+(?![\d,/]|\s*,\s*\d)"
 )
@@ -55,10 +56,7 @@ _ROUGHLY = (
     r"(?<![A-Za-z\\])(?:about|approximately|approx\.?|around|roughly|nearly|almost)(?![A-Za-z])"
 )
 _OR_ROUGHLY = re.compile(rf"(?:\bor\s+|\()\s*(?:\\text\s*\{{\s*)?{_ROUGHLY}([^()]*)\)?")
-_SOME_WORD = re.compile(r"_\s*\{?(?:\\[a-z]+\s*\{)?\w+|(?<![\\A-Za-z])[A-Za-z]{3,}")
-"""A subscript, which stays as it is, or a word that is no command."""
 _MONEY = re.compile(r"(?<!\S)\\?\$\s*(\d[\d,.]*+)(?![^$]*\$)")
-_DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?(?:e([-+]?\d+))?", re.IGNORECASE)
 _CONSTANT = re.compile(r"[A-DKkc](?:_?\d)?")
 
 
@@ -83,8 +81,8 @@ def compare(gold: Gold, answer: str) -> Match:
     lettered = _CHOICE.fullmatch(answer)
     first, second, after = lettered.groups() if lettered else ("", "", "")
     if gold.kind == "choice":
-        described = not after.strip() or _describes(after)
-        return Match(described and gold.text == (first or second), "choice")
+        described = _DESCRIBED.fullmatch(after) and not changes(after) and is_condition([after])
+        return Match(bool(described) and gold.text == (first or second), "choice")
     if gold.kind == "text":
         return Match(any(same_words(gold.text, text) for text in (answer, after)), "text")
     if (words := TEXT.fullmatch(answer)) and words[1].lower() == gold.text.lower():
@@ -93,23 +91,6 @@ def compare(gold: Gold, answer: str) -> Match:
         return _Comparison(gold).compare(answer, after)
     except TooLarge as error:
         return Match(False, str(error))
-
-
-def _describes(after: str) -> bool:
-    """Whether what follows a letter says what the choice stands for, in words or as a number."""
-    if (
-        re.match(r"\s*[,;/^*+=&-]", after)
-        or re.search(r"\band\b|\bor\b|\([A-J]\)", after)
-        or changes(after)
-    ):
-        return False
-    try:
-        form = shape(tokens(after if "{" in after else after.rstrip("} "), True))
-    except (Unreadable, TooLarge):
-        return False
-    if isinstance(form, Words):
-        return is_condition([after]) and all(w == "a" or len(w) > 1 for w in words_of(after))
-    return isinstance(form, Relation) or (isinstance(form, Quantity) and not variables(form.tree))
 
 
 def check_gold(gold: Gold) -> None:
@@ -141,12 +122,7 @@ def _spelling(text: str) -> str:
 @lru_cache(maxsize=1024)
 def _gold_form(text: str) -> tuple[Form, str]:
     parts = tokens(in_digits(text))
-    return _whole(parts), " ".join(token.text for token in parts)
-
-
-def _whole(sequence: list[Token]) -> Form:
-    form = shape(sequence)
-    return punctured([form]) or form
+    return shape(parts), " ".join(token.text for token in parts)
 
 
 class _Comparison:
@@ -182,7 +158,7 @@ class _Comparison:
             sequence = tokens(reading, words)
             if " ".join(token.text for token in sequence) == text:
                 return Match(True, "same text")
-            forms = [_whole(sequence)] if sequence else []
+            forms = [shape(sequence)] if sequence else []
             odd = forms and isinstance(forms[0], Words | Unread | Relation)
             if words and odd and not changes(reading):
                 forms.append(shape(tokens(reading)))
@@ -198,17 +174,9 @@ class _Comparison:
         return match
 
     def plain(self, answer: str) -> str:
-        """The answer with numbers in digits, and `things` for what only the question counts."""
-
-        def thing(match: re.Match[str]) -> str:
-            word = match[0]
-            only = word.lower() in self.gold.words and not word.isupper() and not is_unit(word)
-            return "things" if only else word
-
+        """The answer with numbers in digits, and what is only about its value marked as that."""
         answer = _OR_ROUGHLY.sub(r"\\approx \1", in_digits(answer[: MAX_LENGTH + 1]))
-        if self.gold.measured:
-            answer = re.sub(_ROUGHLY, " ", answer)
-        return _SOME_WORD.sub(thing, answer) if self.gold.words else answer
+        return re.sub(_ROUGHLY, " ", answer) if self.gold.measured else answer
 
     def same(self, gold: Form, answer: Form) -> bool:
         return self.match(gold, answer).correct
@@ -395,28 +363,7 @@ class _Comparison:
             return Match(True, "value")
         if any(equal(wanted, other) for other in _respelled(wanted, tree)):
             return Match(True, "value")
-        if self.gold.measured and self.rounds_to_gold(tree):
-            return Match(True, "rounded")
         return Match(False, "value")
-
-    def rounds_to_gold(self, answer: Tree) -> bool:
-        """Whether a written decimal has more digits than a gold of several, and rounds to it."""
-        written = _DECIMAL.fullmatch(self.gold.text)
-        if written is None or any(has(answer, name) for name in ("divide", "percent", "root")):
-            return False
-        step = Fraction(10) ** (int(written[3] or 0) - len(written[2] or ""))
-        try:
-            value = self.evaluator.value(answer, {})
-        except Undefined:
-            return False
-        if not isinstance(value, Fraction) or step == 1 or len(written[1] + (written[2] or "")) < 2:
-            return False
-        steps, wanted = value / step, Fraction(self.gold.text) / step
-        return (
-            steps.denominator > 1
-            and -Fraction(1, 2) <= abs(steps) - abs(wanted) < Fraction(1, 2)
-            and steps * wanted > 0
-        )
 
 
 def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
@@ -460,25 +407,12 @@ def _named(form: Form) -> dict[str, Form] | None:
 
 
 def _point(named: dict[str, Form]) -> Ordered:
-    return Ordered("(", ")", _in_order(list(named), tuple(named.values())))
+    """The values in the order of their names: x before y, a_2 before a_10."""
+    return Ordered("(", ")", tuple(named[name] for name in sorted(named, key=_order)))
 
 
-_COORDINATES = (
-    ("x", "y", "z", "w"), ("a", "b", "c", "d"), ("p", "q", "r", "s"), ("A", "B", "C", "D"),
-    ("m", "n"), ("u", "v", "w"), ("h", "k"), ("P", "Q", "R", "S"), ("alpha", "beta", "gamma"),
-    ("r", "theta", "phi", "z"), ("rho", "theta", "phi"),
-)  # fmt: skip
-
-
-def _in_order(names: list[str], values: tuple[Form, ...]) -> tuple[Form, ...]:
-    """Values in the usual order of their names where they have one: x before y, a_2 before a_10."""
-    parts = [re.findall(r"[A-Za-z]+|\d+", name) for name in names]
-    letters = {part[0] for part in parts if part}
-    system = next((s for s in _COORDINATES if letters <= set(s)), None)
-    if system is None or not all(parts) or len(names) != len(values):
-        return values
-    keys = [(system.index(part[0]), [int(n) for n in part if n.isdigit()]) for part in parts]
-    return tuple(values[place] for place in sorted(range(len(values)), key=keys.__getitem__))
+def _order(name: str) -> list[tuple[int, str]]:
+    return [(int(n or 0), letters) for n, letters in re.findall(r"(\d+)|([A-Za-z]+)", name)]
 
 
 def _difference(relation: Relation) -> Tree | None:

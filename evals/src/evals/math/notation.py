@@ -1,7 +1,9 @@
 """Cut an answer in LaTeX or plain spelling into tokens, with one spelling for each sign."""
 
 import re
+import tomllib
 import unicodedata
+from pathlib import Path
 from typing import NamedTuple
 
 MAX_LENGTH = 4_096
@@ -27,56 +29,23 @@ class Token(NamedTuple):
     spaced: bool = False
 
 
-FUNCTIONS = set(
-    str.split("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh exp ln log sqrt")
-)
-GREEK = set(
-    str.split(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
-        "upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega hbar ell"
-    )
+_LISTS = tomllib.loads(Path(__file__).with_name("notation.toml").read_text(encoding="utf-8"))
+FUNCTIONS, GREEK, _SKIPPED, _FONTS, _UPRIGHT = (
+    set(_LISTS[name].split()) for name in ("functions", "greek", "skipped", "fonts", "upright")
 )
 OPENING = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "lfloor": "rfloor", "lceil": "rceil"}
 CLOSING = set(OPENING.values())
-_SPELLINGS = {
-    "*": "times cdot ast bullet", "/": "div", "<=": "le leq leqslant leqq",
-    ">=": "ge geq geqslant geqq", "!=": "ne neq", "<": "lt", ">": "gt", "=": "equiv",
-    "~=": "approx simeq thickapprox approxeq", ":": "colon", "∪": "cup bigcup", "∈": "in",
-    "without": "setminus backslash", "±": "pm", "∓": "mp", "'": "prime", "°": "circ degree",
-    "(": "langle", ")": "rangle", "\\{": "lbrace", "\\}": "rbrace", "|": "mid vert lvert rvert",
-    "and": "land wedge", "or": "lor vee", "=>": "implies Rightarrow Longrightarrow iff",
-}  # fmt: skip
-_SIGNS = {name: sign for sign, names in _SPELLINGS.items() for name in names.split()}
-_COMMANDS = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
-    "varphi": "phi", "varepsilon": "epsilon", "asin": "arcsin", "acos": "arccos",
-    "atan": "arctan", "lg": "log", "bar": "overline", "infinity": "infty",
-    "varnothing": "emptyset",
-}  # fmt: skip
-_SKIPPED = set(
-    str.split(
-        "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle "
-        "limits nolimits quad qquad large Large LARGE huge Huge small normalsize bf rm it"
-    )
+_SIGNS, _COMMANDS = (
+    {name: known for known, names in _LISTS[part].items() for name in names.split()}
+    for part in ("signs", "commands")
 )
-_FONTS = set(
-    str.split(
-        "text textbf textit textrm textsf texttt textnormal mbox hbox mathrm mathbf mathit mathsf "
-        "mathtt boldsymbol bm operatorname emph underline mathbb mathcal"
-    )
-)
-_ROMAN = {"text", "textrm", "textnormal", "mathrm", "mbox", "hbox", "operatorname"}
 UNIT_LETTERS = set("ghmsACFJKLMNVW")
 """Units of one letter; another letter after a number is a variable."""
 _ENDS = {")", "]", "}", "°", "pi"}
 """End a value, as a number does."""
 _CHARACTERS = str.maketrans(
     {
-        "−": "-", "–": "-", "—": "-", "×": "*", "·": "*", "⋅": "*", "∗": "*", "÷": "/", "∕": "/",
-        "⁄": "/", "∞": r"\infty ", "º": "°", "≤": "<=", "≥": ">=", "≠": "!=", "≈": r"\approx ",
-        "≡": "=", "∖": r"\setminus ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-        "⌉": r"\rceil ", "ℝ": r"\mathbb{R}", "′": "'", "’": "'", "″": "''", "€": "$", "£": "$",
-        "¢": r"\text{ cents}", "Å": r"\AA ", "。": ".", "、": ",", "⇒": "=>", "⟹": "=>",
+        **{one: put for put, characters in _LISTS["characters"].items() for one in characters},
         **{
             half[0]: rf"\frac{{{half[1]}}}{{{half[2]}}}"
             for half in str.split("½12 ⅓13 ⅔23 ¼14 ¾34 ⅕15 ⅖25 ⅗35 ⅘45 ⅙16 ⅚56 ⅛18 ⅜38 ⅝58 ⅞78")
@@ -86,41 +55,19 @@ _CHARACTERS = str.maketrans(
             for character in "αβγδεζηθικλμνξπρστυφχψω"
         },
     }
-)  # fmt: skip
+)
 _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
-NO_SOLUTION = (
-    r"(?i)^\s*+(?:\\text\s*\{\s*+)?(?:there (?:is|are) )?"
-    r"(?:no (?:real )?(?:solution|root)s?(?: exists?)?|none)[\s}.]*$"
-)
-"""A whole answer that says that there is none."""
-_RAISED = re.compile(
-    r"\^\s*(?:\{\s*(MARK)\s*\}|(MARK))".replace("MARK", r"\\circ(?![a-z])|°|(?:'|\\prime\s*)+")
-)
-_REWRITTEN = (
-    (
-        re.compile(r"\\\{(?:\s|\\[,;:! ])*\\\}|^\s*\{\s*\}\s*$|∅|⌀|(?:the )?empty set"),
-        r"\\emptyset ",
-    ),
-    (re.compile(NO_SOLUTION), r"\\emptyset "),
-    (
-        re.compile(
-            r"^\s*(?:\\text\s*\{)?\s*(?:the )?(?:set of )?(?:all )?real(?:s| numbers)[\s}.]*$"
-        ),
-        r"\\mathbb{R}",
-    ),
-    (re.compile(r"\\text[a-z]*\s*\{\s*(?:negative|minus) infinity\s*\}"), r"-\\infty "),
-    (re.compile(r"\\text[a-z]*\s*\{\s*(?:positive )?infinity\s*\}"), r"\\infty "),
-    (re.compile(r"\bper cent\b"), "percent"),
-    (re.compile(r"\\not\s*(?==)"), "!"),
-    (re.compile(r"\.\.\.|…|\\(?:ldots|cdots|dotsc|dotsb)(?![a-z])"), r"\\dots "),
-    (re.compile(r"(?<=\d)(?:\{\s*,\s*\}|,\\!)\s*(?=\d{3})"), ""),  # thousands, surely
-    (re.compile(r"(?<!\\)\{\s*\}"), ""),
-    (re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))"), "*"),
-    (re.compile(r"\\(?:begin|end)\s*\{(?:aligned|align\*?|gathered|cases|split)\}|&(?==)"), " "),
-    (_RAISED, r"\1\2 "),
-    (re.compile(r"(°|\\circ|\\degree)\s*\}?\s*([CF])(?![A-Za-z])"), r"\1 \\text{\2}"),
-    (re.compile(r"\(\s*\\?mod\s*\d+\s*\)"), ""),
-)
+
+
+def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
+    """Patterns, and what is put for them."""
+    named = {"NO_SOLUTION": _LISTS["no_solution"], "RAISED": _LISTS["raised"]}
+    known = re.compile("|".join(named))
+    rows = _LISTS[name]
+    return [(re.compile(known.sub(lambda m: named[m[0]], row)), put) for row, put in rows]
+
+
+_REWRITTEN, GOLD_RULES = _rules("rewritten"), _rules("gold")
 _TOKEN = re.compile(
     r"(?P<space>(?:\s|~|\\[\s,;:!>()\[\]$&#_])+|\$)"
     r"|(?P<number>\d+(?:\.\d+)?[eE][-+]?\d+(?![A-Za-z\d])|\d+\.(?!\.)\d*|\.\d+|\d+)"
@@ -178,7 +125,7 @@ def _scan(text: str, words: bool) -> list[Token]:
         elif kind == "command":
             new, place = _command(content, text, place, words)
             after = sequence and (sequence[-1].kind == "number" or sequence[-1].text in _ENDS)
-            if after and content in _ROMAN and len(new) == 1 and new[0].text in UNIT_LETTERS:
+            if after and content in _UPRIGHT and len(new) == 1 and new[0].text in UNIT_LETTERS:
                 new = [Token("text", new[0].text)]
         elif kind == "space":
             new = []

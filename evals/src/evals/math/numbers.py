@@ -146,12 +146,11 @@ class Evaluator:
             top, bottom = exponent.as_integer_ratio()
             if bottom > MAX_DEGREE:
                 raise TooLarge("guard: exponent")
-            root = base if bottom == 1 else _exact_root(base, bottom)
-            if root is not None:
-                bits = max(root.numerator.bit_length(), root.denominator.bit_length())
-                if abs(root) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT:
+            if bottom == 1:
+                bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+                if abs(base) not in (0, 1) and abs(top) * max(4, bits) > 4 * MAX_EXPONENT:
                     raise TooLarge("guard: exponent")
-                return Fraction(root**top)
+                return Fraction(base**top)
         whole = isinstance(exponent, Fraction) and exponent.denominator == 1
         self._cut |= not whole and (base.imag != 0 or base.real < 0)
         result: Value = self._inexact(base) ** self._inexact(exponent)
@@ -299,19 +298,6 @@ def _slack(tree: Tree) -> Fraction:
             places = next((n for n in range(bottom.bit_length()) if 10**n % bottom == 0), 0)
             steps.append(1 / abs(node[1] * 10**places) if places else steps[0])
     return max(step for step in steps if step < RELATIVE)
-
-
-def _exact_root(number: Fraction, degree: int) -> Fraction | None:
-    roots = []
-    for part in number.as_integer_ratio():
-        root = part if part in (0, 1) else 0
-        if part > 1 and degree <= part.bit_length() <= 900:
-            near = math.isqrt(part) if degree == 2 else round(float(part) ** (1 / degree))
-            root = root or next((k for k in range(near - 1, near + 2) if k**degree == part), 0)
-        if not root and part:
-            return None
-        roots.append(root)
-    return Fraction(*roots)
 
 
 def _whole(argument: Value) -> int:

@@ -6,7 +6,7 @@ intervals, and unions as the several intervals, that they say.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -138,10 +138,10 @@ def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Toke
 def shape(sequence: list[Token]) -> Form:
     """The form of tokens."""
     sequence = _trimmed(split(sequence, ("=>",))[0][-1])
-    parts, marks = split(sequence, _AND)
+    parts, _ = split(sequence, _AND)
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
-        return _joined(tuple(map(shape, parts)), "or" in marks)
+        return Several(tuple(map(shape, parts)))
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
@@ -196,36 +196,6 @@ def _unlabelled(sequence: list[Token]) -> list[Token]:
     applied = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
     begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
     return _trimmed(rest) if begins and not applied and is_label(" ".join(words)) else sequence
-
-
-def _joined(items: tuple[Form, ...], any_of: bool) -> Form:
-    """Several answers; or the one interval, without its holes, that inequalities say together."""
-    if not any_of and (line := punctured(items)):
-        return line
-    holes = [i.sides[1] for i in items if isinstance(i, Relation) and i.signs == ("!=",)]
-    spans = [item for item in items if isinstance(item, Ordered) and len(item.items) == 2]
-    if holes and len(spans) == 1 and len(items) == len(holes) + 1:
-        return _without(spans[0], Several(tuple(holes)))
-    if len(items) == len(spans) == 2 and not any_of:
-        low = [span for span in spans if span.items[1] == _HIGHEST]
-        high = [span for span in spans if span.items[0] == _LOWEST]
-        if len(low) == len(high) == 1 and low != high:
-            return Ordered(low[0].left, high[0].right, (low[0].items[0], high[0].items[1]))
-    return Several(items)
-
-
-def punctured(items: Sequence[Form]) -> Form | None:
-    """The line without points, of x != 2 and x != 3, or x != 2, 3; None for other forms."""
-    first = items[0]
-    if not isinstance(first, Relation) or first.signs != ("!=",) or not first.names[0]:
-        return None
-    points = tuple(
-        item.sides[1] if isinstance(item, Relation) and item.signs == first.signs else item
-        for item in items
-    )
-    if not all(isinstance(point, Quantity) and not variables(point.tree) for point in points):
-        return None
-    return _without(Ordered(*_LINE), Several(points))
 
 
 def _without(base: Form, removed: Form) -> Form:

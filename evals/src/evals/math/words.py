@@ -100,15 +100,6 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(re.sub(r"\\[A-Za-z]+", " ", text))
 
 
-def other_words(question: str) -> frozenset[str]:
-    """The words of a question that are in no list, in the singular and plural."""
-    lists = CHANGING | WORDS["verbs"] | WORDS["heads"] | WORDS["conditions"]
-    words = {word.lower() for word in words_of(question)}
-    words = {word for word in words if word not in lists and not is_plain(word)}
-    forms = {form for word in words for form in (word, f"{word}s", word.removesuffix("s"))}
-    return frozenset(form for form in forms if len(form) > 2)
-
-
 def is_plain(word: str) -> bool:
     """Whether a word says nothing about the value next to it: the, total; apples are counted."""
     ends = (("s", ""), ("es", ""), ("ies", "y"))
