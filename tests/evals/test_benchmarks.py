@@ -12,16 +12,7 @@ from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from sums import Chat, TableEngine
 
-from evals import (
-    RECIPES,
-    Data,
-    EvalsError,
-    Grading,
-    Sample,
-    catalog,
-    evaluate,
-    load_benchmark,
-)
+from evals import RECIPES, Data, EvalsError, Grading, Sample, catalog, evaluate, load_benchmark
 
 GSM8K = [
     {"question": f"What is {a} + {a}?", "answer": f"Twice {a}.\n#### {2 * a}"} for a in range(1, 5)

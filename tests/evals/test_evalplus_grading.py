@@ -54,12 +54,7 @@ def test_reference_solutions_pass(grader: FunctionGrader) -> None:
     ],
 )  # fmt: skip
 def test_verdicts(
-    grader: FunctionGrader,
-    program: str,
-    base: str,
-    plus: str,
-    test: int | None,
-    reason: str,
+    grader: FunctionGrader, program: str, base: str, plus: str, test: int | None, reason: str
 ) -> None:
     first, second = grader.grade(TASK, program)
     worse = first if first.status != "pass" else second

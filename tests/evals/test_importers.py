@@ -52,10 +52,7 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
         ([{"task_id": "x", "solution": 3}], "line 1: neither solution nor completion"),
         ([{"task_id": "x", "solution": ""}], "sums has no task 'x'|holds no samples"),
         ([{"id": "x", "response": "y"}], "sums has no task 'x'"),
-        (
-            [{"doc_id": 1, "resps": [["a"]]}],
-            "found fields doc_id, resps; expected",
-        ),
+        ([{"doc_id": 1, "resps": [["a"]]}], "found fields doc_id, resps; expected"),
         ([{"question": "q", "answer": "a"}], "found fields question, answer; expected"),
         ([], "holds no samples"),
     ],

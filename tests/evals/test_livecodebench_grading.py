@@ -210,9 +210,7 @@ def test_no_script_cheats(grader: Grader, name: str) -> None:
         assert verdict.status in ("fail", "timeout"), verdict
 
 
-def test_the_room_for_output_does_not_show_the_length_of_the_answer(
-    grader: Grader,
-) -> None:
+def test_the_room_for_output_does_not_show_the_length_of_the_answer(grader: Grader) -> None:
     tasks = (problem([("1", "NO")]), problem([("1", "YES")]), problem([("1", "x" * 9999)]))
     found = {grader(task, LENGTH).reason.partition(";")[0] for task in tasks}
     assert found == {"test 1: printed '16777216'"}

@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 
 from evals import Data, EvalsError
-from evals.data import (
-    OFFICIAL,
-    evalplus_cache,
-    load_source,
-    read_file,
-    remarks,
-)
+from evals.data import OFFICIAL, evalplus_cache, load_source, read_file, remarks
 from evals.math import problems as math
 
 ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]

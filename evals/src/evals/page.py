@@ -59,7 +59,7 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
     for benchmark in dict.fromkeys(row.column for row in differences):
         shown = [row for row in differences if row.column == benchmark]
         title = f"points above {shown[0].against}"
-        charts[f"difference: {benchmark}"] = intervals(shown, title, [0.0])
+        charts[f"difference: {tables.TITLES.get(benchmark, benchmark)}"] = intervals(shown, title, [0.0])
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.benchmark, []).append(run)

@@ -249,10 +249,7 @@ def ruled(table: Table) -> set[int]:
 
 
 def aligned(
-    head: Sequence[str],
-    lines: Iterable[Sequence[str]],
-    left: int,
-    rules: Collection[int] = (),
+    head: Sequence[str], lines: Iterable[Sequence[str]], left: int, rules: Collection[int] = ()
 ) -> str:
     """Return columns of equal width, the first `left` to the left, the others to the right.
 
