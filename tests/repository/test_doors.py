@@ -6,6 +6,7 @@ import tomllib
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from programs import python
@@ -74,6 +75,8 @@ def test_a_door_is_one_short_list_whose_names_exist(door: str) -> None:
     names = [name for name in module.__all__ if name != "__version__"]
     assert len(names) == len(set(names)) <= MOST_NAMES
     assert all(hasattr(module, name) for name in names)
+    # A module of the name would take its place as soon as it is imported.
+    assert not [name for name in names if isinstance(getattr(module, name), ModuleType)]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -120,5 +123,5 @@ def test_no_init_files_under_tests() -> None:
 
 
 def test_all_pages_have_the_same_colours():
-    places = "league.charts", "evals.page", "code_verifier.metrics_page", "selfplay.report.pages"
+    places = "league.charts", "evals.page", "code_verifier.metrics_page", "selfplay.reports.pages"
     assert len({importlib.import_module(place).PALETTE for place in places}) == 1

@@ -113,7 +113,7 @@ def test_what_bfloat16_gives_by_itself_is_no_drift():
 
 def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
     for name in list(sys.modules):
-        if name.startswith(("selfplay.report.", "selfplay.machine.doctor")):
+        if name.startswith(("selfplay.reports.", "selfplay.machine.doctor")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(selfplay.machine, "doctor")  # that of the other tests comes back afterwards
     for name in ("altair", "vl_convert"):

@@ -12,7 +12,7 @@ from code_verifier import Task
 from selfplay.config import NANO, load_preset
 from selfplay.errors import ConfigError
 from selfplay.evaluate import solving_row, teaching_rows
-from selfplay.report.run_page import summary
+from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
 from selfplay.settings import preset_names
 from selfplay.tasks.buffer import TaskBuffer, held_out_tasks

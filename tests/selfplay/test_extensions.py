@@ -25,7 +25,7 @@ from selfplay.files.layout import open_config
 from selfplay.files.read import read_run
 from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, training_samples
 from selfplay.objects import name_of
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.run import Extensions
 from selfplay.step import (
     evolve,

@@ -5,7 +5,7 @@ import pytest
 from selfplay import Extensions
 from selfplay.files.read import cut_roles, idle_roles, read_run, warnings_of
 from selfplay.files.rows import MemberRow, StepRow
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.step import train_step
 from selfplay.training import open_run, train
 from selfplay_command import train_until

@@ -18,7 +18,7 @@ from selfplay.files.rows import (
     append_rows,
     read_rows,
 )
-from selfplay.report.progress import PATIENCE_S, Progress
+from selfplay.reports.progress import PATIENCE_S, Progress
 from selfplay.step import train_step
 from selfplay.terminal import wrapped
 from selfplay.training import new_run, resume, train
@@ -183,7 +183,7 @@ def test_a_quiet_progress_works_by_itself(runs, tmp_path, capsys):
 
 def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("selfplay.report.progress.monotonic", lambda: now[0])
+    monkeypatch.setattr("selfplay.reports.progress.monotonic", lambda: now[0])
     progress, said = shown(terminal=False)
     with progress.showing(runs.config("steps=20"), HOME):
         progress.phase("solve")

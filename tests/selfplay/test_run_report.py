@@ -21,10 +21,10 @@ from selfplay.files.read import (
     trend,
     warnings_of,
 )
-from selfplay.report.charts import skill
-from selfplay.report.pages import duration, figure
-from selfplay.report.progress import Progress
-from selfplay.report.run_page import (
+from selfplay.reports.charts import skill
+from selfplay.reports.pages import duration, figure
+from selfplay.reports.progress import Progress
+from selfplay.reports.run_page import (
     PLUS_MINUS,
     choose,
     report,

@@ -19,7 +19,7 @@ from selfplay.experiments.measures import measured
 from selfplay.files.read import conclusion, read_run
 from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.members.opening import open_learner, warm_start
-from selfplay.report.run_page import summary
+from selfplay.reports.run_page import summary
 from selfplay.settings import read_preset
 from selfplay.tasks.template import AZR, template_named
 from selfplay_command import command, refused, worked

@@ -11,7 +11,7 @@ from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
 from selfplay.files.read import read_run
-from selfplay.report.run_page import report
+from selfplay.reports.run_page import report
 from selfplay.run import Extensions
 from selfplay.sampling.judge import open_sandbox, validated
 from selfplay.sampling.texts import Proposed

@@ -23,7 +23,7 @@ from selfplay import Extensions, step, training
 from selfplay.files import layout as run_directory
 from selfplay.files.read import held_out_gain, read_run
 from selfplay.members.opening import Population
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.settings import put
 from selfplay.terminal import program
 from selfplay.training import train

@@ -32,7 +32,7 @@ from selfplay.members.opening import open_population
 from selfplay.members.ray import open_workers, ray_errors, ray_session
 from selfplay.members.remote import WorkerPool, check_equal
 from selfplay.members.worker import versions
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import IDENTITY
 from selfplay.tasks.template import template_of

@@ -58,8 +58,8 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
             charts[f"score: {tables.TITLES.get(column, column)}"] = intervals(shown, title, base)
     for benchmark in dict.fromkeys(row.column for row in differences):
         shown = [row for row in differences if row.column == benchmark]
-        title = f"points above {shown[0].against}"
-        charts[f"difference: {tables.TITLES.get(benchmark, benchmark)}"] = intervals(shown, title, [0.0])
+        name, title = tables.TITLES.get(benchmark, benchmark), f"points above {shown[0].against}"
+        charts[f"difference: {name}"] = intervals(shown, title, [0.0])
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.benchmark, []).append(run)

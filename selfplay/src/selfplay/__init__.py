@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from selfplay.learning.learner import Learner
     from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, training_samples
     from selfplay.machine.base_defaults import config_for
-    from selfplay.report.progress import Progress
-    from selfplay.report.run_page import report
+    from selfplay.reports.progress import Progress
+    from selfplay.reports.run_page import report
     from selfplay.run import Extensions, Run
     from selfplay.sampling.texts import Attempt, Proposed
     from selfplay.step import (
@@ -48,8 +48,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     places = (
-        "config", "files.read", "tasks.kind", "tasks.template", "tasks.buffer", "report.progress",
-        "report.run_page", "sampling.texts", "learning.rewards", "learning.batch",
+        "config", "files.read", "tasks.kind", "tasks.template", "tasks.buffer", "reports.progress",
+        "reports.run_page", "sampling.texts", "learning.rewards", "learning.batch",
         "machine.base_defaults", "files.export", "evaluate", "run", "step", "training",
         "learning.learner",
     )  # fmt: skip

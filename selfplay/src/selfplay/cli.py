@@ -135,7 +135,7 @@ def train(
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
         from selfplay.machine.plan import refuse_what_cannot_fit
-        from selfplay.report.progress import Progress
+        from selfplay.reports.progress import Progress
         from selfplay.training import train as run_train
 
         if not force and ray is None and workers in (None, 1):
@@ -159,7 +159,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
         from selfplay.files.layout import open_config
 
         config = open_config(run)
-        from selfplay.report.progress import Progress
+        from selfplay.reports.progress import Progress
         from selfplay.training import resume as run_resume
 
         if not config.pieces and (ray is not None or workers not in (None, 1)):
@@ -283,7 +283,7 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
     by `selfplay compare`.
     """
     from selfplay.files.read import read_run
-    from selfplay.report import run_page
+    from selfplay.reports import run_page
 
     if page is not None:
         run_page.report(run, page)

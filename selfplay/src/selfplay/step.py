@@ -35,7 +35,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb
 from selfplay.members.population import Advance, counted, role_of
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.run import Run
 from selfplay.sampling.judge import graded, validated
 from selfplay.sampling.texts import Attempt, Proposed

@@ -42,7 +42,7 @@ from selfplay.files.trackers import Trackers, measured_metrics, require_trackers
 from selfplay.machine.devices import refuse_spread_base
 from selfplay.members.opening import open_population, warm_start
 from selfplay.members.population import Members
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
 from selfplay.step import train_step

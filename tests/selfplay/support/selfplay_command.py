@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from json_lines import read_rows
 
 from selfplay.cli import main
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.training import train
 
 

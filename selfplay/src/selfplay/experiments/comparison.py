@@ -26,7 +26,7 @@ from selfplay.experiments.measures import (
 )
 from selfplay.files.layout import METRICS
 from selfplay.files.read import RunRecord, falls, flat, read_run
-from selfplay.report.pages import Table, figure, text_table, write_page
+from selfplay.reports.pages import Table, figure, text_table, write_page
 
 if TYPE_CHECKING:
     import altair as alt
@@ -249,7 +249,7 @@ def write_comparison(comparison: Comparison, page: Path) -> None:
 def _gain_chart(arms: Mapping[str, Runs], who: Who) -> "alt.LayerChart | None":
     """Return held-out gain over the steps, a line an arm with a band of all its seeds, from 0 at
     step 0; None with one point an arm."""
-    from selfplay.report.charts import bands
+    from selfplay.reports.charts import bands
 
     rows = []
     for arm, runs in arms.items():

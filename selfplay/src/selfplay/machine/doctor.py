@@ -26,7 +26,7 @@ from selfplay.files.layout import METRICS, TASKS
 from selfplay.files.rows import StepRow, TaskRow, read_rows
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
-from selfplay.report.progress import Progress
+from selfplay.reports.progress import Progress
 from selfplay.step import train_step
 from selfplay.training import new_run
 

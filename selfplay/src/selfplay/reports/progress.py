@@ -27,7 +27,7 @@ from selfplay.files.read import (
     signs_in,
 )
 from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
-from selfplay.report.pages import duration
+from selfplay.reports.pages import duration
 from selfplay.terminal import program, quote, wrapped
 
 EVERY, PATIENCE_S = 5, 60.0

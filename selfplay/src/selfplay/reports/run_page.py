@@ -19,7 +19,7 @@ from selfplay.files.read import (
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
-from selfplay.report.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
 from selfplay.tasks.template import NANO
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def report(directory: Path, page: Path) -> None:
 
 def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
-    from selfplay.report import charts
+    from selfplay.reports import charts
 
     alone = run.config.get("mode") == "azr"
     solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")

@@ -141,7 +141,7 @@ def _environment() -> "Environment":
         return "" if value is None else value
 
     made = Environment(
-        loader=PackageLoader("selfplay", "report/templates"),
+        loader=PackageLoader("selfplay", "reports/templates"),
         autoescape=True,
         finalize=shown,
         undefined=StrictUndefined,
