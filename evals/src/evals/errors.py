@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from lora_evo import first_line as first_line
+
 
 class EvalsError(ValueError):
     """Root of every error that this package raises on purpose: what was found, what to type."""
@@ -20,12 +22,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the name of its type."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
 
 
 def optional(name: str, purpose: str) -> Any:

@@ -6,7 +6,7 @@ What works on tensors is loaded when it is first asked for, so `import lora_evo`
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lora_evo.errors import EngineStopped, LoraEvoError
+from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install
 from lora_evo.files import appearing, append_text, check_output, remove_empty, sweep, write_text
 from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
@@ -34,9 +34,9 @@ __version__ = "0.1.0"
 __all__ = [
     "OPERATORS", "Adapter", "AdapterConfig", "EngineStopped", "Lineage", "LoraEvoError", "Operator",
     "Slot", "adapter_hash", "appearing", "append_text", "check_output", "content_hash", "cross",
-    "cross_directory", "distance", "family", "load_adapter", "make_child", "measured", "merge",
-    "merge_directory", "mutate", "mutate_directory", "push_to_hub", "read_lineage", "remove_empty",
-    "retention", "save_adapter", "sweep", "verify", "write_text",
+    "cross_directory", "distance", "family", "first_line", "load_adapter", "make_child", "measured",
+    "merge", "merge_directory", "mutate", "mutate_directory", "pip_install", "push_to_hub",
+    "read_lineage", "remove_empty", "retention", "save_adapter", "sweep", "verify", "write_text",
 ]  # fmt: skip
 
 

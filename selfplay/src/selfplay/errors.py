@@ -1,7 +1,6 @@
 """The errors that a user can mend, and how a command reports them."""
 
 import errno
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from pathlib import Path
 import click
 
 from lora_evo import EngineStopped
+from lora_evo import first_line as first_line
+from lora_evo import pip_install as pip_install
 from selfplay.terminal import program, quote
 
 
@@ -70,14 +71,3 @@ def _stop(message: str, code: int, directory: Path | None = None) -> None:
         line += f"; {then} with `{program()} resume {quote(directory)}`"
     click.echo(f"error: {line}", err=True)
     sys.exit(code)
-
-
-def pip_install(*packages: str) -> str:
-    """Return the command that installs packages for the Python that runs."""
-    return shlex.join([sys.executable, "-m", "pip", "install", *packages])
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or its type's name."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

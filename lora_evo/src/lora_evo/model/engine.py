@@ -199,7 +199,6 @@ class Engine(ABC):
         return replace(request, prompt=prompt, max_tokens=min(request.max_tokens, room))
 
     def _text(self, rollout: Rollout) -> str:
-        """Decode the completion, without its end token."""
         ids = rollout.completion_ids
         kept = ids[:-1] if ids and ids[-1] in self.end_tokens else ids
         before = rollout.prompt_ids[-_CONTEXT_TOKENS:]

@@ -184,7 +184,6 @@ class Adapter:
 
 
 def _peft_names(model: Any) -> list[str]:
-    """Return the names of a model's PEFT adapters."""
     return list(getattr(model, "peft_config", ()))
 
 
