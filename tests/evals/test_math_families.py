@@ -19,6 +19,10 @@ Pairs = tuple[str, list[str], list[str]]
 """A gold, answers that equal it and answers that do not."""
 
 
+def _each(answers: str) -> list[str]:
+    return answers.split(" ; ")
+
+
 def _frac(value: Fraction) -> str:
     if value.denominator == 1:
         return str(value.numerator)
@@ -41,14 +45,7 @@ def whole_numbers(draw: random.Random) -> Pairs:
     n = draw.randint(-5000, 5000)
     return (
         str(n),
-        [
-            f"{n}.0",
-            f"{n - 7}+7",
-            rf"\frac{{{3 * n}}}{{3}}",
-            f"x={n}",
-            f"({n})",
-            rf"{n} \text{{ apples}}",
-        ],
+        _each(rf"{n}.0 ; {n - 7}+7 ; \frac{{{3 * n}}}{{3}} ; x={n} ; ({n}) ; {n} \text{{ apples}}"),
         [str(n + 1), str(-n - 1), f"{n}0.5", f"{n}x", rf"{n}\%", f"{n}, {n + 1}"],
     )
 
@@ -113,17 +110,13 @@ def unions(draw: random.Random) -> Pairs:
     b = a + draw.randint(1, 9)
     return (
         rf"(-\infty, {a}) \cup ({b}, \infty)",
-        [
-            rf"x<{a} \text{{ or }} x>{b}",
-            rf"({b},\infty)\cup(-\infty,{a})",
-            rf"\mathbb{{R}}\setminus[{a},{b}]",
-        ],
-        [
-            rf"(-\infty,{a}]\cup({b},\infty)",
-            rf"({a},{b})",
-            rf"(-\infty,{b})\cup({a},\infty)",
-            rf"x<{a}",
-        ],
+        _each(
+            rf"x<{a} \text{{ or }} x>{b} ; ({b},\infty)\cup(-\infty,{a}) ; "
+            rf"\mathbb{{R}}\setminus[{a},{b}]"
+        ),
+        _each(
+            rf"(-\infty,{a}]\cup({b},\infty) ; ({a},{b}) ; (-\infty,{b})\cup({a},\infty) ; x<{a}"
+        ),
     )
 
 
@@ -132,13 +125,10 @@ def punctured_lines(draw: random.Random) -> Pairs:
     return (
         rf"(-\infty,{a})\cup({a},\infty)",
         [rf"x \neq {a}", rf"\mathbb{{R}}\setminus\{{{a}\}}", rf"x\in(-\infty,{a})\cup({a},\infty)"],
-        [
-            rf"x \neq {a + 1}",
-            r"\mathbb{R}",
-            rf"x={a}",
-            rf"[{a},\infty)",
-            rf"(-\infty,{a}]\cup({a},\infty)",
-        ],
+        _each(
+            rf"x \neq {a + 1} ; \mathbb{{R}} ; x={a} ; [{a},\infty) ; "
+            rf"(-\infty,{a}]\cup({a},\infty)"
+        ),
     )
 
 
@@ -161,19 +151,10 @@ def tuples(draw: random.Random) -> Pairs:
     a, b, c = draw.sample(range(-30, 30), 3)
     return (
         f"({a}, {b}, {c})",
-        [
-            f"(x,y,z)=({a},{b},{c})",
-            f"P({a},{b},{c})",
-            f"z={c}, x={a}, y={b}",
-            f"({2 * a}/2, {b}, {c})",
-        ],
-        [
-            f"({b},{a},{c})",
-            f"({a},{b})",
-            f"[{a},{b},{c}]",
-            f"x={a}, y={c}, z={b}",
-            f"({a},{b},{c},0)",
-        ],
+        _each(
+            f"(x,y,z)=({a},{b},{c}) ; P({a},{b},{c}) ; z={c}, x={a}, y={b} ; ({2 * a}/2, {b}, {c})"
+        ),
+        _each(f"({b},{a},{c}) ; ({a},{b}) ; [{a},{b},{c}] ; x={a}, y={c}, z={b} ; ({a},{b},{c},0)"),
     )
 
 
@@ -197,11 +178,10 @@ def rational_functions(draw: random.Random) -> Pairs:
     return (
         rf"\frac{{1}}{{x+{a}}}+\frac{{1}}{{x+{b}}}",
         [rf"\frac{{2x+{a + b}}}{{(x+{a})(x+{b})}}", rf"(2x+{a + b})/(x^2+{a + b}x+{a * b})"],
-        [
-            rf"\frac{{2}}{{2x+{a + b}}}",
-            rf"\frac{{2x+{a + b + 1}}}{{(x+{a})(x+{b})}}",
-            rf"\frac{{1}}{{x+{a}}}-\frac{{1}}{{x+{b}}}",
-        ],
+        _each(
+            rf"\frac{{2}}{{2x+{a + b}}} ; \frac{{2x+{a + b + 1}}}{{(x+{a})(x+{b})}} ; "
+            rf"\frac{{1}}{{x+{a}}}-\frac{{1}}{{x+{b}}}"
+        ),
     )
 
 
@@ -221,19 +201,11 @@ def logarithms(draw: random.Random) -> Pairs:
     b, n = draw.choice([2, 3, 5, 7]), draw.randint(2, 9)
     return (
         rf"{n}\ln {b}",
-        [
-            rf"\ln {b**n}",
-            rf"\ln({b}^{{{n}}})",
-            rf"-\ln\frac{{1}}{{{b**n}}}",
-            rf"{n}\log_{{10}} {b} \ln 10",
-        ],
-        [
-            rf"\ln {b**n + 1}",
-            rf"\ln {n * b}",
-            rf"{n}\log_{{10}} {b}",
-            rf"{n + 1}\ln {b}",
-            rf"\ln {b}",
-        ],
+        _each(
+            rf"\ln {b**n} ; \ln({b}^{{{n}}}) ; -\ln\frac{{1}}{{{b**n}}} ; "
+            rf"{n}\log_{{10}} {b} \ln 10"
+        ),
+        _each(rf"\ln {b**n + 1} ; \ln {n * b} ; {n}\log_{{10}} {b} ; {n + 1}\ln {b} ; \ln {b}"),
     )
 
 
@@ -242,13 +214,10 @@ def trigonometry(draw: random.Random) -> Pairs:
     return (
         rf"\sin^2({k}x)",
         [rf"1-\cos^2 ({k}x)", rf"\frac{{1-\cos({2 * k}x)}}{{2}}", rf"(\sin {k}x)^2"],
-        [
-            rf"\sin({k}x)",
-            rf"\cos^2({k}x)",
-            rf"\sin({k}x^2)",
-            rf"\frac{{1+\cos({2 * k}x)}}{{2}}",
-            r"\sin^2 x+1",
-        ],
+        _each(
+            rf"\sin({k}x) ; \cos^2({k}x) ; \sin({k}x^2) ; \frac{{1+\cos({2 * k}x)}}{{2}} ; "
+            rf"\sin^2 x+1"
+        ),
     )
 
 
@@ -256,12 +225,9 @@ def absolute_values(draw: random.Random) -> Pairs:
     a, b = draw.randint(1, 60), draw.randint(2, 9)
     return (
         f"|x-{a}|",
-        [
-            f"|{a}-x|",
-            rf"\sqrt{{(x-{a})^2}}",
-            rf"\frac{{|{b}x-{a * b}|}}{{{b}}}",
-            rf"\lvert x-{a}\rvert",
-        ],
+        _each(
+            rf"|{a}-x| ; \sqrt{{(x-{a})^2}} ; \frac{{|{b}x-{a * b}|}}{{{b}}} ; \lvert x-{a}\rvert"
+        ),
         [f"x-{a}", f"{a}-x", f"|x+{a}|", f"|x|-{a}", f"|x|+{a}", rf"\sqrt{{(x-{a})^2+10^{{-30}}}}"],
     )
 
@@ -280,13 +246,10 @@ def floors(draw: random.Random) -> Pairs:
     return (
         rf"\lfloor x \rfloor + {k}",
         [rf"\lfloor x+{k}\rfloor", rf"-\lceil -x \rceil+{k}", rf"{k}+\lfloor x \rfloor"],
-        [
-            f"x+{k}",
-            rf"\lceil x\rceil+{k}",
-            rf"\lfloor x\rfloor+{k + 1}",
-            rf"\lfloor {k + 1}x\rfloor",
-            rf"\lceil x+{k}\rceil",
-        ],
+        _each(
+            rf"x+{k} ; \lceil x\rceil+{k} ; \lfloor x\rfloor+{k + 1} ; \lfloor {k + 1}x\rfloor ; "
+            rf"\lceil x+{k}\rceil"
+        ),
     )
 
 
@@ -295,12 +258,10 @@ def near_numbers(draw: random.Random) -> Pairs:
     return (
         rf"\sqrt{{10^{{{2 * n}}}+1}}",
         [rf"\sqrt{{1+10^{{{2 * n}}}}}", rf"10^{{{n}}}\sqrt{{1+10^{{-{2 * n}}}}}"],
-        [
-            f"10^{{{n}}}",
-            rf"10^{{{n}}}+10^{{-{n + 1}}}",
-            rf"\sqrt{{10^{{{2 * n}}}+1}}+e^{{-{k}}}",
-            rf"\sqrt{{10^{{{2 * n}}}+2}}",
-        ],
+        _each(
+            rf"10^{{{n}}} ; 10^{{{n}}}+10^{{-{n + 1}}} ; \sqrt{{10^{{{2 * n}}}+1}}+e^{{-{k}}} ; "
+            rf"\sqrt{{10^{{{2 * n}}}+2}}"
+        ),
     )
 
 
@@ -328,13 +289,9 @@ def lines_and_circles(draw: random.Random) -> Pairs:
         return (
             f"y={b}x+({a})",
             [f"{b}x-y+({a})=0", f"2y={2 * b}x+({2 * a})", f"y-({a})={b}x", f"y={a}+{b}x"],
-            [
-                f"y={b}x+({a + 1})",
-                f"y=-{b}x+({a})",
-                f"x={b}y+({a})",
-                f"y={b}|x|+({a})",
-                f"y<{b}x+({a})",
-            ],
+            _each(
+                f"y={b}x+({a + 1}) ; y=-{b}x+({a}) ; x={b}y+({a}) ; y={b}|x|+({a}) ; y<{b}x+({a})"
+            ),
         )
     return (
         f"(x-({a}))^2+(y-{b})^2={r * r}",
@@ -383,13 +340,10 @@ def choices(draw: random.Random) -> Pairs:
     letter, other = draw.sample("ABCDE", 2)
     return (
         letter,
-        [
-            f"({letter})",
-            rf"\text{{{letter}}}",
-            rf"\textbf{{({letter})}}",
-            f"{letter}.",
-            f"Option {letter}",
-        ],
+        _each(
+            rf"({letter}) ; \text{{{letter}}} ; \textbf{{({letter})}} ; {letter}. ; "
+            rf"Option {letter}"
+        ),
         [other, f"({other})", f"{letter} or {other}", f"not {letter}", f"{letter}{other}"],
     )
 
@@ -398,17 +352,14 @@ def signs(draw: random.Random) -> Pairs:
     a, n = draw.randint(-9, 9), draw.choice([2, 3, 5, 7])
     return (
         rf"{a} \pm \sqrt{{{n}}}",
-        [
-            rf"{a}+\sqrt{{{n}}}, {a}-\sqrt{{{n}}}",
-            rf"x={a}-\sqrt{{{n}}} \text{{ or }} x={a}+\sqrt{{{n}}}",
-            rf"{a} \mp \sqrt{{{n}}}",
-        ],
-        [
-            rf"{a}+\sqrt{{{n}}}",
-            rf"{a + 1}\pm\sqrt{{{n}}}",
-            rf"{a}\pm\sqrt{{{n + 1}}}",
-            rf"\pm({a + 10}+\sqrt{{{n}}})",
-        ],
+        _each(
+            rf"{a}+\sqrt{{{n}}}, {a}-\sqrt{{{n}}} ; "
+            rf"x={a}-\sqrt{{{n}}} \text{{ or }} x={a}+\sqrt{{{n}}} ; {a} \mp \sqrt{{{n}}}"
+        ),
+        _each(
+            rf"{a}+\sqrt{{{n}}} ; {a + 1}\pm\sqrt{{{n}}} ; {a}\pm\sqrt{{{n + 1}}} ; "
+            rf"\pm({a + 10}+\sqrt{{{n}}})"
+        ),
     )
 
 

@@ -2,8 +2,7 @@
 
 Two formulas are taken as equal when they agree at several points: positive rational ones, those of
 both signs and several sizes where absolute values, roots, logarithms or floors occur, and whole
-numbers for factorials and binomials. What is not exact is compared as floats, then at 100 digits;
-a decimal of ten digits or more may be rounded.
+numbers for factorials and binomials. What is not exact is compared as floats, then at 100 digits.
 """
 
 import cmath
@@ -22,7 +21,6 @@ Value: TypeAlias = Fraction | complex
 Point: TypeAlias = Mapping[str, Value]
 
 RELATIVE = 1e-9
-"""One in the last digit of a decimal that may be rounded is less of it than this."""
 MAX_BITS = 40_000
 """Of the numerator and the denominator of an exact value."""
 MAX_EXPONENT = 10_000
@@ -185,7 +183,7 @@ class Evaluator:
         return True if agreed >= min(2, len(names) + 1) else None
 
     def _agree(self, one: Tree, other: Tree, point: Point) -> bool:
-        """Whether two formulas agree at a point to 90 digits, or to those of a long decimal.
+        """Whether two formulas agree at a point to 90 digits.
 
         What rounding leaves of a difference of nothing is less the more digits there are.
         """
@@ -198,13 +196,7 @@ class Evaluator:
                 return False
             self._work = precise._work
             gaps.append(abs(values[0] - values[1]))
-            sizes = list(map(abs, values))
-            allowed = max(sizes) * 1e-90
-            for tree, size in zip((one, other), sizes, strict=True):
-                if slack := _slack(tree):  # cut off, or rounded
-                    step = precise._inexact(slack) * size
-                    allowed = max(allowed, step if size < max(sizes) else step / 2)
-            if gaps[0] <= allowed:
+            if gaps[0] <= max(map(abs, values)) * 1e-90:
                 return True
         return bool(gaps[0] <= gaps[1] * 1e-40)
 
@@ -287,17 +279,6 @@ def _kind(tree: Tree) -> str:
         alternating = tree[1][0] == "negate" and variables(tree[2])
         kind = "alternating" if alternating else "power" if plain else "broken power"
     return kind if kind not in _SIGNED or variables(tree[1]) else ""
-
-
-def _slack(tree: Tree) -> Fraction:
-    """One in the last digit, relative to it, of the shortest decimal that may be rounded; or 0."""
-    steps = [Fraction(0)]
-    for node in _nodes(tree):
-        if node[0] == "number" and node[1].denominator > 1:
-            bottom = node[1].denominator
-            places = next((n for n in range(bottom.bit_length()) if 10**n % bottom == 0), 0)
-            steps.append(1 / abs(node[1] * 10**places) if places else steps[0])
-    return max(step for step in steps if step < RELATIVE)
 
 
 def _whole(argument: Value) -> int:
