@@ -9,8 +9,9 @@ from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
 from evals import EvalsError
 from evals.code import grader as grading
+from evals.code.answers import extract_program
 from evals.code.cases import read_problems
-from evals.code.functions import extract_program, sanitize
+from evals.code.functions import sanitize
 from evals.code.grader import FunctionGrader
 from evals.question import Outcome
 

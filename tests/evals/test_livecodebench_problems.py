@@ -13,10 +13,9 @@ from livecodebench_problems import packed, problem, row
 from code_verifier import CodeVerifierError
 from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
+from evals.code.answers import azr_program, official_program
 from evals.code.livecodebench import (
     Problem,
-    azr_program,
-    official_program,
     read_problems,
     row_of_tests,
     window,

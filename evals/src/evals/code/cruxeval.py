@@ -5,22 +5,17 @@ An answer is an assertion, or the part of it that was asked for. As in the publi
 the right result are right. Unlike there, answers are literals: an expression is wrong.
 """
 
-import ast
-import re
 from collections.abc import Iterator, Mapping
 
-from code_verifier import Comparison, Grade, ProgramError, Sandbox, Task, parse_program
+from code_verifier import Comparison, Grade, Sandbox, Task
+from evals.code.answers import find_answer
 from evals.data import OFFICIAL, compared, load_source
 from evals.errors import EvalsError
 from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
-from evals.recipes import CHAT, Template, own_turn
+from evals.recipes import CHAT
 
 _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
-_OPENING = re.compile(r"\[ANSWER\]|<answer>")
-_CLOSING = re.compile(r"\[/ANSWER\]|</answer>")
-_FENCE = re.compile(r"^[ \t]*```.*$", re.M)
-_ASSERTION = re.compile(r"\bassert\b.*")
 
 
 def load(name: str, data: Data) -> Benchmark:
@@ -63,36 +58,3 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             gold = task.output if task.kind == "code_o" else f"f({task.input})"
             correct = result.score == 1.0 if result.judged else None
             yield Verdict.on(question, sample, correct, result.reason, answer, gold=gold)
-
-
-def find_answer(kind: str, response: str, template: Template) -> str | None:
-    """Return the value (code_o) or the call `f(...)` (code_i) that a response gives, or None.
-
-    It stands behind the last opening tag, where there is one, and before the template's stop text.
-    """
-    for stop in template.stop:
-        response = response.partition(stop)[0]
-    text = own_turn(response, template, _OPENING.search)
-    text = _FENCE.sub("", _CLOSING.split(_OPENING.split(text)[-1])[0]).strip()
-    for part in (text, *reversed(_ASSERTION.findall(text))):
-        try:
-            return _asked_part(kind, part)
-        except (ProgramError, LookupError, RecursionError, ValueError):  # the last: huge integers
-            continue
-    return None
-
-
-def _asked_part(kind: str, text: str) -> str:
-    """The part of an assertion that was asked for. Raises LookupError where it lacks that."""
-    last = parse_program(text).tree.body[-1]
-    if not isinstance(last, ast.Assert | ast.Expr):
-        raise LookupError
-    whole = last.test if isinstance(last, ast.Assert) else last.value
-    sides = [whole]
-    if isinstance(whole, ast.Compare) and isinstance(whole.ops[0], ast.Eq | ast.Is):
-        sides = [whole.left, *whole.comparators]
-    return [ast.unparse(side) for side in sides if _is_call(side) == (kind == "code_i")][-1]
-
-
-def _is_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f"

@@ -1,28 +1,23 @@
 """HumanEval+ and MBPP+ as benchmarks: functions to write, graded by evalplus' rules.
 
-A program is a fenced block of an answer, or the longest stretch of lines that parses. `sanitize`
-is evalplus' `sanitize` without its faults: it keeps functions without a return statement, async
-and decorated ones, `if`, `try` and loop statements that bind or change a name in use, calls on a
-module or on data in use (such as `sys.setrecursionlimit`), and the last definition of a name as
-well as the first. It drops what runs when the module does without serving the entry point: prints,
-assertions, examples, a `main` block.
+`sanitize` is evalplus' own without its faults: it keeps functions without a return statement, async
+and decorated ones, `if`, `try` and loop statements that bind or change a name in use, calls
+on a module or on data in use (such as `sys.setrecursionlimit`), and the last definition of a name
+as well as the first. It drops what runs when the module does without serving the entry point:
+prints, assertions, examples, a `main` block.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 
-from code_verifier import ProgramError, code_blocks, parse_program
+from evals.code.answers import bound_names, defines, extract_program, parse
 from evals.code.cases import FunctionProblem, read_problems
 from evals.code.grader import FunctionGrader
 from evals.data import OFFICIAL, compared, load_source
-from evals.question import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.question import Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.recipes import CHAT, Template, own_turn
 
 _FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
-_START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
-_CUTS = 60
-_BEGINNINGS = 40
 _SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doctest", "pytest"})
 _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
@@ -66,7 +61,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                 sample,
                 base.status == plus.status == Outcome.PASS if graded else None,
                 worse.reason,
-                program if defines(parse(program), question.problem.entry_point) else None,
+                program if defines(program, question.problem.entry_point) else None,
                 task_id=question.id,
                 base=base.status,
                 plus=plus.status,
@@ -82,7 +77,7 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
     text = own_turn(
         sample.response,
         template,
-        lambda part: defines(parse(extract_program(part, name)), name),
+        lambda part: defines(extract_program(part, name), name),
         code=True,
     )
     if template.tabs is not None:
@@ -104,83 +99,6 @@ def sanitize(answer: str, entry_point: str) -> str:
         return program
     lines = program.removeprefix("\ufeff").split("\n")
     return "\n".join(_source(lines, kept))
-
-
-def extract_program(answer: str, entry_point: str) -> str:
-    """Return the part of an answer that defines `entry_point`, as it stands there.
-
-    Of several blocks the last one that parses and defines it; without such a block, the first
-    stretch of lines outside of fences that does; else the first block, or the answer.
-    """
-    if len(answer) > MAX_CHARS:
-        return ""
-    blocks = [block.text for block in code_blocks(answer)]
-    for block in reversed(blocks):
-        if defines(parse(block), entry_point):
-            return block
-    for text in (*reversed(blocks), answer):
-        stretch = _stretch(text, entry_point)
-        if stretch is not None:
-            return stretch
-    return blocks[0] if blocks else answer
-
-
-def parse(text: str) -> ast.Module | None:
-    """Return the syntax tree; None for text that does not parse."""
-    try:
-        return parse_program(text).tree
-    except ProgramError:
-        return None
-
-
-def defines(tree: ast.Module | None, name: str) -> bool:
-    """Return whether a module binds the name at its top level, `if` and `try` included."""
-    return tree is not None and any(name in bound_names(node) for node in tree.body)
-
-
-def bound_names(node: ast.AST) -> set[str]:
-    """Return the names that a statement binds in the scope where it stands."""
-    if isinstance(node, _FUNCTION | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, _IMPORT):
-        return {(item.asname or item.name).partition(".")[0] for item in node.names}
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Store | ast.Del) else set()
-    if isinstance(node, ast.Lambda):
-        return set()
-    names: set[str] = set()
-    for child in ast.iter_child_nodes(node):
-        names |= bound_names(child)
-    return names
-
-
-def _stretch(text: str, entry_point: str) -> str | None:
-    """The longest parsing lines from the first line on from where the entry point is defined.
-
-    A text that does not parse is cut where the parser stumbles, so that the work grows with the
-    number of cuts and not with the square of the lines.
-    """
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if _START.match(line)]
-    for start in starts[:_BEGINNINGS]:
-        stop = len(lines)
-        for _ in range(_CUTS):
-            piece = "\n".join(lines[start:stop])
-            try:
-                tree = parse_program(piece).tree
-            except ProgramError as error:
-                match = re.search(r"\(line (\d+)\)", str(error))
-                stumbled = int(match[1]) - 1 if match else piece.count("\n")
-                stop = min(stop - 1, start + stumbled)
-                while stop > start and lines[stop][:1].isspace():  # inside a statement
-                    stop -= 1
-                if stop <= start:
-                    break
-                continue
-            if defines(tree, entry_point):
-                return piece
-            break
-    return None
 
 
 def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:

@@ -24,17 +24,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import code_verifier
+from evals.code.answers import azr_program, official_program
 from evals.data import OFFICIAL, PARQUET, load_source, parse_object, remarks
 from evals.errors import EvalsError
 from evals.question import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
 from evals.recipes import CHAT, own_turn
 
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
-_BLOCK = re.compile(r"```python\s*(.*?)```", re.S)
 _PROGRAM = re.compile(
     r"</answer>|```(?:py\w*[ \t]*\n|[ \t]*\n[^`]*\b(?:def|class|import|print)\b)", re.I
 )
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.S)
 _AHEAD = 32  # one program may take as long as hundreds of others
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
@@ -219,30 +218,6 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
                 status=outcome.status,
                 failed_test=outcome.failed_test,
             )
-
-
-def official_program(answer: str) -> str:
-    """Return the lines between the last two that hold three backticks; "" for fewer.
-
-    It is the rule of LiveCodeBench's own harness, and not that of code_verifier's rewards: a
-    block of output behind the program is taken for it.
-    """
-    lines = answer.split("\n")
-    fences = [number for number, line in enumerate(lines) if "```" in line]
-    if len(fences) < 2:
-        return ""
-    return "\n".join(lines[fences[-2] + 1 : fences[-1]])
-
-
-def azr_program(answer: str) -> str:
-    """Return the last python block in the last answer tag; without one, the tag's or all text.
-
-    It is Absolute Zero's own rule.
-    """
-    tagged = _ANSWER.findall(answer)
-    text = tagged[-1] if tagged else answer
-    blocks = _BLOCK.findall(text)
-    return str(blocks[-1] if blocks else text).strip()
 
 
 def _fault(program: str) -> str:
