@@ -25,7 +25,7 @@ from lora_evo.model import (
     stream,
 )
 from selfplay import Learner, load_preset
-from selfplay.members.opening import open_vllm
+from selfplay.members.population import open_vllm
 
 MEMBERS = ("t0", "t1", "s0", "s1")
 PROMPT = 24

@@ -63,7 +63,7 @@ def do(phase: str, config: Config) -> list[float]:
 
     from lora_evo.model import Request, Rollout
     from selfplay import TrainingSample
-    from selfplay.members.opening import open_learner
+    from selfplay.members.population import open_learner
 
     learner, engine = open_learner(config)
     step, members = workload(config), learner.members

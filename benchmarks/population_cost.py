@@ -13,6 +13,7 @@ as soon as it is measured, with `--json` as a JSON object.
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from benchmarking import Row, parser, show
 
 from lora_evo.model import Request, Rollout, stream
 from selfplay import TrainingSample, load_preset
-from selfplay.members.opening import open_learner
-from selfplay.members.weight_sync import WeightSync
+from selfplay.members.population import open_learner
+from selfplay.members.weight_sync import send
 
 GB = 1e9
 
@@ -75,7 +76,7 @@ def main() -> None:
 
     learner, engine = measured(say, "open", 0, lambda: open_learner(config))
     engine.end_tokens = ()  # every row is as long as it may be
-    weight_sync = WeightSync(learner, engine, config.dtype)
+    weight_sync = partial(send, learner, engine, {}, config.dtype)
     measured(say, "sync all members", 0, lambda: weight_sync(0))
 
     def ids(seed: int, count: int) -> tuple[int, ...]:

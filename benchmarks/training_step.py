@@ -66,7 +66,7 @@ def take_step(run: Run, step: int, spent: Counter[str]) -> None:
     phase("update")
     record_outcomes(run, matches, solved)
     remember(run, solved, step)
-    attempts = [a for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)]
+    attempts = [a for p in solved for a in p.all_attempts]
     prompts = {(p.teacher, p.rollout.prompt_ids) for p in solved}
     prompts |= {(a.member, a.rollout.prompt_ids) for a in attempts}
     sampled = sum(len(one.rollout.completion_ids) for one in [*solved, *attempts])

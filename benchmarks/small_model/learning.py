@@ -53,8 +53,8 @@ from selfplay import (
     verify,
 )
 from selfplay.learning.learner import MemberState
-from selfplay.members.opening import open_population
-from selfplay.sampling.judge import graded, open_sandbox
+from selfplay.members.population import open_population
+from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import EASY, TaskBuffer, held_out_tasks
 from selfplay.tasks.template import template_of
@@ -305,7 +305,7 @@ def learn(
         found["minutes"] = (time.monotonic() - clock) / 60
         found["measured"] = [{"minutes": found["minutes"], **row} for row in found["measured"]]
         states = [learner.member_state(place) for place in range(len(learner.members))]
-        members = [(s.name, dict(s.tensors), dict(s.optimizer)) for s in states]
+        members = [(s.name, dict(s.tensors)) for s in states]
         with appearing(kept) as draft:
             torch.save({"found": found, "members": members}, draft)
         write(home, found)
@@ -348,17 +348,16 @@ def measure(run: Run, member: str | None, update: int) -> dict[str, Any]:
     tasks = [h.task for h in held_out_tasks((EASY,), len(FAMILIES) * EACH)]
     asked = [(task, i) for task in tasks for i in range(SAMPLES)]
     attempts = [
-        Attempt(number, member, task, run.seed("held-out", update, task.id, i), 1.0)
-        for number, (task, i) in enumerate(asked)
+        Attempt(member, task, run.seed("held-out", update, task.id, i), 1.0) for task, i in asked
     ]
-    done = graded(run.population.solve(attempts), run.sandbox, run.population.prompts)
-    logprobs = [p for a in done for p in a.rollout.logprobs]
-    right = [a.score >= 1.0 for a in done]
+    run.attempt(attempts)
+    logprobs = [p for a in attempts for p in a.rollout.logprobs]
+    right = [a.score >= 1.0 for a in attempts]
     row = {
         "update": update,
         "member": member,
         "right": fmean(right),
-        "well_formed": fmean(a.answer is not None for a in done),
+        "well_formed": fmean(a.answer is not None for a in attempts),
         "entropy": -fmean(logprobs),
         "rates": [fmean(right[i : i + SAMPLES]) for i in range(0, len(right), SAMPLES)],
     }

@@ -163,7 +163,7 @@ def test_what_is_no_run_is_refused(tmp_path):
 def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
     (tmp_path / "config.yaml").write_text("steps: 3\n")
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    refused(command("resume", tmp_path), "no checkpoint to continue from")
+    refused(command("resume", tmp_path), "no checkpoint; nothing is left to continue from")
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
     (tmp_path / "config.yaml").write_text("")
     refused(command("resume", tmp_path), "config.yaml is not a mapping")

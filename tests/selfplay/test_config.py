@@ -10,7 +10,7 @@ from selfplay import settings
 from selfplay.config import Config, config_text, load_preset, read_config
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
-from selfplay.members.opening import open_learner
+from selfplay.members.population import open_learner
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")

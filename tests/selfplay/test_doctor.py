@@ -15,7 +15,7 @@ import selfplay.machine
 from selfplay import load_preset
 from selfplay.machine.devices import GIB
 from selfplay.machine.doctor import _gap, _vllm
-from selfplay.members import opening as run_opening
+from selfplay.members import population
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
 
@@ -160,13 +160,13 @@ def opening(kind):
 
 
 def test_weights_that_do_not_arrive_are_found(here, monkeypatch):
-    monkeypatch.setattr(run_opening, "open_learner", opening(Forgetful))
+    monkeypatch.setattr(population, "open_learner", opening(Forgetful))
     said = failed(doctor(more=["evolution.evolve_every=0", *QUICK]))
     assert "FAILED  weight_sync: t0 in the engine is not the learner's" in said
 
 
 def test_a_sampler_that_drifts_is_found(here, monkeypatch):
-    monkeypatch.setattr(run_opening, "open_learner", opening(Drifting))
+    monkeypatch.setattr(population, "open_learner", opening(Drifting))
     said = failed(doctor(more=QUICK))
     assert "FAILED  probabilities: sampler and learner differ" in said
     assert "--set " in said

@@ -137,8 +137,8 @@ def test_without_held_out_tasks_teachers_are_measured(runs, tmp_path):
 def test_references_of_measured_teachers_are_the_runs_seeds(runs, tmp_path, monkeypatch):
     settings = ("eval.eval_every=0", "eval.proposals=16", "rollout.max_proposal_length=1")
     with new_run(runs.config(*settings), tmp_path / "run") as run:
-        asked, propose = [], run.population.propose
-        monkeypatch.setattr(run.population, "propose", lambda d: asked.extend(d) or propose(d))
+        asked, sample = [], run.population.sample
+        monkeypatch.setattr(run.population, "sample", lambda d: asked.extend(d) or sample(d))
         teaching_rows(run, [None])
         shown = {task.program for draft in asked for task in draft.references}
         assert len(shown) > 1
@@ -147,7 +147,7 @@ def test_references_of_measured_teachers_are_the_runs_seeds(runs, tmp_path, monk
 
 def solving(*tasks):
     """Attempts at tasks by score; None is one without a verdict."""
-    asked = (0, None, Task("code_o", "p", "1", "1"), 0, 1.0)
+    asked = (None, Task("code_o", "p", "1", "1"), 0, 1.0)
     return [
         [Attempt(*asked, answer="x", score=s or 0.0, infra_error=s is None) for s in scores]
         for scores in tasks

@@ -392,15 +392,15 @@ def test_the_command_ends_with_one_line_for_a_reward_that_fails(runs, tmp_path, 
     refused_command(command(*arguments), "fails fails at", "KeyError: 'rate'", "rewards.py, line 4")
 
 
-def test_a_step_of_a_loop_of_ones_own_needs_nothing_around_its_progress(runs, tmp_path):
+def test_a_step_of_a_loop_of_ones_own_is_shown(runs, tmp_path):
     written, rows = io.StringIO(), []
     shown = Progress(Console(file=written, force_terminal=True, width=200))
     own = Extensions(callbacks=[lambda run, row: rows.append(row)])
-    with new_run(runs.config(*TINY), tmp_path / "run", extensions=own) as run:
-        train_step(run, shown)
+    with new_run(runs.config(*TINY), tmp_path / "run", extensions=own, progress=shown) as run:
+        train_step(run)
     shown.step(msgspec.structs.replace(rows[-1], step=5))
     assert " replaces " in written.getvalue()
-    assert "step 5: " in written.getvalue()
+    assert "step 5 of 2: " in written.getvalue()
 
 
 def own_loop(run):

@@ -10,7 +10,7 @@ from code_verifier import Grade, Status, Task, Verdict
 from league import League
 from selfplay.files.write import metrics_row
 from selfplay.learning.rewards import training_samples
-from selfplay.sampling.judge import graded
+from selfplay.sampling.judge import grade
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.step import match, propose, record_outcomes, solve, verify
 from selfplay.training import new_run
@@ -19,7 +19,7 @@ TASK = Task("code_o", "def f(a):\n    return a", "1", "1")
 
 
 def solved(status, scores=()):
-    attempts = tuple(Attempt(i, "s0", TASK, 0, 1.0, score=s) for i, s in enumerate(scores))
+    attempts = [Attempt("s0", TASK, 0, 1.0, score=s) for s in scores]
     task = TASK if status == "ok" else None
     return Proposed(
         0, "p", "t0", "s0", "code_o", (), 0, status=status, task=task, attempts=attempts
@@ -85,7 +85,7 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
             matches = match(run, 1)
             solved, _ = solve(run, verify(run, propose(run, matches, 1)), 1)
             samples = training_samples(solved, config)
-            row = metrics_row(run, 1, matches, solved, samples, {}, (), 0)
+            row = metrics_row(run, 1, matches, solved, samples, {}, (), 0, {})
             stepped.append((solved, row, run.sandbox.failed))
     (clean, _, none), (faulty, row, failed) = stepped
     assert not none
@@ -142,17 +142,17 @@ assert failed == 1
 def test_the_first_attempt_is_graded_before_the_last_is_written():
     first = Event()
 
-    def grade(task, answer, sandbox):
+    def graded(task, answer, sandbox):
         first.set()
         return Grade(1.0, "right")
 
     def written():
         for i in range(3):
-            yield Attempt(i, "s0", TASK, 0, 1.0, answer="1")
+            yield attempts[i]
         assert first.wait(60), "nothing was graded meanwhile"
-        yield Attempt(3, "s0", TASK, 0, 1.0)
+        yield attempts[3]
 
-    template = SimpleNamespace(kind=lambda name: SimpleNamespace(grade=grade))
-    found = graded(written(), SimpleNamespace(workers=1), SimpleNamespace(template=template))
-    assert [a.number for a in found] == [0, 1, 2, 3]
-    assert [a.score for a in found] == [1.0, 1.0, 1.0, 0.0]
+    template = SimpleNamespace(kind=lambda name: SimpleNamespace(grade=graded))
+    attempts = [Attempt("s0", TASK, i, 1.0, answer="1" if i < 3 else None) for i in range(4)]
+    grade(written(), SimpleNamespace(workers=1), SimpleNamespace(template=template))
+    assert [a.score for a in attempts] == [1.0, 1.0, 1.0, 0.0]

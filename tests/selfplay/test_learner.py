@@ -1,5 +1,4 @@
 import dataclasses
-import json
 
 import msgspec
 import pytest
@@ -251,15 +250,14 @@ def test_state_continues_bit_for_bit(tiny, tmp_path):
         state = one.member_state(place)
         safetensors.torch.save_file(state.tensors, tmp_path / "state.safetensors")
         tensors = safetensors.torch.load_file(tmp_path / "state.safetensors")
-        scalars = json.loads(json.dumps(state.optimizer))
-        other.load_member(place, MemberState(state.name, tensors, scalars))
+        other.load_member(place, MemberState(state.name, tensors))
     assert other.members == one.members
     for b in batches[2:]:
         one.update(b)
         other.update(b)
     for place in range(3):
         mine, theirs = one.member_state(place), other.member_state(place)
-        assert (mine.name, mine.optimizer) == (theirs.name, theirs.optimizer)
+        assert mine.name == theirs.name
         assert set(mine.tensors) == set(theirs.tensors)
         assert same(mine.tensors, theirs.tensors)
 
@@ -269,9 +267,9 @@ def test_state_that_does_not_fit_is_refused_and_changes_nothing(tiny):
     state = one.member_state(0)
     before = weights(one, "t0")
     tensors = {key: tensor + 1 for key, tensor in state.tensors.items()}
-    del tensors[max(tensors)]
+    del tensors[max(name for name in tensors if name.startswith("exp_avg"))]
     with pytest.raises(ValueError, match="found None"):
-        one.load_member(0, MemberState("x", tensors, state.optimizer))
+        one.load_member(0, MemberState("x", tensors))
     assert same(weights(one, "t0"), before)
 
 

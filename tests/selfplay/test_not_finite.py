@@ -12,6 +12,7 @@ from lora_evo.model import Rollout
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.learner import Learner, LearnerConfig
 from selfplay.run import Extensions
+from selfplay.sampling.texts import Attempt
 from selfplay.training import resume, train
 from selfplay_command import train_until
 
@@ -104,16 +105,14 @@ def test_a_run_and_its_resume_go_on_after_a_reward_that_is_not_finite(runs, tmp_
 def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
     runs, tmp_path, monkeypatch, capsys
 ):
-    from selfplay.sampling.prompts import Prompts
+    take = Attempt.take
 
-    read = Prompts.read
-
-    def spoilt(self, attempt, rollout):
-        if attempt.writer == "s1" and rollout.logprobs:
+    def spoilt(self, rollout, answer):
+        if self.member == "s1" and rollout.logprobs:
             rollout = replace(rollout, logprobs=(math.nan, *rollout.logprobs[1:]))
-        return read(self, attempt, rollout)
+        take(self, rollout, answer)
 
-    monkeypatch.setattr(Prompts, "read", spoilt)
+    monkeypatch.setattr(Attempt, "take", spoilt)
     train_until(2, runs.config(*TINY), tmp_path / "run")
     resume(tmp_path / "run")
     assert "s1 learns nothing: a log-probability of its text for" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from selfplay.errors import ConfigError
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.devices import GIB, Machine, gpu, set_allocator, this_machine
 from selfplay.machine.plan import make_plan, refuse_what_cannot_fit, workload
-from selfplay.members.opening import open_learner
+from selfplay.members.population import open_learner
 from selfplay.settings import preset_names
 from selfplay_command import command, refused, worked
 
@@ -54,8 +54,8 @@ def test_parts_of_a_learner_are_what_it_holds():
     assert plan.memory["optimiser"] == 4 * moments
     frozen = [p for n, p in learner.model.named_parameters() if ".lora_" not in n]
     assert plan.memory["base (float32)"] == 4 * sum(p.numel() for p in frozen)
-    states = [learner.member_state(place) for place in range(4)]
-    assert plan.checkpoint == 4 * sum(t.numel() for s in states for t in s.tensors.values())
+    tensors = [t for place in range(4) for t in learner.member_state(place).tensors.values()]
+    assert plan.checkpoint == 4 * sum(t.numel() for t in tensors if t.dim())
 
 
 def test_a_step_has_the_rows_of_the_configuration():
@@ -70,7 +70,8 @@ def test_checkpoints_are_what_a_run_keeps(runs, whole):
     config = runs.config()
     plan = make_plan(config, read_architecture("nano"), gpu("H100"))
     files = (whole / "checkpoints" / "step-4" / "learner").glob("*.safetensors")
-    assert plan.checkpoint == sum(t.nbytes for path in files for t in load_file(path).values())
+    tensors = [t for path in files for t in load_file(path).values()]
+    assert plan.checkpoint == sum(t.nbytes for t in tensors if t.dim())
     assert plan.checkpoints == plan.checkpoint * (config.keep_checkpoints + 1)
 
 
@@ -162,8 +163,8 @@ def test_without_the_hub_the_file_to_place_is_named_at_once(monkeypatch):
 
 def test_training_refuses_float32_with_vllm_on_a_gpu_before_it_loads_the_base(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("selfplay.members.opening.require_vllm", lambda: "0.32.0")
-    monkeypatch.setattr("selfplay.members.opening.load_base_model", None)
+    monkeypatch.setattr("selfplay.members.population.require_vllm", lambda: "0.32.0")
+    monkeypatch.setattr("selfplay.members.population.load_base_model", None)
     with pytest.raises(ConfigError, match="type --set dtype=bfloat16"):
         open_learner(load_preset("nano", "engine=vllm"))
 

@@ -175,8 +175,8 @@ def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
 
 def test_a_quiet_progress_works_by_itself(runs, tmp_path, capsys):
     progress = Progress(quiet=True)
-    with new_run(runs.config("eval.eval_every=0"), tmp_path / "run") as run:
-        train_step(run, progress)
+    with new_run(runs.config("eval.eval_every=0"), tmp_path / "run", progress=progress) as run:
+        train_step(run)
     assert progress.done == 1
     assert capsys.readouterr().err == ""
 

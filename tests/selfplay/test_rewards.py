@@ -41,9 +41,8 @@ def rollout(n, reason="stop"):
 def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
     """A proposal with attempts of these scores; None is an ill-formed text."""
     task = Task(kind, PROGRAM, "1", "1") if status == "ok" else None
-    attempts = tuple(
+    attempts = [
         Attempt(
-            i,
             match[1],
             task,
             0,
@@ -53,7 +52,7 @@ def solved(n, scores, *, match=("t0", "s0"), kind="code_o", status="ok"):
             score or 0.0,
         )
         for i, score in enumerate(scores)
-    )
+    ]
     proposal = None if status == FORM else Proposal(kind, PROGRAM, "1")
     written = {"rollout": rollout(1000 * n), "proposal": proposal}
     asked = Proposed(n, f"p{n}", *match, kind, (), 0, **written)

@@ -18,10 +18,11 @@ from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measured
 from selfplay.files.read import conclusion, read_run
 from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
-from selfplay.members.opening import open_learner, warm_start
+from selfplay.members.population import open_learner
 from selfplay.reports.run_page import summary
 from selfplay.settings import read_preset
 from selfplay.tasks.template import AZR, template_named
+from selfplay.training import warm_start
 from selfplay_command import command, refused, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")

@@ -10,11 +10,11 @@ from selfplay.cli import main
 
 solve, at = step.solve, int(sys.argv.pop(1))
 
-def waiting(run, verified, number, advance):
+def waiting(run, verified, number):
     if number == at:
         print("here", flush=True)
         threading.Event().wait()
-    return solve(run, verified, number, advance)
+    return solve(run, verified, number)
 
 step.solve = waiting
 main()

@@ -55,7 +55,7 @@ def config(*assignments):
 def open_both(settings):
     """A learner on nano, its own engine, and the vLLM engine of the same members."""
     from lora_evo.model import linear_shapes
-    from selfplay.members.opening import open_vllm
+    from selfplay.members.population import open_vllm
 
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device(DEVICE), DTYPE)

@@ -3,9 +3,10 @@
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,8 +16,8 @@ import torch
 from lora_evo.model import Engine, Request, Rollout
 from selfplay import load_preset
 from selfplay.learning.learner import Learner
-from selfplay.members.opening import open_learner
-from selfplay.members.weight_sync import WeightSync
+from selfplay.members.population import open_learner
+from selfplay.members.weight_sync import send
 from setting import SHARE, Setting
 
 MOST_KL, MOST_MEAN, MOST_FLOAT32 = 0.005, 0.05, 1e-3
@@ -32,7 +33,7 @@ class Pair:
 
     learner: Learner
     engine: Engine
-    sync: WeightSync
+    sync: Callable[[int], None]
     seconds: float
 
     @property
@@ -51,7 +52,7 @@ def opened(setting: Setting, base: str | Path, *assignments: str) -> Iterator[Pa
     )  # fmt: skip
     begun = time.perf_counter()
     learner, engine = open_learner(config)
-    sync, seconds = WeightSync(learner, engine, config.dtype), time.perf_counter() - begun
+    sync, seconds = partial(send, learner, engine, {}, config.dtype), time.perf_counter() - begun
     try:
         yield Pair(learner, engine, sync, seconds)
     finally:

@@ -14,7 +14,7 @@ from lora_evo.model import Rollout
 from selfplay import TrainingSample, load_preset
 from selfplay.learning.learner import Learner
 from selfplay.machine.architecture import read_architecture
-from selfplay.members.opening import open_learner
+from selfplay.members.population import open_learner
 from setting import ROOT, Setting, set_all
 
 BASE = "Qwen2.5-7B"

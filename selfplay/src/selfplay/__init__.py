@@ -8,6 +8,7 @@ from selfplay.errors import SelfplayError
 if TYPE_CHECKING:
     from selfplay.config import Config, load_preset
     from selfplay.evaluate import evaluate_members
+    from selfplay.evolution import evolve
     from selfplay.files.export import export_member
     from selfplay.files.read import RunRecord, read_run
     from selfplay.learning.batch import TrainingSample
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from selfplay.run import Extensions, Run
     from selfplay.sampling.texts import Attempt, Proposed
     from selfplay.step import (
-        evolve,
         match,
         propose,
         record_outcomes,
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> object:
     places = (
         "config", "files.read", "tasks.kind", "tasks.template", "tasks.buffer", "reports.progress",
         "reports.run_page", "sampling.texts", "learning.rewards", "learning.batch",
-        "machine.base_defaults", "files.export", "evaluate", "run", "step", "training",
+        "machine.base_defaults", "files.export", "evaluate", "run", "evolution", "step", "training",
         "learning.learner",
     )  # fmt: skip
     for place in places if name in __all__ else ():

@@ -7,8 +7,7 @@ every measurement.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from itertools import islice, product
+from itertools import product
 from math import comb, sqrt
 from typing import TypeVar
 
@@ -16,23 +15,27 @@ from msgspec import UNSET
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
-from selfplay.files.rows import BASE, START, EvalRow, RateRow, SolvingRow, TeachingRow, mean
+from selfplay.files.rows import (
+    BASE,
+    COMPLEXITY,
+    START,
+    EvalRow,
+    RateRow,
+    SolvingRow,
+    TeachingRow,
+    mean,
+    role_of,
+)
 from selfplay.learning.rewards import populora
-from selfplay.members.population import Advance, counted, role_of
 from selfplay.run import Run
-from selfplay.sampling.judge import graded, validated
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import drawn_from
 from selfplay.tasks.kind import TaskKind
 
 T = TypeVar("T")
-COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
-"""Measures of programs whose means the rows hold."""
 
 
-def evaluate_members(
-    run: Run, step: int, advance: Advance | None = None, born: Collection[str] = ()
-) -> list[EvalRow]:
+def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[EvalRow]:
     """Return a row for every living member; before the first step for what members start from.
 
     born: children of this step, which are marked so.
@@ -50,9 +53,9 @@ def evaluate_members(
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
-    attempts = solve_held_out(run, list(solvers.values()), advance, later=teaching)
-    solved = dict(zip(solvers, attempts, strict=True))
-    rows = teaching_rows(run, list(teachers.values()), advance, earlier=solving)
+    tried = solve_held_out(run, list(solvers.values()), of=solving + teaching)
+    solved = dict(zip(solvers, tried, strict=True))
+    rows = teaching_rows(run, list(teachers.values()), after=solving)
     taught = dict(zip(teachers, rows, strict=True))
     if step == 0:
         run.baseline_rates = {
@@ -77,23 +80,25 @@ def evaluate_members(
 
 
 def solve_held_out(
-    run: Run, members: Sequence[str | None], advance: Advance | None = None, *, later: int = 0
+    run: Run, members: Sequence[str | None], of: int = 0
 ) -> list[list[list[Attempt]]]:
     """Let members (None: the frozen base) attempt the held-out tasks; attempts task by task.
 
-    later: pieces of work of the same phase that come after these, for the count that is shown.
+    of: pieces of work of the phase, where these are not all.
     """
     e = run.config.eval
-    planned = [
-        (member, held_out.task, run.seed("held-out", held_out.task.id, i))
-        for member in members
-        for held_out in run.held_out
-        for i in range(e.samples)
+    tried = [
+        [
+            [
+                Attempt(m, h.task, run.seed("held-out", h.task.id, i), e.temperature)
+                for i in range(e.samples)
+            ]
+            for h in run.held_out
+        ]
+        for m in members
     ]
-    attempts = [Attempt(number, *a, e.temperature) for number, a in enumerate(planned)]
-    answers = counted(run.population.solve(attempts), len(attempts) + later, advance)
-    done = iter(graded(answers, run.sandbox, run.population.prompts))
-    return [[list(islice(done, e.samples)) for _ in run.held_out] for _ in members]
+    run.attempt([a for tasks in tried for attempts in tasks for a in attempts], of)
+    return tried
 
 
 def solving_row(
@@ -134,38 +139,29 @@ def solving_row(
     )
 
 
-def teaching_rows(
-    run: Run, members: Sequence[str | None], advance: Advance | None = None, *, earlier: int = 0
-) -> list[TeachingRow]:
+def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> list[TeachingRow]:
     """Let members (None: the frozen base) write proposals, and the base attempt the valid ones.
 
     valid_share; base_solve_rate of the valid tasks; reward as if the base were the student, each
     proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
-    structural measures. earlier: pieces of work of the same phase that are done, for the count.
+    structural measures. after: pieces of work of the same phase that are done.
     """
     e, r, kinds = run.config.eval, run.config.rollout, run.template.in_play
-    drafts: list[Proposed] = []
-    for member, kind, i in product(members, kinds, range(e.proposals)):
+    drafts = []
+    for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals))):
         name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
         shown = _drawn(run, kind, i)
-        drafts.append(Proposed(len(drafts), name, member, None, kind.name, shown, seed))
-    total = earlier + len(drafts) * (1 + e.attempts)
-    proposals = counted(run.population.propose(drafts), total, advance, earlier)
-    written = validated(proposals, run.sandbox, run.population.prompts)
-    attempts: list[Attempt] = []
-    for p in written:
+        drafts.append(Proposed(number, name, member, None, kind.name, shown, seed))
+    of = after + len(drafts) * (1 + e.attempts)
+    for p in run.validated(run.sampled(drafts, of, after)):
         if p.task is not None:
-            for i in range(e.attempts):
-                seed = run.seed("yardstick", p.kind, int(p.id.rpartition("-")[2]), i)
-                attempts.append(Attempt(len(attempts), None, p.task, seed, r.temperature))
-    answers = counted(run.population.solve(attempts), total, advance, total - len(attempts))
-    done = iter(graded(answers, run.sandbox, run.population.prompts))
-    tried = [
-        replace(p, attempts=tuple(islice(done, e.attempts if p.task is not None else 0)))
-        for p in written
-    ]
-    per_member = len(kinds) * e.proposals
-    return [_teaching_row(run, tried[i : i + per_member]) for i in range(0, len(tried), per_member)]
+            number = int(p.id.rpartition("-")[2])
+            seeds = [run.seed("yardstick", p.kind, number, i) for i in range(e.attempts)]
+            p.attempts = [Attempt(None, p.task, seed, r.temperature) for seed in seeds]
+    attempts = [a for p in drafts for a in p.attempts]
+    run.attempt(attempts, of, of - len(attempts))
+    size = len(kinds) * e.proposals
+    return [_teaching_row(run, drafts[i : i + size]) for i in range(0, len(drafts), size)]
 
 
 def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:

@@ -15,8 +15,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from io import BytesIO
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MethodType
 from typing import Any
 
@@ -27,9 +25,7 @@ from lora_evo import (
     LoraEvoError,
     Operator,
     Slot,
-    cross_directory,
-    mutate_directory,
-    save_adapter,
+    make_child,
 )
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
@@ -138,24 +134,17 @@ def try_operators(run: Run) -> None:
     e, members = run.config.evolution, run.population.members[:2]
     if run.config.mode == "azr" or not e.evolve_every or not own:
         return
-    with TemporaryDirectory() as folder:
-        parents = [Path(folder) / member for member in members]
-        for parent in parents:
-            adapter = run.population.export(parent.name)
-            slots = {path: _filled(slot) for path, slot in adapter.slots.items()}
-            save_adapter(replace(adapter, slots=slots), parent)
-        for n, operator in enumerate(own):
-            out, first = Path(folder) / f"child{n}", parents[0]
-            strength = None if operator.default_strength is None else e.strength
-            try:
-                if operator.kind == "crossover":
-                    cross_directory(operator, parents, out, seed=0)
-                else:
-                    mutate_directory(operator, first, out, seed=0, strength=strength)
-            except (LoraEvoError, TypeError) as error:
-                raise ConfigError(
-                    f"evolution.{operator.kind}, tried on {first.name}: {first_line(error)}"
-                ) from error
+    parents = [run.population.export(member) for member in members]
+    parents = [replace(p, slots={k: _filled(s) for k, s in p.slots.items()}) for p in parents]
+    for operator in own:
+        cross = operator.kind == "crossover"
+        strength = None if cross or operator.default_strength is None else e.strength
+        try:
+            make_child(parents if cross else parents[:1], operator, 0, strength=strength)
+        except (LoraEvoError, TypeError) as error:
+            raise ConfigError(
+                f"evolution.{operator.kind}, tried on {members[0]}: {first_line(error)}"
+            ) from error
 
 
 def _filled(slot: Slot) -> Slot:

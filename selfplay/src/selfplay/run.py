@@ -1,10 +1,10 @@
 """An open run: its configuration, its members, how far it is, and what a user adds to it."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from code_verifier import Sandbox, Task
 from league import League
@@ -13,10 +13,16 @@ from lora_evo.model import derive_seed
 from selfplay.config import Config
 from selfplay.files.rows import StepRow
 from selfplay.learning.rewards import StudentReward, TeacherFunction
-from selfplay.members.population import Members
+from selfplay.members.population import Population
+from selfplay.reports.progress import Progress
+from selfplay.sampling.judge import grade, validated
+from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.buffer import HeldOutTask, TaskBuffer
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
+
+if TYPE_CHECKING:
+    from selfplay.members.remote import RemotePopulation
 
 Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 
@@ -66,11 +72,12 @@ class Run:
       student_reward of None is `verifier` with the values of the configuration.
     - sources: hashes of the source of what is a user's own, by setting and name.
     - recent: the rows of the last steps, which tell who does not learn.
+    - progress: what shows it.
     """
 
     config: Config
     directory: Path
-    population: Members
+    population: "Population | RemotePopulation"
     sandbox: Sandbox
     held_out: Sequence[HeldOutTask]
     born: dict[str, int]
@@ -84,6 +91,7 @@ class Run:
     extensions: Extensions = field(default_factory=Extensions)
     sources: dict[str, str] = field(default_factory=dict)
     recent: Sequence[StepRow] = ()
+    progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 
     def __repr__(self) -> str:
         done, members = f"step {self.step} of {self.config.steps}", self.population.members
@@ -102,3 +110,21 @@ class Run:
     def seed(self, *keys: str | int) -> int:
         """Return the seed of one random choice of this run."""
         return derive_seed(self.config.seed, *keys)
+
+    def sampled(self, asked: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
+        """Let drafts or attempts be written; yield each as soon as it is, and show how many are.
+
+        of: pieces of work that the phase has, if there are others; after: those done before.
+        """
+        for done, written in enumerate(self.population.sample(asked), after + 1):
+            self.progress.advance(done, of or len(asked))
+            yield written
+
+    def validated(self, written: Iterable[Proposed]) -> list[Proposed]:
+        """Let the sandbox validate proposals as they are written; return them in their order."""
+        return validated(written, self.sandbox, self.population.prompts)
+
+    def attempt(self, attempts: Sequence[Attempt], of: int = 0, after: int = 0) -> None:
+        """Let attempts be written, and grade them meanwhile; see `sampled`."""
+        written = self.sampled(attempts, of, after)
+        grade(written, self.sandbox, self.population.prompts)

@@ -1,19 +1,20 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import click
 
 from league import League
-from lora_evo import EngineStopped, write_text
-from lora_evo.model import resolve
+from lora_evo import EngineStopped, LoraEvoError, load_adapter, write_text
+from lora_evo.model import resolve, same_base
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
+from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
 from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
 from selfplay.files.checkpoint import (
@@ -40,8 +41,8 @@ from selfplay.files.layout import (
 from selfplay.files.rows import EvalRow, StepRow, append_rows, read_rows
 from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.machine.devices import refuse_spread_base
-from selfplay.members.opening import open_population, warm_start
-from selfplay.members.population import Members
+from selfplay.members.population import Population, open_population
+from selfplay.members.remote import RemotePopulation
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
@@ -74,7 +75,13 @@ def train(
 
         >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
-    _to_the_end(partial(new_run, config, out), out, extensions, workers, ray, progress)
+    given: dict[str, Any] = {
+        "extensions": extensions,
+        "workers": workers,
+        "ray": ray,
+        "progress": progress,
+    }
+    _to_the_end(new_run(config, out, **given), out, given)
 
 
 def resume(
@@ -93,27 +100,28 @@ def resume(
 
         >>> resume("runs/mine")
     """
-    _to_the_end(partial(open_run, out), out, extensions, workers, ray, progress)
+    given: dict[str, Any] = {
+        "extensions": extensions,
+        "workers": workers,
+        "ray": ray,
+        "progress": progress,
+    }
+    _to_the_end(open_run(out, **given), out, given)
 
 
 def _to_the_end(
-    opening: Callable[..., AbstractContextManager[Run]],
-    out: str | PathLike[str],
-    extensions: Extensions | None,
-    workers: int | None,
-    ray: str | None,
-    progress: Progress | None,
+    opening: AbstractContextManager[Run], out: str | PathLike[str], given: Mapping[str, Any]
 ) -> None:
     """Carry a run through; where a worker or an engine dies, go back to the last checkpoint.
 
-    opening: of the run. Raises EngineStopped where another death comes before another checkpoint.
+    opening: of the run; given: what opens it again. Raises EngineStopped where another death comes
+    before another checkpoint.
     """
-    progress = progress or Progress(quiet=True)
     before: int | None = -1
     while True:
         try:
-            with opening(extensions=extensions, workers=workers, ray=ray, progress=progress) as run:
-                _train_until_done(run, progress)
+            with opening as run:
+                _train_until_done(run)
             return
         except EngineStopped as error:
             reached = newest_step(Path(out))
@@ -121,11 +129,11 @@ def _to_the_end(
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             where = "its start" if reached is None else f"its checkpoint of step {reached}"
             click.echo(f"{error}; the run goes back to {where}", err=True)
-        opening, before = partial(open_run, out, fewer=True), reached
+        opening, before = open_run(out, fewer=True, **given), reached
         gc.collect()  # frees what the run held before it is opened again
 
 
-def _train_until_done(run: Run, progress: Progress) -> None:
+def _train_until_done(run: Run) -> None:
     run.population.end_step()  # what workers did before the first step belongs to none
     config = run.config
     with closing(Trackers(config, run.directory, run.step)) as trackers:
@@ -133,7 +141,7 @@ def _train_until_done(run: Run, progress: Progress) -> None:
             before = read_rows(run.directory / EVALS, EvalRow)
             trackers.log(measured_metrics(list(before)), 0)
         while run.step < config.steps:
-            row = train_step(run, progress)
+            row = train_step(run)
             trackers.log(step_metrics(row, config), row.step)
 
 
@@ -156,27 +164,19 @@ def new_run(
     cluster to use; without both everything is in this process.
     progress: shows the run as long as it is open; nothing by default.
     """
-    resolve(config.base)
-    refuse_hasty_evolution(config)
-    directory, progress = Path(out), progress or Progress(quiet=True)
-    extensions = extensions or Extensions()
+    directory, extensions = Path(out), extensions or Extensions()
     config = with_names(config, extensions)
     if workers is not None or ray is not None:
         config = for_workers(config)
-    extensions = open_extensions(config, extensions)
-    require_trackers(config.report_to)
+    extensions, template = _checked(config, extensions)
     require_seeds(config)
-    template = template_of(config, extensions.task_kinds)
     create(directory, config)
     with (
         closing(lock(directory)),
         removed_unless_begun(directory),
-        progress.showing(config, directory),
-        _opened(config, template, directory, partial(_members, workers, ray, progress)) as run,
+        _opened(config, template, directory, extensions, progress, workers, ray) as run,
     ):
-        run.extensions = extensions
-        run.sources = sources_of(config, extensions, template.in_play)
-        _found(run, progress)
+        _found(run)
         yield run
 
 
@@ -200,36 +200,24 @@ def open_run(
     after a machine was lost. The other parameters are those of `new_run`. Raises ConfigError for
     what is missing, and RunDirectoryError for settings that no run may change.
     """
-    extensions = extensions or Extensions()
-    directory, progress = Path(out), progress or Progress(quiet=True)
+    directory = Path(out)
     config = open_config(directory)
     with closing(lock(directory)):
         checkpoint = newest_checkpoint(directory)
         if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
-        changes = [] if checkpoint is None else changed(checkpoint, settings_of(config))
-        resolve(config.base)
-        refuse_hasty_evolution(config)
-        require_trackers(config.report_to)
-        template = template_of(config, extensions.task_kinds)
+        changes = changed(directory, checkpoint, settings_of(config)) if checkpoint else []
+        extensions, template = _checked(config, extensions or Extensions())
         if checkpoint is None:
             clear(directory)
-        extensions = open_extensions(config, extensions)
-        sources = sources_of(config, extensions, template.in_play)
-        changes += [] if checkpoint is None else changed(checkpoint, sources)
-        done = 0 if checkpoint is None else int(checkpoint.name.removeprefix("step-"))
-        rows = islice(read_rows(directory / METRICS, StepRow), done)
-        members = partial(_members, workers, ray, progress, fewer=fewer)
-        with (
-            progress.showing(config, directory, done, rows),
-            _opened(config, template, directory, members) as run,
-        ):
+        given = (config, template, directory, extensions, progress, workers, ray)
+        with _opened(*given, done=checkpoint.step if checkpoint else 0, fewer=fewer) as run:
             if cut:
                 write_text(directory / CONFIG, config_text(config))
-            run.extensions, run.sources = extensions, sources
             if checkpoint is None:
-                _found(run, progress)
+                _found(run)
             else:
+                changes += changed(directory, checkpoint, run.sources)
                 restore(run, checkpoint)
                 if changes:
                     append_rows(directory / CHANGES, changes)
@@ -240,7 +228,15 @@ def open_run(
             yield run
 
 
-def _found(run: Run, progress: Progress) -> None:
+def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
+    """Return all that a user adds, and the template. Raises ConfigError for what cannot be used."""
+    resolve(config.base)
+    refuse_hasty_evolution(config)
+    require_trackers(config.report_to)
+    return open_extensions(config, extensions), template_of(config, extensions.task_kinds)
+
+
+def _found(run: Run) -> None:
     """Bring the run to the moment before its first step: members, league, evaluation."""
     config = run.config
     warm_start(run.population, config)
@@ -252,36 +248,35 @@ def _found(run: Run, progress: Progress) -> None:
     run.population.sync(0)
     try_operators(run)
     if config.rollout.self_seed:
-        progress.phase("seeds")
-        run.start_from(self_made_seeds(run, progress.advance))
+        run.progress.phase("seeds")
+        run.start_from(self_made_seeds(run))
     write_seeds(run.directory / SEEDS, run.seed_tasks)
     if config.measures(0):
-        progress.phase("eval")
-        append_rows(run.directory / EVALS, evaluate_members(run, 0, progress.advance))
+        run.progress.phase("eval")
+        append_rows(run.directory / EVALS, evaluate_members(run, 0))
     save_checkpoint(run)
 
 
-@contextmanager
-def _members(
-    workers: int | None,
-    ray: str | None,
-    progress: Progress,
-    config: Config,
-    template: Template,
-    *,
-    fewer: bool = False,
-) -> Iterator[Members]:
-    """Open the members, in this process or on workers."""
-    if ray is None and workers in (None, 1):
-        with open_population(config, template) as population:
-            yield population
-        return
-    from selfplay.members.ray import open_workers
+def warm_start(population: Population | RemotePopulation, config: Config) -> None:
+    """Give every member the factors of the adapter that `warm_start` names, if it names one.
 
-    refuse_spread_base(config)
-    with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:
-        progress.workers(remote.pool.text)
-        yield remote
+    Raises ConfigError for an adapter of another base, other modules or another rank.
+    """
+    if config.warm_start is None:
+        return
+    place = Path(config.warm_start)
+    try:
+        adapter = load_adapter(place)
+        named = adapter.config.base_model_name_or_path
+        if named is None or not same_base(named, config.base):
+            raise LoraEvoError(f"it is an adapter of {named}, and base is {config.base}")
+        for member in population.members:
+            population.replace(member, adapter, member)
+    except (LoraEvoError, OSError) as error:
+        raise ConfigError(
+            f"warm_start: {place}: {error}; expected a PEFT adapter of this base with learner.r="
+            f"{config.learner.r} and learner.target_modules, such as `selfplay sft --base` makes"
+        ) from error
 
 
 @contextmanager
@@ -289,12 +284,30 @@ def _opened(
     config: Config,
     template: Template,
     directory: Path,
-    members: Callable[[Config, Template], AbstractContextManager[Members]],
+    extensions: Extensions,
+    progress: Progress | None,
+    workers: int | None,
+    ray: str | None,
+    *,
+    done: int = 0,
+    fewer: bool = False,
 ) -> Iterator[Run]:
     """Open everything a step works with, members as they are born; the directory is locked."""
+    progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
+        rows = islice(read_rows(directory / METRICS, StepRow), done)
+        stack.enter_context(progress.showing(config, directory, done, rows))
         sandbox = stack.enter_context(open_sandbox(config))
-        population = stack.enter_context(members(config, template))
+        population: Population | RemotePopulation
+        if ray is None and workers in (None, 1):
+            population = stack.enter_context(open_population(config, template))
+        else:
+            from selfplay.members.ray import open_workers
+
+            refuse_spread_base(config)
+            opening = open_workers(config, template, workers or 0, ray, fewer=fewer)
+            population = stack.enter_context(opening)
+            progress.workers(population.pool.text)
         e = config.eval
         seeds = written_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)
@@ -307,6 +320,9 @@ def _opened(
             sandbox=sandbox,
             held_out=held_out,
             born={"teacher": config.teachers, "student": config.students},
+            extensions=extensions,
+            sources=sources_of(config, extensions, template.in_play),
+            progress=progress,
         )
         run.start_from(seeds)
         try:

@@ -53,11 +53,11 @@ def start(at, _environment, *arguments):
     def act():
         solve = step.solve
 
-        def waiting(run, verified, number, advance):
+        def waiting(run, verified, number):
             if number == at:
                 print("here")
                 threading.Event().wait()
-            return solve(run, verified, number, advance)
+            return solve(run, verified, number)
 
         step.solve = waiting
         main([str(word) for word in arguments])

@@ -3,7 +3,7 @@
 import torch
 
 from lora_evo.model import HFEngine, load_base_model, stack_adapters
-from selfplay.members.opening import open_learner as open_shared
+from selfplay.members.population import open_learner as open_shared
 
 
 class SeparateEngine(HFEngine):

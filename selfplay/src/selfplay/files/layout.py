@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -92,13 +92,10 @@ def removed_unless_begun(directory: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         begun = any((directory / "checkpoints").glob("step-*[0-9]")) or size(directory / METRICS)
-        if not begun:
+        if not begun and is_refusal(error):
+            shutil.rmtree(directory)
+        elif not begun:
             clear(directory)
-            if is_refusal(error):
-                (directory / CONFIG).unlink(missing_ok=True)
-                (directory / LOCK).unlink(missing_ok=True)
-                with suppress(OSError):
-                    directory.rmdir()
         raise
 
 

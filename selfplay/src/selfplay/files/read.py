@@ -87,7 +87,7 @@ class RunRecord:
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
-        facts = f", {points(gain)} points above the base, held-out" if gain else ""
+        facts = f", {plus_minus(gain)} points above the base, held-out" if gain else ""
         born = f", {len(self.births)} members born"
         return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
 
@@ -314,7 +314,7 @@ def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
     return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
 
 
-def points(gain: tuple[float, float]) -> str:
+def plus_minus(gain: tuple[float, float]) -> str:
     """Return `+8.4 ± 1.8` of a mean and its standard error."""
     return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
 

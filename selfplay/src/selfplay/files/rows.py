@@ -24,6 +24,8 @@ Maybe = float | None | UnsetType
 """A number, None where it has no value, UNSET where it does not apply."""
 BASE = "base"
 """Name and role of the frozen base in the rows."""
+COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
+"""Measures of programs whose means the rows hold."""
 START = "start"
 """Name and role of the warm start's adapter, as members are before the first step."""
 
@@ -369,6 +371,11 @@ class EvalRow(Struct, frozen=True, kw_only=True):
         """How the member teaches; None where nothing was judged."""
         row = self.teaching
         return row if isinstance(row, TeachingRow) and row.valid_share is not None else None
+
+
+def role_of(member: str) -> str:
+    """Return the role that a member's name tells."""
+    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
 
 
 def finite(value: float | None) -> float | None:

@@ -22,8 +22,7 @@ from lora_evo import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
 from selfplay.files.read import flat
-from selfplay.files.rows import EvalRow, StepRow
-from selfplay.members.population import role_of
+from selfplay.files.rows import EvalRow, StepRow, role_of
 
 PROJECT = "populab"
 NAMES = "trackers.json"

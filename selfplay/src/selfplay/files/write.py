@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from code_verifier import Status
 from league import Pair
-from selfplay.evaluate import COMPLEXITY
 from selfplay.files import rows
-from selfplay.files.rows import finite, mean
+from selfplay.files.rows import COMPLEXITY, finite, mean, role_of
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import ZERO_STD
-from selfplay.members.population import role_of
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
 
@@ -24,18 +22,12 @@ def task_rows(
     solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
 ) -> list[rows.TaskRow]:
     """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
-    of_task = {s.task_id: s for s in samples if s.phase == "propose"}
-    of_attempts = defaultdict(list)
-    for s in samples:
-        if s.phase == "solve":
-            of_attempts[s.task_id].append(s)
-    return [_task_row(p, step, of_task.get(p.id), of_attempts[p.id]) for p in solved]
+    learned = {id(s.rollout): s for s in samples}
+    return [_task_row(p, step, learned) for p in solved]
 
 
-def _task_row(
-    p: Proposed, step: int, sample: TrainingSample | None, attempt_samples: Sequence[TrainingSample]
-) -> rows.TaskRow:
-    """Return the row of a proposal; the samples are what its members learned from."""
+def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> rows.TaskRow:
+    """Return the row of a proposal; learned: by text, what members learned from."""
     written: dict[str, Any] = {}
     if source := p.task or p.proposal:
         names = ("program", "input", "inputs", "message")
@@ -46,7 +38,7 @@ def _task_row(
         written["rival_solve_rate"] = p.rival_solve_rate
     if p.proposal is None:
         written["text"] = p.text
-    if sample:
+    if sample := learned.get(id(p.rollout)):
         written |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
     return rows.TaskRow(
         id=p.id,
@@ -60,8 +52,8 @@ def _task_row(
         metrics=asdict(p.metrics) if p.metrics else None,
         solve_rate=p.solve_rate if p.judged else None,
         base_solve_rate=p.base_solve_rate if p.base_judged else None,
-        attempts=_attempt_rows(p.attempts, attempt_samples),
-        base_attempts=_attempt_rows(p.base_attempts, ()),
+        attempts=_attempt_rows(p.attempts, learned),
+        base_attempts=_attempt_rows(p.base_attempts, learned),
         **written,
     )
 
@@ -75,8 +67,9 @@ def metrics_row(
     stats: Mapping[str, rows.MemberRow],
     births: Sequence[rows.BirthRow],
     new_structures: int,
+    seconds: Mapping[str, float],
 ) -> rows.StepRow:
-    """Return the row of metrics.jsonl, all but its `seconds`."""
+    """Return the row of metrics.jsonl. seconds: by phase."""
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
@@ -106,6 +99,7 @@ def metrics_row(
         evolution=tuple(births),
         frac_reward_zero_std=frac_reward_zero_std(samples),
         tokens=rows.TokensRow(_sampled(solved, samples), trained),
+        seconds=dict(seconds),
     )
 
 
@@ -121,11 +115,9 @@ def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float
 
 def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> int:
     """Return the tokens of all proposals and attempts, those at earlier tasks too."""
-    new = {p.id for p in solved}
-    attempts = [a for p in solved for a in (*p.attempts, *p.base_attempts, *p.rival_attempts)]
-    rollouts = [p.rollout for p in solved] + [a.rollout for a in attempts]
-    rollouts += [s.rollout for s in samples if s.task_id not in new]
-    return sum(len(rollout.completion_ids) for rollout in rollouts)
+    texts = [p.rollout for p in solved] + [a.rollout for p in solved for a in p.all_attempts]
+    texts += [s.rollout for s in samples]
+    return sum({id(text): len(text.completion_ids) for text in texts}.values())
 
 
 def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
@@ -162,19 +154,17 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
 
 
 def _attempt_rows(
-    attempts: Sequence[Attempt], samples: Sequence[TrainingSample]
+    attempts: Sequence[Attempt], learned: Mapping[int, TrainingSample]
 ) -> tuple[rows.AttemptRow, ...]:
-    """Group equal answers; samples: one for each judged attempt, none if none was learned from."""
+    """Group equal answers; learned: by text, what members learned from."""
     groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
     for a in attempts:
         groups[a.answer, a.score].append(a)
-    judged = (a for a in attempts if not a.infra_error)
-    learned = {a.number: s for a, s in zip(judged, samples, strict=False)}
     attempt_rows = []
     for (answer, score), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
-        s = next((learned[a.number] for a in group if a.number in learned), None)
+        s = next((learned[id(a.rollout)] for a in group if id(a.rollout) in learned), None)
         earned = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
         attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
     return tuple(attempt_rows)

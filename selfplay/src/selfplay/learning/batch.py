@@ -91,7 +91,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepResult:
     """What a step of the optimiser did to a member.
 
     sums: of the samples that it learned from; norm: of its gradient; fault: which number was not
@@ -117,7 +117,7 @@ class UpdateBatch:
     shards: list[Shard]
 
     def stats(
-        self, members: Sequence[str], outcomes: Mapping[int, Outcome]
+        self, members: Sequence[str], outcomes: Mapping[int, StepResult]
     ) -> dict[str, MemberRow]:
         """Return the statistics of each member with samples. outcomes: of those that learned."""
         sums = {place: StatsSum() for place in sorted({row.member for row in self.rows})}
@@ -126,7 +126,7 @@ class UpdateBatch:
         stats = {}
         for place, of_all in sums.items():
             fault = self.faults.get(place, "")
-            done = outcomes.get(place, Outcome(StatsSum(), None, False, fault))
+            done = outcomes.get(place, StepResult(StatsSum(), None, False, fault))
             of_all.add(done.sums)
             said = of_all.stats(done.norm, done.stepped, done.fault)
             told = any(r.has_signal for r in self.rows if r.member == place)

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow
 from selfplay.learning.batch import (
-    Outcome,
     Row,
     Shard,
+    StepResult,
     TrainingSample,
     make_batch,
     share_out,
@@ -44,6 +44,8 @@ from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.loss import ForwardPass
 from selfplay.learning.statistics import StatsSum
 
+Advance: TypeAlias = Callable[[int, int], None]
+"""Hears how many pieces of a phase's work are done, and how many there are."""
 _FLOAT16_SCALE = 2.0**12
 """A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly
 be below 6e-8, its least number. A power of two changes no other bit."""
@@ -55,9 +57,7 @@ class MemberState:
 
     name: str
     tensors: Mapping[str, Tensor]
-    """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...`."""
-    optimizer: Mapping[str, float]
-    """Its step count."""
+    """`weights/<module>.lora_A`, `exp_avg/...`, `exp_avg_sq/...` and the optimiser's `step`."""
 
 
 class Learner:
@@ -128,7 +128,7 @@ class Learner:
         """What is in the passes, or was last."""
         self._rows = (0, 0)
         """How many rows of this update are through the passes, and how many there are."""
-        self._advance: Callable[[int, int], None] | None = None
+        self._advance: Advance | None = None
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class Learner:
         self,
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
-        advance: Callable[[int, int], None] | None = None,
+        advance: Advance | None = None,
     ) -> dict[str, MemberRow]:
         """Take `num_iterations` steps for every member with a sample that says something.
 
@@ -169,8 +169,8 @@ class Learner:
         shards: Sequence[Shard],
         homes: Homes,
         lr_factor: float = 1.0,
-        advance: Callable[[int, int], None] | None = None,
-    ) -> dict[int, Outcome]:
+        advance: Advance | None = None,
+    ) -> dict[int, StepResult]:
         """Take the steps of `update` by these shards, those of this learner in their order.
 
         homes: who has which shard. Returns what came of each member that is owned here, by place.
@@ -178,7 +178,7 @@ class Learner:
         """
         rows = self.config.num_iterations * sum(len(shard.rows) for shard in shards)
         self._rows, self._advance = (0, rows), advance
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, StepResult] = {}
         for iteration in range(self.config.num_iterations):
             parts = self._gradients(shards, homes)
             like = {place: self._parameters(place) for place in homes}
@@ -197,7 +197,7 @@ class Learner:
                     first.sums.clipped = sums.clipped
                     outcomes[place] = replace(first, fault=first.fault or fault)
                 else:
-                    outcomes[place] = Outcome(sums, norm, stepped, fault)
+                    outcomes[place] = StepResult(sums, norm, stepped, fault)
             self.optimizer.zero_grad()
             for place in sorted(homes):
                 self.exchange.share(place, like[place])
@@ -294,8 +294,8 @@ class Learner:
         """Return a copy of all that continues an owned member elsewhere, in main memory."""
         tensors = self.optimizer.tensors(place).items()
         copies = {name: t.detach().contiguous().to("cpu", copy=True) for name, t in tensors}
-        steps = {"step": self.optimizer.states[place].step}
-        return MemberState(self.members[place], copies, steps)
+        copies["step"] = torch.tensor(self.optimizer.states[place].step)
+        return MemberState(self.members[place], copies)
 
     def load_member(self, place: int, state: MemberState) -> None:
         """Put a state into a place: its weights, and where the place is owned its moments.
@@ -309,5 +309,5 @@ class Learner:
                     f"learner state of {state.name} {key!r}: found {shape}, expected "
                     f"{tuple(like.shape)}"
                 )
-        self.optimizer.load(place, state.tensors, int(state.optimizer["step"]))
+        self.optimizer.load(place, state.tensors, int(state.tensors["step"]))
         self.adapters.members[place] = state.name

@@ -173,7 +173,7 @@ def measured(config: Config, meter: Meter) -> list[Check]:
             meter.phase("load")
             with new_run(config, home, progress=meter) as run:
                 for _ in range(STEPS):
-                    train_step(run, meter)
+                    train_step(run)
                     meter.end()
         except ConfigError:
             raise

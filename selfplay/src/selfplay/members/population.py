@@ -1,58 +1,52 @@
-"""Members: their names and roles, and what every population of them can do."""
+"""Members: what every population of them can do, and one that is in this process."""
 
+import gc
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias
 
-from lora_evo import Adapter
+import torch
+from safetensors.torch import load_file, save
+
+from lora_evo import Adapter, save_adapter
+from lora_evo.model import (
+    BaseModel,
+    Engine,
+    HFEngine,
+    Rollout,
+    Serving,
+    VLLMEngine,
+    VLLMOptions,
+    choose_device,
+    derive_seed,
+    linear_shapes,
+    load_base_model,
+    require_vllm,
+    resolve,
+)
 from selfplay.config import Config
-from selfplay.files.rows import BASE, MemberRow, WorkerRow
+from selfplay.files.rows import BASE, MemberRow, WorkerRow, role_of
 from selfplay.learning.batch import TrainingSample
+from selfplay.learning.exchange import Exchange
+from selfplay.learning.learner import Advance, Learner, MemberState
+from selfplay.machine.devices import refuse_float32, set_allocator
 from selfplay.members.pieces import batches, deal, even
+from selfplay.members.weight_sync import folder_of, send
 from selfplay.sampling.prompts import Prompts
-from selfplay.sampling.texts import Attempt, Proposed, W
+from selfplay.sampling.texts import W
+from selfplay.tasks.template import Template
 
-T = TypeVar("T")
-Advance = Callable[[int, int], None]
-"""Hears how many pieces of a phase's work are done, and how many there are."""
-
-
-def counted(
-    pieces: Iterable[T], total: int, advance: Advance | None, before: int = 0
-) -> Iterator[T]:
-    """Yield pieces of a phase's work as they are done, and let `advance` hear of each.
-
-    total: pieces of the phase, of which `before` are done.
-    """
-    for done, piece in enumerate(pieces, start=before + 1):
-        if advance is not None:
-            advance(done, total)
-        yield piece
-
-
-def role_of(member: str) -> str:
-    """Return the role that a member's name tells."""
-    return {"t": "teacher", "s": "student"}.get(member[0], "agent")
-
-
-@dataclass(frozen=True)
-class SavedMember:
-    """A member as a checkpoint has it.
-
-    - scalars: of its optimiser.
-    - sha256: of its file of weights and moments.
-    """
-
-    name: str
-    scalars: Mapping[str, float]
-    sha256: str = ""
+Sampled: TypeAlias = tuple[int, Rollout, Any]
+"""The number of one of all that is asked, its text, and the proposal or answer read in it."""
 
 
 class Members(ABC):
-    """All members of a run, in this process or on workers.
+    """All members of a run: a `Population`, or a `RemotePopulation` that does the same.
 
     - prompts: what makes requests of drafts and attempts.
     - shares_parameters: whether what a member learns is what it samples with, without `sync`.
@@ -66,46 +60,17 @@ class Members(ABC):
     def members(self) -> tuple[str, ...]:
         """Names in the order of their places."""
 
-    def propose(self, drafts: Sequence[Proposed]) -> Iterator[Proposed]:
-        """Sample every draft; yield proposals in the order in which they are finished."""
-        return self.written(self._cut(drafts))
-
-    def solve(self, attempts: Sequence[Attempt]) -> Iterator[Attempt]:
-        """Sample every attempt; yield them in the order in which they are finished."""
-        return self.written(self._cut(attempts))
-
-    @abstractmethod
-    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
-        """Sample what is asked, piece by piece, and read it."""
+    def sample(self, asked: Sequence[W]) -> Iterator[W]:
+        """Let drafts or attempts be written; yield each as soon as it is."""
+        pieces = self._cut(asked)
+        ordered = [a for piece in pieces for a in piece]
+        for number, rollout, read in self.sampled(pieces):
+            ordered[number].take(rollout, read)
+            yield ordered[number]
 
     @abstractmethod
-    def update(
-        self,
-        samples: Sequence[TrainingSample],
-        lr_factor: float = 1.0,
-        advance: Advance | None = None,
-    ) -> dict[str, MemberRow]:
-        """Let every member learn from its own samples; return statistics by member."""
-
-    @abstractmethod
-    def sync(self, step: int) -> None:
-        """Let members sample as they are after this step."""
-
-    @abstractmethod
-    def export(self, member: str) -> Adapter:
-        """Return a copy of a member's adapter."""
-
-    @abstractmethod
-    def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        """Put an adapter in a member's place, with a fresh optimiser state."""
-
-    @abstractmethod
-    def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
-
-    @abstractmethod
-    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        """Continue from what `save` wrote to a folder; by place."""
+    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
+        """Sample piece by piece; yield what was written in any order."""
 
     def end_step(self) -> dict[str, WorkerRow]:
         """Return what each worker did in the step; none without workers."""
@@ -134,3 +99,149 @@ class Members(ABC):
             hands = deal([texts[i] for i in own], count)
             pieces += [[asked[own[k]] for k in hand] for hand in hands]
         return pieces
+
+
+class Population(Members):
+    """All members, in this process."""
+
+    def __init__(
+        self, learner: Learner, engine: Engine, config: Config, template: Template
+    ) -> None:
+        prompts = Prompts(config, template, engine.tokenizer, engine.context)
+        super().__init__(config, prompts, engine.shares_parameters)
+        self.learner, self.engine = learner, engine
+        self._send = partial(send, learner, engine, {}, config.dtype)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self.learner.members
+
+    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
+        # An engine of its own makes up its batches, in which company changes no sample.
+        together = pieces if self.shares_parameters else [[a for piece in pieces for a in piece]]
+        before = 0
+        for piece in together:
+            for i, rollout in self.engine.stream(self.prompts.requests(piece)):
+                yield before + i, rollout, self.prompts.read(piece[i], rollout)
+            before += len(piece)
+
+    def update(
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Advance | None = None,
+    ) -> dict[str, MemberRow]:
+        """Let every member learn from its own samples; return statistics by member."""
+        self.engine.release()
+        return self.learner.update(samples, lr_factor, advance)
+
+    def sync(self, step: int) -> None:
+        """Let members sample as they are after this step."""
+        self.engine.restore()
+        self._send(step)
+
+    def export(self, member: str) -> Adapter:
+        """Return a copy of a member's adapter."""
+        return self.learner.export(member)
+
+    def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
+        """Put an adapter in a member's place, with a fresh optimiser state."""
+        self.learner.replace(member, adapter, new_name)
+
+    def save(self, folder: Path, home: Path) -> None:
+        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
+        for state, adapter in self.owned():
+            save_member(state, adapter, folder, home)
+
+    def owned(self) -> Iterator[tuple[MemberState, Adapter]]:
+        """Yield each member whose moments are here, which without other workers is each."""
+        for place in self.learner.exchange.owned(len(self.members)):
+            yield self.learner.member_state(place), self.export(self.members[place])
+
+    def load(self, folder: Path, names: Sequence[str]) -> None:
+        """Continue with the members that `save` wrote to a folder, by place."""
+        for place, name in enumerate(names):
+            self.learner.load_member(place, read_member(folder, name))
+
+
+def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) -> None:
+    """Write a member to a checkpoint's folder, and its adapter to `home/<name>`."""
+    # By Python's own writing, whose errors, as of a full disk, are the system's.
+    (folder / f"{state.name}.safetensors").write_bytes(save(dict(state.tensors)))
+    save_adapter(adapter, home / state.name, overwrite=True)
+
+
+def read_member(folder: Path, name: str) -> MemberState:
+    """Return what `save_member` wrote to a checkpoint's folder."""
+    return MemberState(name, load_file(folder / f"{name}.safetensors"))
+
+
+@contextmanager
+def open_population(config: Config, template: Template) -> Iterator[Population]:
+    """Open all members in this process."""
+    learner, engine = open_learner(config)
+    with closing(engine):
+        yield Population(learner, engine, config, template)
+
+
+def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Learner, Engine]:
+    """Load the base model, put fresh adapters on it, and open the engine.
+
+    exchange: what the learner shares updates by, with those that have the same members.
+    """
+    device = choose_device(config.device)
+    if config.engine == "vllm":
+        require_vllm()
+        refuse_float32(config, device.type == "cuda")
+    set_allocator(config)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    base = load_base_model(config.base, device, config.dtype)
+    shapes = linear_shapes(base.model)
+    tokenizer, rollout = base.tokenizer, config.rollout
+    members = config.founders
+    learner = Learner(
+        base.model,
+        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
+        members,
+        config.learner,
+        seed=derive_seed(config.seed, "adapters"),
+        base_model=config.base,
+        base_hash=base.fingerprint,
+        roles=[role_of(member) for member in members],
+        temperature=rollout.temperature,
+        max_completion_length=rollout.max_completion_length,
+        pieces=config.pieces,
+        exchange=exchange,
+    )
+    engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
+    if config.engine == "vllm":
+        share = partial(folder_of, learner)
+        engine = open_vllm(config, base, shapes, len(members), share)
+    gc.collect()
+    return learner, engine
+
+
+def open_vllm(
+    config: Config,
+    base: BaseModel,
+    shapes: Mapping[str, tuple[int, int]],
+    members: int,
+    share: Callable[[str, Callable[[], Path]], Path] | None = None,
+) -> VLLMEngine:
+    """Open an engine with room for as many members as the run has.
+
+    shapes: of the base's linear layers, as they were before members were put on them. share: as
+    `VLLMEngine` takes it.
+    """
+    serving = Serving(
+        model=resolve(config.base),
+        dtype=config.dtype,
+        device=base.model.device,
+        context=base.context,
+        max_adapters=members,
+        max_rank=config.learner.r,
+    )
+    options = VLLMOptions(**asdict(config.vllm), max_rows=config.rollout.max_rows)
+    options = replace(options, max_model_len=options.max_model_len or config.longest_sample)
+    return VLLMEngine(base, serving, options, shapes, threads=config.threads, share=share)

@@ -15,13 +15,13 @@ from typing import Any
 from lora_evo import Adapter, EngineStopped
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
-from selfplay.files.rows import MemberRow, WorkerRow
-from selfplay.learning.batch import Outcome, TrainingSample, make_batch, share_out
+from selfplay.files.rows import MemberRow, WorkerRow, role_of
+from selfplay.learning.batch import StepResult, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import MEETING, PATIENCE, PeerLost, open_store
-from selfplay.members.opening import read_member, save_member
+from selfplay.learning.learner import Advance
 from selfplay.members.pieces import blocks
-from selfplay.members.population import Advance, Members, SavedMember, role_of
-from selfplay.members.worker import Worker, WorkerInfo, versions
+from selfplay.members.population import Members, Sampled, read_member, save_member
+from selfplay.members.worker import Worker, versions
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
@@ -46,11 +46,10 @@ class WorkerPool:
         actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
         self.actors = [actor.remote(rank) for rank in range(count)]
         self.places += self.everywhere("meet", place, count)
-        infos: list[WorkerInfo] = self.everywhere("open", config, template)
-        self.info = infos[0]
-        for rank, info in enumerate(infos):
-            expected = versions() | {"base": self.info.versions["base"]}
-            check_equal(self.name(rank), info.versions, expected)
+        opened = self.everywhere("open", config, template)
+        (first, self.facts), *_ = opened
+        for rank, (found, _) in enumerate(opened):
+            check_equal(self.name(rank), found, versions() | {"base": first["base"]})
 
     def name(self, rank: int) -> str:
         """Return a worker's name, with its process and machine once they are known."""
@@ -121,20 +120,22 @@ class RemotePopulation(Members):
     """All members on workers, which hold a population each."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
-        about = pool.info
-        prompts = Prompts(config, template, about.tokenizer, about.context)
-        super().__init__(config, prompts, about.shares_parameters)
+        tokenizer, context, shares_parameters = pool.facts
+        prompts = Prompts(config, template, tokenizer, context)
+        super().__init__(config, prompts, shares_parameters)
         self.pool, self._names = pool, config.founders
 
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
 
-    def written(self, pieces: Sequence[Sequence[W]]) -> Iterator[W]:
+    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
         shares = blocks([len(piece) for piece in pieces], len(self.pool.actors))
+        sizes = [sum(len(pieces[number]) for number in share) for share in shares]
         packed = [(pickle.dumps([pieces[number] for number in share]),) for share in shares]
-        for _, answer in self.pool.each("written", packed):
-            yield from pickle.loads(answer)
+        for rank, answer in self.pool.each("sampled", packed):
+            for number, rollout, read in pickle.loads(answer):
+                yield sum(sizes[:rank]) + number, rollout, read
 
     def update(
         self,
@@ -154,7 +155,7 @@ class RemotePopulation(Members):
         )
         shares, homes = share_out(batch.shards, workers)
         calls = [(pickle.dumps(share), homes, lr_factor) for share in shares]
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, StepResult] = {}
         for done, (_, answer) in enumerate(self.pool.each("learn", calls), 1):
             outcomes |= answer
             if advance is not None:
@@ -172,20 +173,15 @@ class RemotePopulation(Members):
         self.pool.everywhere("replace", member, self.pool.ray.put(adapter), new_name)
         self._names[self._names.index(member)] = new_name
 
-    def save(self, folder: Path, home: Path) -> list[SavedMember]:
-        saved: list[Any] = list(self._names)
-        answers = self.pool.everywhere("save", folder, home)
-        for rank, owned in enumerate(answers):
-            saved[rank :: len(answers)] = owned
-        for place, member in enumerate(saved):
-            if not isinstance(member, SavedMember):  # of a machine without this folder
-                saved[place] = save_member(member[0], member[1], folder, home)
-        return saved
+    def save(self, folder: Path, home: Path) -> None:
+        for members in self.pool.everywhere("save", folder, home):
+            for state, adapter in members:  # of a machine without this folder
+                save_member(state, adapter, folder, home)
 
-    def load(self, folder: Path, members: Sequence[SavedMember]) -> None:
-        for place, saved in enumerate(members):
-            self.pool.everywhere("take", place, self.pool.ray.put(read_member(folder, saved)))
-        self._names = [saved.name for saved in members]
+    def load(self, folder: Path, names: Sequence[str]) -> None:
+        for place, name in enumerate(names):
+            self.pool.everywhere("take", place, self.pool.ray.put(read_member(folder, name)))
+        self._names = list(names)
 
     def end_step(self) -> dict[str, WorkerRow]:
         pool, rows = self.pool, {}

@@ -22,46 +22,32 @@ _PROMPTS, _PROMPT_TOKENS = 16, 8
 """After each of so many prompts of so many tokens, one token is sampled."""
 
 
-class WeightSync:
-    """Keeps an engine's adapters equal to a learner's members. dtype: of the base."""
+def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, step: int) -> None:
+    """Put every member that changed into an engine, as of this step; drop those that left.
 
-    def __init__(self, learner: Learner, engine: Engine, dtype: str) -> None:
-        self._learner, self._engine = learner, engine
-        self._tolerance = TOLERANCE[dtype]
-        self._sent: dict[str, str] = {}
-        """Content hash of what the engine holds of each member."""
-
-    def __call__(self, step: int) -> None:
-        """Put every member that changed into the engine, as of this step; drop those that left.
-
-        An engine that shares the learner's parameters needs nothing. Raises SelfplayError when the
-        engine then does not give the learner's probabilities.
-        """
-        engine, learner = self._engine, self._learner
-        if engine.shares_parameters:
-            return
-        for name in list(engine.versions):
-            if name not in learner.members:
-                engine.drop_adapter(name)
-                self._sent.pop(name, None)
-        for member in learner.members:
-            adapter = learner.export(member)
-            content = adapter_hash(adapter)
-            if self._sent.get(member) != content:
-                engine.put_adapter(member, step, adapter)
-                self._sent[member] = content
-        self._check_agreement()
-
-    def _check_agreement(self) -> None:
-        """Compare log-probabilities of the base and of every member with the learner's own."""
-        for name, gap in probe(self._learner, self._engine).items():
-            if not gap <= self._tolerance:
-                raise SelfplayError(
-                    f"{name or 'the base'} in the engine is not the learner's: the "
-                    f"log-probabilities of {_PROMPTS} tokens are {gap:.4f} apart in the mean, "
-                    f"expected {self._tolerance} at most; continue with `selfplay resume`, and "
-                    "with --engine hf if it comes back"
-                )
+    sent: content hash of what the engine holds of each member. dtype: of the base. An engine that
+    shares the learner's parameters needs nothing. Raises SelfplayError when the engine then does
+    not give the learner's probabilities, of the base or of a member.
+    """
+    if engine.shares_parameters:
+        return
+    for name in list(engine.versions):
+        if name not in learner.members:
+            engine.drop_adapter(name)
+            sent.pop(name, None)
+    for member in learner.members:
+        adapter = learner.export(member)
+        content = adapter_hash(adapter)
+        if sent.get(member) != content:
+            engine.put_adapter(member, step, adapter)
+            sent[member] = content
+    for who, gap in probe(learner, engine).items():
+        if not gap <= TOLERANCE[dtype]:
+            raise SelfplayError(
+                f"{who or 'the base'} in the engine is not the learner's: the log-probabilities of "
+                f"{_PROMPTS} tokens are {gap:.4f} apart in the mean, expected {TOLERANCE[dtype]} "
+                "at most; continue with `selfplay resume`, and with --engine hf if it comes back"
+            )
 
 
 def folder_of(learner: Learner, label: str, write: Callable[[], Path]) -> Path:

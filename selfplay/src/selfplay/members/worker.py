@@ -4,8 +4,7 @@ import os
 import pickle
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -15,30 +14,17 @@ import torch
 
 from selfplay import __version__
 from selfplay.config import Config
-from selfplay.learning.batch import Outcome, Shard
+from selfplay.learning.batch import Shard, StepResult
 from selfplay.learning.exchange import Exchange, Homes, open_group
 from selfplay.learning.learner import MemberState
 from selfplay.machine.devices import memory_mb
-from selfplay.members.opening import Population, open_learner
+from selfplay.members.population import Population, open_learner
 from selfplay.tasks.template import Template
 from selfplay.terminal import quiet_libraries
 
 
-@dataclass(frozen=True)
-class WorkerInfo:
-    """What a worker has loaded, and what its engine samples with.
-
-    versions: of libraries, and the hash of its base. context: tokens that the engine reads.
-    """
-
-    versions: Mapping[str, str]
-    tokenizer: Any
-    context: int | None
-    shares_parameters: bool
-
-
-class Worker:
-    """An actor of Ray, asked one thing at a time. rank: its number.
+class Worker(Population):
+    """All members in an actor of Ray, asked one thing at a time. rank: its number.
 
     Lists of proposals, attempts and samples come and go pickled: Ray itself pickles each of their
     thousands by way of Python.
@@ -48,13 +34,13 @@ class Worker:
         self._rank = rank
 
     def do(self, method: str, *arguments: Any) -> tuple[Any, float, float]:
-        """Call a method of this worker, or of its population where the worker has none.
+        """Call a method.
 
         Returns what that returns, the seconds it took, and the memory of this process in megabytes.
         """
         start = time.perf_counter()
-        called = getattr(self, method, None) or getattr(self._population, method)
-        result = called(*(pickle.loads(a) if isinstance(a, bytes) else a for a in arguments))
+        unpacked = (pickle.loads(a) if isinstance(a, bytes) else a for a in arguments)
+        result = getattr(self, method)(*unpacked)
         if isinstance(result, Iterator):
             result = pickle.dumps(list(result))
         return result, time.perf_counter() - start, memory_mb()
@@ -67,31 +53,35 @@ class Worker:
         self._exchange = Exchange(self._rank, count, group, machine)
         return socket.gethostname(), os.getpid()
 
-    def open(self, config: Config, template: Template) -> WorkerInfo:
-        """Load the base with all members, as they are born."""
+    def open(self, config: Config, template: Template) -> tuple[dict[str, str], Any]:
+        """Load the base with all members, as they are born.
+
+        Returns versions, and the engine's tokenizer, its context and whether it shares the
+        learner's parameters.
+        """
         quiet_libraries()
         learner, engine = open_learner(config, self._exchange)
-        self._population = Population(learner, engine, config, template)
-        return WorkerInfo(
-            versions() | {"base": learner.base_hash},
-            engine.tokenizer,
-            engine.context,
-            engine.shares_parameters,
-        )
+        super().__init__(learner, engine, config, template)
+        facts = engine.tokenizer, engine.context, engine.shares_parameters
+        return versions() | {"base": learner.base_hash}, facts
 
-    def learn(self, shards: Sequence[Shard], homes: Homes, lr_factor: float) -> dict[int, Outcome]:
+    def learn(
+        self, shards: Sequence[Shard], homes: Homes, lr_factor: float
+    ) -> dict[int, StepResult]:
         """Learn from these shards; return what came of the members that this worker owns."""
-        self._population.engine.release()
-        return self._population.learner.learn(shards, homes, lr_factor)
+        self.engine.release()
+        return self.learner.learn(shards, homes, lr_factor)
 
-    def save(self, folder: Path, home: Path) -> Sequence[Any]:
-        """Write the members that this worker owns; return them whole if the folder is not here."""
-        population = self._population
-        return population.save(folder, home) if folder.is_dir() else list(population.owned())
+    def save(self, folder: Path, home: Path) -> Any:
+        """Write the members that this worker owns; return them if the folder is not here."""
+        if not folder.is_dir():
+            return list(self.owned())
+        super().save(folder, home)
+        return ()
 
     def take(self, place: int, state: MemberState) -> None:
         """Continue a member from a state."""
-        self._population.learner.load_member(place, state)
+        self.learner.load_member(place, state)
 
 
 def versions() -> dict[str, str]:

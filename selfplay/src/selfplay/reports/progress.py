@@ -23,7 +23,7 @@ from selfplay.files.read import (
     gain_text,
     mean_and_error,
     mean_gain,
-    points,
+    plus_minus,
     signs_in,
 )
 from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
@@ -116,7 +116,7 @@ class Progress:
         learned = [m.rate for m in measured if m.rate and before and m.born is not True]
         rates = [np.array(rate.rates, float) for rate in learned]
         if gain := mean_gain([rate - base for rate in rates]):
-            self._gain = f"{points(gain)} held-out (step {row.step})"
+            self._gain = f"{plus_minus(gain)} held-out (step {row.step})"
         last = self._config is not None and row.step == self._config.steps
         waited = monotonic() - self._last_line >= PATIENCE_S
         if last or waited or row.step % EVERY == 0:
@@ -154,7 +154,7 @@ class Progress:
         recent = self._recent
         points_above = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
         own = mean_and_error(points_above)
-        gains = ", ".join(filter(None, (self._gain, own and f"{points(own)} own tasks")))
+        gains = ", ".join(filter(None, (self._gain, own and f"{plus_minus(own)} own tasks")))
         left = self._left()
         return (
             f"step {self.done}"

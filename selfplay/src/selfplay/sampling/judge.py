@@ -32,25 +32,23 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
     """Validate proposals as they are written; return them in the order of their numbers."""
 
     def judge(p: Proposed) -> tuple[Proposed, Verdict | None]:
-        if p.proposal is None:
-            return p, None
-        return p, prompts.template.kind(p.kind).validate(p.proposal, sandbox)
+        kind = prompts.template.kind(p.kind)
+        return p, None if p.proposal is None else kind.validate(p.proposal, sandbox)
 
     judged: list[Proposed] = []
     for p, verdict in ordered_map(judge, proposed, sandbox.workers):
+        judged.append(p)
         if verdict is None or p.proposal is None:
-            judged.append(p)
-        elif verdict.task is None:
-            judged.append(replace(p, status=verdict.status, reason=verdict.reason))
-        elif control := prompts.control_token_in(verdict.task):
-            judged.append(replace(p, status=FORM, reason=control))
+            continue
+        p.status, p.reason = verdict.status, verdict.reason
+        if verdict.task is None:
+            continue
+        if control := prompts.control_token_in(verdict.task):
+            p.status, p.reason = FORM, control
         elif too_long := prompts.why_too_long(verdict.task):
-            judged.append(replace(p, status=Status.TOO_LONG, reason=too_long))
+            p.status, p.reason = Status.TOO_LONG, too_long
         else:
-            task, metrics = replace(verdict.task, id=p.id), _measured(p.proposal)
-            judged.append(
-                replace(p, status=verdict.status, reason=verdict.reason, task=task, metrics=metrics)
-            )
+            p.task, p.metrics = replace(verdict.task, id=p.id), _measured(p.proposal)
     return sorted(judged, key=lambda p: p.number)
 
 
@@ -62,8 +60,8 @@ def _measured(proposal: Proposal) -> Metrics | None:
         return None
 
 
-def graded(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> list[Attempt]:
-    """Grade attempts as they are written; return them in the order of their numbers."""
+def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> None:
+    """Grade attempts as they are written."""
     read: list[Attempt] = []
 
     def answers() -> Iterator[tuple[Task, str | None]]:
@@ -77,8 +75,6 @@ def graded(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> l
             return Grade(0.0, "ill-formed")
         return prompts.template.kind(task.kind).grade(task, answer, sandbox)
 
-    judged = [
-        replace(read[i], score=grade.score, reason=grade.reason, infra_error=not grade.judged)
-        for i, grade in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True))
-    ]
-    return sorted(judged, key=lambda a: a.number)
+    for i, said in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
+        read[i].score, read[i].reason = said.score, said.reason
+        read[i].infra_error = not said.judged

@@ -1,16 +1,10 @@
 """Prompts of a run by token ids, what can be read in completions, and the longest prompt."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from code_verifier import (
-    CodeVerifierError,
-    Proposal,
-    Task,
-    strip_comments,
-)
+from code_verifier import CodeVerifierError, Proposal, Task, strip_comments
 from lora_evo.model import Request, Rollout, before_stop
 from selfplay.config import Config
 from selfplay.errors import ConfigError
@@ -33,6 +27,8 @@ class Prompts:
     ) -> None:
         self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
         self._control_tokens = control_tokens(tokenizer)
+        self._ids = lru_cache(1024)(self._encoded)
+        """Of a prompt; equal ones are read once."""
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
             room = context - config.longest_completion - config.rollout.prompt_overhead
@@ -51,12 +47,12 @@ class Prompts:
             return self.template.solve_prompt(asked.task)
         return self.template.propose_prompt(asked.kind, asked.references)
 
-    def requests(self, asked: Sequence[Proposed] | Sequence[Attempt]) -> list[Request]:
+    def requests(self, asked: Sequence[W]) -> list[Request]:
         """Return the requests for proposals, or for answers."""
-        r, stops, encoded = self._rollout, self.template.stops, self._encoder()
+        r, stops = self._rollout, self.template.stops
         return [
             Request(
-                encoded(self.text_of(a)),
+                self._ids(self.text_of(a)),
                 a.writer,
                 r.max_completion_length if isinstance(a, Attempt) else r.max_proposal_length,
                 a.temperature if isinstance(a, Attempt) else r.temperature,
@@ -66,20 +62,17 @@ class Prompts:
             for a in asked
         ]
 
-    def read(self, asked: W, rollout: Rollout) -> W:
-        """Return a draft or an attempt with what was written.
+    def read(self, asked: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
+        """Return what was written for a draft or an attempt.
 
         A text that was cut is no proposal, and holds no answer.
         """
-        ended = self._ended(rollout)
+        if (ended := self._ended(rollout)) is None:
+            return None
         if isinstance(asked, Attempt):
-            answer = None if ended is None else self.template.parse_answer(asked.task, ended)
-            return replace(asked, rollout=rollout, answer=answer)
-        proposal = None
-        if ended is not None:
-            proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
-        bare = None if proposal is None else without_comments(proposal)
-        return replace(asked, rollout=rollout, proposal=bare)
+            return self.template.parse_answer(asked.task, ended)
+        proposal = self.template.parse_proposal(asked.kind, asked.references, ended)
+        return None if proposal is None else without_comments(proposal)
 
     def _ended(self, rollout: Rollout) -> str | None:
         """Return the text before the first stop; None where the limit cut it before any."""
@@ -103,7 +96,7 @@ class Prompts:
         """
         if self._longest is None:
             return ""
-        longest = max(map(len, map(self._encoder(), self._prompts_of(task))))
+        longest = max(map(len, map(self._ids, self._prompts_of(task))))
         if longest <= self._longest:
             return ""
         return (
@@ -118,17 +111,11 @@ class Prompts:
                 shown = (task,) * kind.references(self._rollout.num_references)
                 yield self.template.propose_prompt(kind.name, shown)
 
-    def _encoder(self) -> Callable[[str], tuple[int, ...]]:
-        """Return what gives a prompt's ids; equal prompts are read once, and are one object."""
-
-        @cache
-        def encoded(prompt: str) -> tuple[int, ...]:
-            start = getattr(self._tokenizer, "bos_token", None) or ""
-            begun = start != "" and prompt.startswith(start)
-            special = self.template.start_token and not begun  # as Engine.tokenise
-            return tuple(self._tokenizer.encode(prompt, add_special_tokens=special))
-
-        return encoded
+    def _encoded(self, prompt: str) -> tuple[int, ...]:
+        start = getattr(self._tokenizer, "bos_token", None) or ""
+        begun = start != "" and prompt.startswith(start)
+        special = self.template.start_token and not begun  # as Engine.tokenise
+        return tuple(self._tokenizer.encode(prompt, add_special_tokens=special))
 
 
 def without_comments(proposal: Proposal) -> Proposal:

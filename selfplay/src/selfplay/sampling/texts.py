@@ -1,19 +1,14 @@
 """Proposals and attempts: who is asked for what, what was written, and what became of it.
 
-A `Proposed` is a proposal on its way through a step, an `Attempt` one try at a task. Each phase
-returns them with its own part filled in.
+A `Proposed` is a proposal on its way through a step, and holds the attempts at its task, each an
+`Attempt`. Each phase fills in what it adds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from code_verifier import (
-    Metrics,
-    Proposal,
-    Status,
-    Task,
-)
+from code_verifier import Metrics, Proposal, Status, Task
 from lora_evo.model import Rollout
 
 FORM = "form"
@@ -22,28 +17,15 @@ NOT_SAMPLED = Rollout(None, (), (), (), "length")
 """The rollout of what has not been written yet."""
 
 
-class _Written:
-    """What an engine samples."""
-
-    rollout: Rollout
-
-    @property
-    def text(self) -> str:
-        """What was written; a stop text that ended it is its end."""
-        return self.rollout.text
-
-
-@dataclass(frozen=True)
-class Attempt(_Written):
+@dataclass
+class Attempt:
     """One try of a member (None: the frozen base) at a task.
 
-    - number: its place among the attempts that are sampled together.
     - answer: None where the text holds no answer.
     - score: in [0, 1]; 1 solves the task.
     - infra_error: the sandbox failed, not the answer: this attempt counts nowhere.
     """
 
-    number: int
     member: str | None
     task: Task
     seed: int
@@ -59,9 +41,18 @@ class Attempt(_Written):
         """Who is asked."""
         return self.member
 
+    @property
+    def text(self) -> str:
+        """What was written; a stop text that ended it is its end."""
+        return self.rollout.text
 
-@dataclass(frozen=True)
-class Proposed(_Written):
+    def take(self, rollout: Rollout, read: Any) -> None:
+        """Take what was written, and the answer in it."""
+        self.rollout, self.answer = rollout, read
+
+
+@dataclass
+class Proposed:
     """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it.
 
     - number: its place among the proposals that are sampled together.
@@ -88,14 +79,28 @@ class Proposed(_Written):
     reason: str = "the text is not a proposal"
     task: Task | None = None
     metrics: Metrics | None = None
-    attempts: tuple[Attempt, ...] = ()
-    base_attempts: tuple[Attempt, ...] = ()
-    rival_attempts: tuple[Attempt, ...] = ()
+    attempts: list[Attempt] = field(default_factory=list)
+    base_attempts: list[Attempt] = field(default_factory=list)
+    rival_attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def writer(self) -> str | None:
         """Who is asked."""
         return self.teacher
+
+    @property
+    def text(self) -> str:
+        """What was written; a stop text that ended it is its end."""
+        return self.rollout.text
+
+    def take(self, rollout: Rollout, read: Any) -> None:
+        """Take what was written, and the proposal in it."""
+        self.rollout, self.proposal = rollout, read
+
+    @property
+    def all_attempts(self) -> list[Attempt]:
+        """The attempts of everyone at the task."""
+        return [*self.attempts, *self.base_attempts, *self.rival_attempts]
 
     @property
     def judged(self) -> list[Attempt]:

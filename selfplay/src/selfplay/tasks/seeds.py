@@ -11,9 +11,7 @@ from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.members.population import Advance, counted
 from selfplay.run import Run
-from selfplay.sampling.judge import validated
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks.buffer import IDENTITY, drawn_from, seed_tasks
@@ -74,7 +72,7 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     return calls
 
 
-def self_made_seeds(run: Run, advance: Advance | None = None) -> list[Task]:
+def self_made_seeds(run: Run) -> list[Task]:
     """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
 
     References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
@@ -83,19 +81,15 @@ def self_made_seeds(run: Run, advance: Advance | None = None) -> list[Task]:
     """
     kinds = run.template.in_play
     calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
-    seeds = _written(run, advance, calls, [], [IDENTITY])
+    seeds = _written(run, calls, [], [IDENTITY])
     for kind in kinds:
         if kind.name not in CALLS:
-            seeds += _written(run, advance, [kind], seeds, [])
+            seeds += _written(run, [kind], seeds, [])
     return seeds
 
 
 def _written(
-    run: Run,
-    advance: Advance | None,
-    kinds: Sequence[TaskKind],
-    known: Sequence[Task],
-    tasks: list[Task],
+    run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
 ) -> list[Task]:
     """Return these tasks and what the model writes of these kinds in turn, batch by batch, until
     there are enough; known: other tasks that it is shown."""
@@ -120,8 +114,7 @@ def _written(
             shown = drawn_from(references, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
-        written = counted(run.population.propose(drafts), len(drafts), advance)
-        for p in validated(written, run.sandbox, run.population.prompts):
+        for p in run.validated(run.sampled(drafts)):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))
                 tasks.append(p.task)

@@ -1,0 +1,88 @@
+"""Evolution: the weakest of each role give way to children of those that stay."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from msgspec import UNSET
+
+from league import League
+from lora_evo import Adapter, make_child, read_lineage, save_adapter
+from lora_evo.model import stream
+from selfplay.files.checkpoint import write_member
+from selfplay.files.rows import BirthRow
+from selfplay.run import Run
+
+
+def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
+    """Replace the weakest of both roles; parents are drawn from the members that stay.
+
+    Each parent is kept as it was, under `ancestors/<id>@<step>` with its lineage, so that `lora-evo
+    verify` can make the child again and `lora-evo lineage` knows who it was.
+    """
+    births: list[BirthRow] = []
+    counts, grace = run.config.replaced, run.config.league.grace_matches
+    frozen, unmoved = run.config.learner.frozen, []
+    for role, count in counts.items():
+        ranking = [row for row in league.leaderboard(role) if row.member not in frozen]
+        spared = [row.member for row in ranking if row.parents and row.matches < grace]
+        # In place of a weak one that is spared no better one is replaced.
+        kept = len({row.member for row in ranking[::-1][:count]}.intersection(spared))
+        weakest = league.select(role, len(league.members(role)) - 1)
+        removed = [member for member in weakest if member not in frozen][: count - kept]
+        if not removed:
+            why = f"spared until they played {grace} matches: {', '.join(spared)}"
+            why = why if kept else "all but the best are frozen" if count else "it is the only one"
+            unmoved.append(f"no {role} is replaced ({why})")
+        parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
+        for member in removed:
+            births.append(_replace(run, league, role, member, parents, step, spared))
+            run.progress.advance(len(births), sum(counts.values()))
+    if said := [line for line in unmoved if not births or "spared" in line]:
+        click.echo(f"step {step}: {'; '.join(said)}", err=True)
+    return births
+
+
+def _replace(
+    run: Run,
+    league: League,
+    role: str,
+    member: str,
+    staying: list[str],
+    step: int,
+    spared: Sequence[str],
+) -> BirthRow:
+    e, population = run.config.evolution, run.population
+    rng = stream(run.seed(step, member, "evolve"))
+    cross = len(staying) > 1 and rng.random() < e.crossover_share
+    picked = rng.choice(len(staying), 2 if cross else 1, replace=False)
+    parents = [staying[int(i)] for i in picked]
+    kind = "crossover" if cross else "mutation"
+    pool = [operator for operator in run.extensions.operators if operator.kind == kind]
+    operator = pool[int(rng.integers(len(pool)))] if len(pool) > 1 else pool[0]
+    name = f"{role[0]}{run.born[role]}"
+    run.born[role] += 1
+    run.parents[name] = [f"{parent}@{step}" for parent in parents]
+    adapters = [population.export(parent) for parent in parents]
+    generations = [_keep(run, *pair) for pair in zip(run.parents[name], adapters, strict=True)]
+    strength = None if cross or operator.default_strength is None else e.strength
+    seed = run.seed(step, name, operator.name)
+    child = make_child(adapters, operator, seed, strength=strength)
+    lineage = replace(child.lineage, generation=1 + max(generations))
+    write_member(run, member)
+    save_adapter(child.adapter, run.directory / "members" / name, lineage=lineage, overwrite=True)
+    population.replace(member, child.adapter, name)
+    league.replace(member, name, parents, operator.name)
+    change, protected = lineage.relative_change, tuple(spared) or UNSET
+    return BirthRow(member, name, tuple(parents), operator.name, change, protected)
+
+
+def _keep(run: Run, name: str, parent: Adapter) -> int:
+    """Keep a parent as `ancestors/<name>`, its id and the step; return its generation."""
+    home = Path(run.directory, "members", name.partition("@")[0])
+    record, ancestor = read_lineage(home), run.directory / "ancestors" / name
+    if not ancestor.exists():
+        ancestor.parent.mkdir(exist_ok=True)
+        save_adapter(parent, ancestor, lineage=record)
+    return record.generation if record else 0
