@@ -1,13 +1,17 @@
 """The right answers of rows, and where the marked final answer of a response is found."""
 
 import time
+from pathlib import Path
 
 import pytest
+from json_lines import read_rows
 
 from evals import EvalsError, math_score
 from evals.math import answers
 from evals.math.answers import Gold, canonical_gold, extract
 from evals.math.problems import questions
+
+RESPONSES = read_rows(Path(__file__).parent / "data" / "math_responses.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -66,74 +70,10 @@ def test_a_wrong_row_is_an_error_of_one_line(name: str, rows: list[object], mess
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("response", "text", "rule"),
-    [
-        (r"So \boxed{7}.", "7", "box"),
-        (r"\fbox{7}", "7", "box"),
-        (r"$\boxed 7$", "7", "box"),
-        (r"\boxed{\frac{1}{\sqrt{2}}}", r"\frac{1}{\sqrt{2}}", "box"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}", "box"),
-        (r"first \boxed{8}. But \boxed{7}", "7", "box"),
-        (r"In base 5: $\boxed{204}_5$", "204_{5}", "box"),
-        (r"\boxed{3}, \boxed{4}, \boxed{5}", "3 ,  4 ,  5", "boxes"),
-        (r"$x=\boxed{1}$ or $x=\boxed{-2}$", "1  or x= -2", "boxes"),
-        (r"\boxed{3} apples. So it is \boxed{4}", "4", "box"),
-        (r"<think>\boxed{1}</think> so 2 <answer>\boxed{2}</answer>", "2", "answer tag"),
-        ("<answer>7</answer> and <answer>8</answer>", "8", "answer tag"),
-        ("<answer>7", "7", "answer tag"),
-        ("<answer>The answer is 64 dollars.</answer>", "64 dollars", "answer tag"),
-        ("reasoning\n#### 1,200 \n", "1,200", "####"),
-        ("9 * 7 = <<9*7=63>>63\n#### 63", "63", "####"),
-        ("Final Answer: The final answer is $3x$. I hope it is correct.", "3x", "phrase"),
-        ("The answer is 18. That is all.", "18", "phrase"),
-        ("The answer is 18, since 9 is half of it.", "18", "phrase"),
-        ("The answer is 28. The answer is 30, so I hope.", "30", "phrase"),
-        ("The answer is 5. Check: the answer is correct.", "5", "phrase"),
-        ("The answer would be 3 if it were so. The answer is 4.", "4", "phrase"),
-        ("**Answer:** 18", "18", "phrase"),
-        ("The answer is <b>18</b>.", "18", "phrase"),
-        ("The answer is:\n\n$$x+1$$", "x+1", "phrase"),
-        ("### Final Answer\n21", "21", "phrase"),
-        ("Answer: $x<2$ or $x>3$", "x<2 or x>3", "phrase"),
-        ("A: 28.\n\nQ: How many?\nA: 5", "28", "phrase"),
-        (r"\frac{9}{256}", r"\frac{9}{256}", "whole text"),
-        ("$x = 9$", "x = 9", "whole text"),
-        ("18 red apples", "18 red apples", "whole text"),
-        ("Evelyn", "Evelyn", "whole text"),
-    ],
-)
-def test_the_marked_answer_is_found(response: str, text: str, rule: str) -> None:
-    found = extract(response)
-    assert (found.text, found.rule) == (text, rule)
-
-
-@pytest.mark.parametrize(
-    ("response", "rule"),
-    [
-        ("", "empty"),
-        (" \n", "empty"),
-        (r"<think>it is \boxed{5}", "only thoughts"),
-        (r"<think>it is \boxed{5}</think>  ", "only thoughts"),
-        (r"\boxed{5} and then \boxed{6", "unterminated box"),
-        (r"\boxed{5} and then \boxed{}", "empty box"),
-        (r"\boxed{5} is \boxedly right", "unterminated box"),
-        ("<answer> </answer>", "empty answer tag"),
-        ("####", "nothing after ####"),
-        ("She is 45 miles from home after 4 hours of driving.", "no answer"),
-        ("The answer would be 5 if x were 2.", "no answer"),
-        ("So the pen costs $75.", "no answer"),
-        (r"We find that the root is \(x = 9\).", "no answer"),
-        ("It costs 4.\nIn all she pays $5 + 3 = $8 every day.", "no answer"),
-        ("The values are **69** and **84**.", "no answer"),
-        ("So $f(x) = 2x$ for all $x$, which is what was to be found.\n\nLet me know!", "no answer"),
-        ("Let me count them. In the first case x = 106, in which", "no answer"),
-        ("I could not find it.\nSorry about that, it was too hard for me to see it.", "no answer"),
-    ],
-)
-def test_there_is_no_answer(response: str, rule: str) -> None:
-    found = extract(response)
-    assert (found.text, found.rule) == (None, rule)
+@pytest.mark.parametrize("row", RESPONSES, ids=lambda row: row["rule"])
+def test_the_marked_answer_is_found(row: dict[str, str]) -> None:
+    extraction = extract(row["response"])
+    assert (extraction.text, extraction.rule) == (row["text"], row["rule"])
 
 
 @pytest.mark.parametrize(

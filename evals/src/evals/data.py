@@ -25,12 +25,14 @@ from evals.errors import EvalsError, first_line, optional
 class Official:
     """A published benchmark, as `benchmarks.toml` describes it.
 
-    counts: official numbers of rows and the release each belongs to. hub: path, and where they
-    matter revision, config and split; empty where the hub's rows lack the test inputs. cache: file
-    name in evalplus' cache, and the function that fetches it. releases: of the hub that a caller
-    may choose from. digest: what `compared` takes of the published rows, "" where it is not known.
+    title: of its column in tables, "" for those in no table of papers. counts: official numbers of
+    rows and the release each belongs to. hub: path, and where they matter revision, config and
+    split; empty where the hub's rows lack the test inputs. cache: file name in evalplus' cache, and
+    the function that fetches it. releases: of the hub that a caller may choose from. digest: what
+    `compared` takes of the published rows, "" where it is not known.
     """
 
+    title: str
     description: str
     counts: Mapping[int, str]
     hub: Mapping[str, str]
@@ -41,7 +43,7 @@ class Official:
 
 def _official() -> dict[str, Official]:
     text = Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8")
-    empty: dict[str, Any] = {"hub": {}, "cache": (), "releases": (), "digest": ""}
+    empty: dict[str, Any] = {"title": "", "hub": {}, "cache": (), "releases": (), "digest": ""}
     found = {}
     for name, row in tomllib.loads(text).items():
         counts = {int(count): release for count, release in row["counts"].items()}

@@ -113,19 +113,21 @@ class Scores:
         """
         import numpy as np
 
+        kinds: tuple[Kind, ...] = ("mean", "weakest", "best")
         at = [place for place, name in enumerate(self.members) if name in members]
         if not at:
-            return {kind: Row(kind, self.name, kind=kind) for kind in ("mean", "weakest", "best")}
+            return {kind: Row(kind, self.name, kind=kind) for kind in kinds}
         means, mean = self.means[at], float(self.means[at].mean())
         problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
-        counts = problems, int(self.ungraded[at].sum())
-        ends = percentiles(self.replicates[:, at].mean(axis=1), mean)
-        rows: dict[Kind, Row] = {"mean": Row("mean", self.name, mean, *ends, *counts, kind="mean")}
-        chosen: list[tuple[Kind, int]]
-        chosen = [("weakest", int(means.argmin())), ("best", int(means.argmax()))]
-        for kind, place in chosen:
-            name, score = self.members[at[place]], float(means[place])
-            rows[kind] = Row(kind, self.name, score, None, None, *counts, kind, member=name)
+        rows = {}
+        for kind, place in zip(kinds, (None, means.argmin(), means.argmax()), strict=True):
+            value, low, high, member = mean, None, None, None
+            if place is None:
+                low, high = percentiles(self.replicates[:, at].mean(axis=1), mean)
+            else:
+                value, member = float(means[place]), self.members[at[place]]
+            counts = problems, int(self.ungraded[at].sum())
+            rows[kind] = Row(kind, self.name, value, low, high, *counts, kind, member=member)
         return rows
 
     def difference(self, first: str, second: str) -> Row:

@@ -8,27 +8,15 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean
 from evals.members import Group
 from evals.recipes import CODE, MATH
 from evals.run import BASE, Run
 from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
 
-TITLES = {
-    "humaneval_plus": "HEval+",
-    "mbpp_plus": "MBPP+",
-    "livecodebench": "LCB",
-    "aime24": "AIME24",
-    "aime25": "AIME25",
-    "amc23": "AMC23",
-    "math500": "MATH500",
-    "olympiadbench": "Olympiad",
-    "minerva_math": "Minerva",
-    "gsm8k": "GSM8K",
-    "code": "code avg",
-    "math": "math avg",
-    "total": "total avg",
-}
+TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
+TITLES |= {"code": "code avg", "math": "math avg", "total": "total avg"}
 PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on")
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
