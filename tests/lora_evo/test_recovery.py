@@ -20,8 +20,9 @@ from lora_evo import (
     save_adapter,
 )
 from lora_evo.model import load_base_model
+from lora_evo.model.scoring import TokenPair
 from lora_evo.model.stacked_lora import export_adapter, import_adapter, stack_saved
-from lora_evo.model.supervised import PromptRow, SupervisedLearner, TokenPair, drawn, split_rows
+from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, split_rows
 from lora_evo.operators.operator import stream
 from lora_evo.recovery import (
     CHILD,

@@ -11,8 +11,9 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base import BaseModel, fitted
 from lora_evo.model.decoding import padded
+from lora_evo.model.scoring import TokenPair
 from lora_evo.model.stacked_lora import BASE, StackedAdapters, stack_saved
-from lora_evo.model.supervised import PromptRow, TokenPair, encode_row
+from lora_evo.model.supervised import PromptRow, encode_row
 from lora_evo.peft.adapter import Adapter, check_comparable
 
 BATCH_SIZE = 8

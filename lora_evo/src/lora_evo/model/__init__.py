@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lora_evo.model.opening import open_engine, sharing
     from lora_evo.model.optimizer import MemberAdamW
     from lora_evo.model.output_layer import chunk_tokens
-    from lora_evo.model.scoring import Scorer, micro_batches
+    from lora_evo.model.scoring import Scorer, TokenPair, micro_batches
     from lora_evo.model.stacked_lora import (
         BASE,
         StackedAdapters,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         merge_adapter,
         stack_adapters,
     )
-    from lora_evo.model.supervised import SupervisedLearner, TokenPair, drawn, token_pair
+    from lora_evo.model.supervised import SupervisedLearner, drawn, token_pair
     from lora_evo.model.vllm_engine import VLLMEngine
     from lora_evo.model.vllm_server import Serving, VLLMOptions, require_vllm
 

@@ -12,18 +12,27 @@ import torch
 from torch import Tensor
 
 from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_threshold
+from lora_evo.model.engine import Rollout
 from lora_evo.model.output_layer import OutputLayer, Scores
 from lora_evo.model.stacked_lora import StackedAdapters
 
 
-class Completed(Protocol):
-    """A prompt and its completion by token ids."""
+@dataclass(frozen=True)
+class TokenPair:
+    """A prompt and its completion by token ids; the completion alone carries loss."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
 
     @property
-    def prompt_ids(self) -> tuple[int, ...]: ...
+    def ids(self) -> tuple[int, ...]:
+        """Tokens of both."""
+        return self.prompt_ids + self.completion_ids
 
     @property
-    def completion_ids(self) -> tuple[int, ...]: ...
+    def length(self) -> int:
+        """Number of tokens."""
+        return len(self.prompt_ids) + len(self.completion_ids)
 
 
 class Sized(Protocol):
@@ -66,25 +75,6 @@ class PaddedRows:
     lengths: list[int]
     """Completion tokens of each row."""
 
-    @classmethod
-    def of(cls, rows: Sequence[Completed], pad: int, device: torch.device) -> "PaddedRows":
-        """Lay rows out; pad may be any valid id, since no loss ever sees it."""
-        T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
-        ids = torch.full((len(rows), T), pad)
-        places: list[int] = []
-        targets: list[int] = []
-        for i, row in enumerate(rows):
-            tokens = row.prompt_ids + row.completion_ids[:-1]
-            ids[i, : len(tokens)] = torch.tensor(tokens)
-            places += range(i * T + len(row.prompt_ids) - 1, i * T + len(tokens))
-            targets += row.completion_ids
-        return cls(
-            ids.to(device),
-            torch.tensor(places, device=device),
-            torch.tensor(targets, device=device),
-            [len(row.completion_ids) for row in rows],
-        )
-
     def per_token(self, values: Sequence[float]) -> Tensor:
         """Repeat one value per row over the row's completion tokens."""
         device = self.targets.device
@@ -119,9 +109,23 @@ class Scorer:
         if checkpointing and adapters.device.type == "cpu":
             lower_mmap_threshold()
 
-    def padded(self, rows: Sequence[Completed]) -> PaddedRows:
+    def padded(self, rows: Sequence[Rollout | TokenPair]) -> PaddedRows:
         """Lay rows out on the model's device."""
-        return PaddedRows.of(rows, self._pad, self.adapters.device)
+        T = max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1
+        ids, device = torch.full((len(rows), T), self._pad), self.adapters.device
+        places: list[int] = []
+        targets: list[int] = []
+        for i, row in enumerate(rows):
+            tokens = row.prompt_ids + row.completion_ids[:-1]
+            ids[i, : len(tokens)] = torch.tensor(tokens)
+            places += range(i * T + len(row.prompt_ids) - 1, i * T + len(tokens))
+            targets += row.completion_ids
+        return PaddedRows(
+            ids.to(device),
+            torch.tensor(places, device=device),
+            torch.tensor(targets, device=device),
+            [len(row.completion_ids) for row in rows],
+        )
 
     def scores(
         self, padded: PaddedRows, members: Sequence[int], *, entropy: bool = False

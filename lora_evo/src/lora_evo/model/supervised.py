@@ -18,7 +18,7 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.optimizer import MemberAdamW
-from lora_evo.model.scoring import Scorer, micro_batches
+from lora_evo.model.scoring import Scorer, TokenPair, micro_batches
 from lora_evo.model.stacked_lora import StackedAdapters
 from lora_evo.peft.directory import PathLike
 
@@ -26,24 +26,6 @@ HELD_OUT = 0.2
 """Share of the different prompts of a file that is only measured."""
 FEWEST_HELD_OUT = 8
 """From fewer rows no interval of a level can be estimated."""
-
-
-@dataclass(frozen=True)
-class TokenPair:
-    """A prompt and its completion by token ids; the completion alone carries loss."""
-
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Tokens of both."""
-        return self.prompt_ids + self.completion_ids
-
-    @property
-    def length(self) -> int:
-        """Number of tokens."""
-        return len(self.prompt_ids) + len(self.completion_ids)
 
 
 def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = False) -> TokenPair:
