@@ -21,7 +21,6 @@ from torch.autograd.function import once_differentiable
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
-from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft.config import TARGET_MODULES
 
 BASE = -1
@@ -159,10 +158,7 @@ class StackedLoRALinear(nn.Module):
 
 @dataclass(eq=False)
 class StackedAdapters:
-    """Handle on all adapters of one model: names, routing, and the parameters of each member.
-
-    - patched: modules of the base with a forward pass that keeps less.
-    """
+    """Handle on all adapters of one model: names, routing, and the parameters of each member."""
 
     model: nn.Module
     layers: dict[str, StackedLoRALinear]
@@ -170,7 +166,6 @@ class StackedAdapters:
     r: int
     lora_alpha: float
     routing: Routing
-    patched: list[nn.Module]
 
     @property
     def device(self) -> torch.device:
@@ -225,8 +220,6 @@ class StackedAdapters:
         """Give the model its own layers back; the stack cannot be used any more."""
         for path, layer in self.layers.items():
             _put(self.model, path, layer.base)
-        for module in self.patched:
-            del module.forward
 
 
 @torch.no_grad()
@@ -372,8 +365,7 @@ def put_on(
     }
     for path, layer in layers.items():
         _put(model, path, layer)
-    patched = patch_llama_modules(model)
-    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
+    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing)
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
