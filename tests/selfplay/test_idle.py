@@ -58,8 +58,9 @@ def test_a_role_that_never_learns_is_named_once_with_why(
     home = tmp_path / "run"
     train(runs.config(*SHORT, *settings), home, extensions=Extensions(**rewards))
     err = capsys.readouterr().err.splitlines()
-    cut = [line for line in err if line.startswith("step 1: every text of the teachers ended")]
-    assert len(cut) == ("rollout.max_proposal_length=2" in settings)
+    told = "step 1: every text of the teachers ended at the limit of 2 tokens; raise "
+    told += "rollout.max_proposal_length, for a model that thinks to thousands"
+    assert (told in err) == ("rollout.max_proposal_length=2" in settings)
     said = [f"step 5: no {role} learned in 5 steps: {why}" for role, why in expected.items()]
     assert sorted(line for line in err if "learned in 5" in line) == sorted(said)
     signs = [f"In the last 5 steps no {role} learned: {why}" for role, why in expected.items()]

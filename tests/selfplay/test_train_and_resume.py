@@ -226,7 +226,7 @@ def test_a_full_disk_loses_nothing(runs, brief, tmp_path, monkeypatch):
         result = command(*resume(home))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    refused(result, "File too large", f"({home})", GO_ON, code=1)
+    refused(result, "File too large", f"({home}/checkpoints/step-", GO_ON, code=1)
 
     assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(brief)
