@@ -133,7 +133,6 @@ def test_checkpointing_keeps_one_layer_at_a_time_at_full_size():
 def test_what_does_not_fit_at_full_size_is_done_again_with_less(rows, smaller):
     """In smaller micro-batches; where a row is alone, with its layers checkpointed."""
     config, shape = full_size("7b-4t4s", 2)
-    config = replace(config, learner=replace(config.learner, gradient_checkpointing=False))
     names, budget = longest_rows(config)[0], config.learner.micro_batch_tokens
     prompt = limit = budget // rows // 2
     samples = [sample(names[i], prompt, limit) for i in range(rows)]

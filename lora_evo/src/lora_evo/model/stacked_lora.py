@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
+from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft.config import TARGET_MODULES
 
 BASE = -1
@@ -158,7 +159,10 @@ class StackedLoRALinear(nn.Module):
 
 @dataclass(eq=False)
 class StackedAdapters:
-    """Handle on all adapters of one model: names, routing, and the parameters of each member."""
+    """Handle on all adapters of one model: names, routing, and the parameters of each member.
+
+    - patched: modules of the base with a forward pass that keeps less.
+    """
 
     model: nn.Module
     layers: dict[str, StackedLoRALinear]
@@ -166,6 +170,7 @@ class StackedAdapters:
     r: int
     lora_alpha: float
     routing: Routing
+    patched: list[nn.Module]
 
     @property
     def device(self) -> torch.device:
@@ -220,6 +225,8 @@ class StackedAdapters:
         """Give the model its own layers back; the stack cannot be used any more."""
         for path, layer in self.layers.items():
             _put(self.model, path, layer.base)
+        for module in self.patched:
+            del module.forward
 
 
 @torch.no_grad()
@@ -365,7 +372,8 @@ def put_on(
     }
     for path, layer in layers.items():
         _put(model, path, layer)
-    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing)
+    patched = patch_llama_modules(model)
+    return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:

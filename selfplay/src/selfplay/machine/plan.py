@@ -121,15 +121,14 @@ def workload(config: Config) -> Workload:
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
     """Return what one layer keeps of so many tokens for the backward pass.
 
-    In the base's dtype: what both norms give, the attention's result, queries, keys, values, the
-    feed-forward part's gate before and after its activation, the other factor and their product,
-    and each adapted layer's A x. In float32: what both norms read, their scales, and a log-sum a
-    head.
+    In the base's dtype: the residual stream before both norms and after, the attention's result,
+    queries, keys, values, the feed-forward part's gate, the other factor and their product, and
+    each adapted layer's A x. In float32: the scales of both norms, and a log-sum a head.
     """
     adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
     r = adapted // max(1, model.layers) * learner.r
-    wide = 2 * (model.hidden + model.query + model.key) + 4 * model.inner + r
-    return tokens * (BYTES[dtype] * wide + FLOAT32 * (2 * model.hidden + model.heads + 2))
+    wide = 4 * model.hidden + 2 * model.query + 2 * model.key + 3 * model.inner + r
+    return tokens * (BYTES[dtype] * wide + FLOAT32 * (model.heads + 2))
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
