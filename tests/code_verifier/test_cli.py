@@ -21,7 +21,7 @@ from stopping import stops_and_gives_back
 from code_verifier import Limits
 from code_verifier.cli import _Commands, main
 from code_verifier.metrics import MEANINGS
-from code_verifier.processes import EXAMINER, Pool, ProcessLost
+from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
 from code_verifier.user_files import MAX_LINE, open_results
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}
@@ -188,10 +188,10 @@ def test_grade_counts_what_it_could_not_grade_and_stops_at_a_bad_row(
 ) -> None:
     ask = Pool.ask
 
-    def dying(self: Pool, kind: Any, request: bytes, grace_s: float) -> bytes:
-        if kind != EXAMINER and b"seven" in request:
+    def dying(self: Pool, profile: Profile, order: Order, task: bytes, grace_s: float) -> Reply:
+        if profile.kind == "strict" and b"seven" in task:
             raise ProcessLost("killed")
-        return ask(self, kind, request, grace_s)
+        return ask(self, profile, order, task, grace_s)
 
     monkeypatch.setattr(Pool, "ask", dying)
     task = {"kind": "code_f", "inputs": ["1"], "outputs": ["1"]}

@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner
 from programs import python
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, processes
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, pool
 from code_verifier.cli import main
-from code_verifier.jail import seccomp
+from code_verifier.jail import syscalls
 
 MEMORY = 256 * 2**20
 LAYERS = ("namespaces", "empty_root", "other_user", "no_new_privs", "landlock")
 PROBE = """
 import ctypes, json, os, resource, signal, socket, struct, sys
-from code_verifier.jail import confine
+from code_verifier.jail import walls
 
 port, memory, jail, skip = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -31,10 +31,10 @@ def refuse(*_):
     raise PermissionError
 
 if skip == "landlock":
-    confine._landlock = lambda: False
+    walls._landlock = lambda: False
 elif skip == "empty_root":
     os.chroot = refuse
-layers = confine.confine(jail, memory)
+layers = walls.confine(jail, memory)
 
 def attempt(function, *arguments):
     try:
@@ -100,20 +100,6 @@ def require(confined: dict[str, object], *layers: str) -> None:
         pytest.skip(f"this kernel or container does not offer {' or '.join(layers)}")
 
 
-def test_a_confined_process_imports_little() -> None:
-    """What it imports, its start costs, and a program might reach."""
-    for name in ("jail.strict", "jail.examiner", "jail.ordinary"):
-        script = (
-            "import sys; package = type(sys)('code_verifier'); package.__path__ = [sys.argv[1]]\n"
-            f"sys.modules['code_verifier'] = package\nimport code_verifier.{name}\n"
-            "print(*[n[14:] for n in sys.modules if n.startswith('code_verifier.')])"
-        )
-        modules = python("-c", script, Path(seccomp.__file__).parents[1]).split()
-        light = {"canonical", "errors", "jail"}
-        light |= {"literals", "scripts", "syntax"} if name != "jail.strict" else set()
-        assert {module.partition(".")[0] for module in modules} <= light
-
-
 def test_no_file_can_be_opened(confined: dict[str, object]) -> None:
     require(confined, "landlock", "empty_root")
     for what in ("read", "list", "make", "own"):
@@ -132,8 +118,8 @@ def test_files_stay_closed_with_one_layer_less(tmp_path: Path, skip: str) -> Non
 def test_landlock_alone_closes_all_files(tmp_path: Path) -> None:
     script = """
     import os, sys
-    from code_verifier.jail import confine
-    print(confine._landlock() if confine.prctl(38, 1) else False)
+    from code_verifier.jail import walls
+    print(walls._landlock() if walls.prctl(38, 1) else False)
     for path in ("/etc/passwd", sys.executable, "/proc/self/status", "/"):
         for mode in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT):
             try:
@@ -203,9 +189,9 @@ REAL_CLOCK = (
 
 
 def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here on a kernel without pidfd_open."""
-    without = processes._BOOTSTRAP.replace("m.main()", "import os; del os.pidfd_open; m.main()")
-    monkeypatch.setattr(processes, "_BOOTSTRAP", without)
+    """Here on a kernel without memfd_create."""
+    without = pool._BOOTSTRAP.replace("m.main()", "import os; del os.memfd_create; m.main()")
+    monkeypatch.setattr(pool, "_BOOTSTRAP", without)
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert not found["works"]
     assert "test script" in found["error"]
@@ -300,7 +286,7 @@ def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*arguments: object, **options: object) -> None:
         return None
 
-    monkeypatch.setattr(seccomp, "build", build)
+    monkeypatch.setattr(syscalls, "build", build)
 
 
 @pytest.mark.usefixtures("without_filter")

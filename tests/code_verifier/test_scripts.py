@@ -106,7 +106,11 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
             "timeout",
             "limit of it all",
         ),
-        ("import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)", "too_long", "output"),
+        (
+            "import os\ndef f(x):\n    while True: os.write(3, b'x' * 9999)",
+            "exception",
+            "Permission",
+        ),
         ("def f(x): return type('A' * 2**21, (), {})()", "too_long", "output"),
     ],
 )
@@ -292,9 +296,9 @@ def test_texts_of_values_read_back() -> None:
 DUMPS_ITS_HEAP = """
 import sys
 frame = sys._getframe()
-while "confine" not in frame.f_globals:
+while "walls" not in frame.f_globals:
     frame = frame.f_back
-ctypes, libc = frame.f_globals["confine"].ctypes, frame.f_globals["confine"].libc
+ctypes, libc = frame.f_globals["walls"].ctypes, frame.f_globals["walls"].libc
 libc.sbrk.restype = ctypes.c_void_p
 at = libc.sbrk(0) & ~4095
 while libc.write(1, ctypes.c_void_p(at := at - 4096), 4096) == 4096:
@@ -328,11 +332,10 @@ def test_no_program_is_found_in_the_memory_of_a_later_one(runner: ScriptRunner) 
     assert marker not in later.output
 
 
-@pytest.mark.parametrize("memory", ["progress", "room"])
-def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner, memory: str) -> None:
+def test_no_program_leaves_a_note_for_a_later_one(runner: ScriptRunner) -> None:
     find = "import sys\nframe = sys._getframe()\n"
-    find += f"while '{memory}' not in frame.f_locals: frame = frame.f_back\n"
-    find += f"page = frame.f_locals['{memory}']\n"
+    find += "while 'room' not in frame.f_locals: frame = frame.f_back\n"
+    find += "page = frame.f_locals['room']\n"
     runner.run(find + "page[:] = b'n' * len(page)", "", cpu_s=1.0)
     assert runner.run(find + "print(bytes(page).strip(b'\\0'))", "", cpu_s=1.0).output == b"b''\n"
 

@@ -12,7 +12,7 @@ import pytest
 from meanwhile import dying
 
 from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards, scripts
-from code_verifier.jail import ordinary
+from code_verifier.jail import server
 from code_verifier.scripts.suites import equal_output, read_tests, run_tests
 
 
@@ -332,7 +332,7 @@ def test_outputs_by_the_decimal_rule(found: str, expected: str, same: bool) -> N
 )
 def test_a_program_that_only_waits_is_ended(wait: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within ten seconds, whatever processor time it may take; within a few beats here."""
-    assert scripts.runner._IDLE_S + ordinary._BEAT_S < 10.0
+    assert scripts.runner._IDLE_S + server._BEAT_S < 10.0
     monkeypatch.setattr(scripts.runner, "_IDLE_S", 0.2)
     with ScriptRunner() as runner:
         run = runner.run(wait, "", cpu_s=3600.0)

@@ -1,4 +1,4 @@
-"""One test for each wall that no hostile program reaches alone: frames, texts, budgets, signals."""
+"""One test for each wall that no hostile program reaches alone: reports, budgets, signals."""
 
 import ctypes
 import os
@@ -8,91 +8,78 @@ from collections.abc import Iterator
 
 import pytest
 
-from code_verifier import Limits, Sandbox, Status, processes
-from code_verifier.jail import protocol
+from code_verifier import Limits, Sandbox, Status, pool
+from code_verifier.jail import wire
 
 TAKEN_OVER = """
 import _thread, os
-from code_verifier.jail import strict
+from code_verifier.jail import child
 
-def serve(code, arguments, names, nonce, limits):
-    (text, *stay), _ = strict.marshal.loads(arguments)
-    os.write(3, text.replace(b"NONCE" * 3 + b"!", nonce))
+def function(task, room):
+    program, _ = child.marshal.loads(task)
+    _, (data, *stay), _ = child.marshal.loads(program)
+    room[child.wire.ROOM : child.wire.ROOM + len(data)] = data
     lock = _thread.allocate_lock()
     while stay:
         lock.acquire()
     os._exit(0)
 
-strict.serve = serve
+child.function = function
 m.main()
 """
-"""A fork server whose children write what they are given, and know the nonce."""
-NONCE = b"NONCE" * 3 + b"!"
+"""A fork server whose children report what they are given."""
 F = "def f(x, stay):\n    return x"
 
 
 @pytest.fixture
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    bootstrap = processes._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
-    monkeypatch.setattr(processes, "_BOOTSTRAP", bootstrap)
-    with Sandbox(workers=1, limits=Limits(wall_s=60.0)) as sandbox:
+    bootstrap = pool._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
+    monkeypatch.setattr(pool, "_BOOTSTRAP", bootstrap)
+    with Sandbox(workers=1, limits=Limits(wall_s=2.0)) as sandbox:
         yield sandbox
 
 
-def frame(status: str, text: bytes = b"1", nonce: bytes = NONCE) -> bytes:
-    result = protocol.pack_result(status, text)
-    return protocol.FRAME.pack(nonce, len(result)) + result
-
-
-def test_a_frame_counts_behind_its_nonce_only(taken_over: Sandbox) -> None:
-    assert taken_over.run(F, repr(frame("ok"))).output == "1"
-    for data in (
-        frame("ok", nonce=bytes(16)),
-        protocol.FRAME.pack(NONCE, 0),
-        frame("ok") + b"x",
-        frame("ok") * 2,
-        frame("ok")[:-1],
-    ):
-        assert taken_over.run(F, repr(data)).status == Status.VIOLATION
-        assert taken_over.check(F, repr(data)).status == Status.VIOLATION
-
-
-@pytest.mark.parametrize("status", protocol.STATUSES)
+@pytest.mark.parametrize("status", wire.STATUSES)
 def test_a_child_reports_only_what_it_can_know(taken_over: Sandbox, status: str) -> None:
     known = {"ok", "exception", "not_literal", "too_long"}
     expected = status if status in known else Status.VIOLATION
-    assert taken_over.run(F, repr(frame(status))).status == expected
+    assert taken_over.run(F, repr(f"{status}\n1".encode())).status == expected
+
+
+def test_a_report_counts_as_a_whole_only(taken_over: Sandbox) -> None:
+    assert taken_over.run(F, repr(b"ok\n1")).output == "1"
+    for data in (b"", b"ok", b"\n1", b"ok 1", b"ok\n1\n", b"ok\n", b"\xff" * 5000):
+        assert taken_over.run(F, repr(data)).status == Status.VIOLATION
+        assert taken_over.check(F, repr(data)).status == Status.VIOLATION
 
 
 @pytest.mark.parametrize(
     "text", ["[1,  2]", "print(1)", "1 + 1", "{'b': 1, 'b': 2}", "[1", "\udcff"]
 )
 def test_a_text_that_is_not_canonical_is_forged(taken_over: Sandbox, text: str) -> None:
-    data = frame("ok", text.encode("utf-8", "surrogateescape"))
+    data = b"ok\n" + text.encode("utf-8", "surrogateescape")
     verdict = taken_over.run(F, repr(data))
     assert (verdict.status, verdict.output) == (Status.VIOLATION, None)
     assert "forged" in verdict.reason
 
 
-@pytest.mark.parametrize("data", [frame("ok"), frame("ok", nonce=bytes(16))])
-def test_a_child_that_stays_after_its_answer_is_killed(taken_over: Sandbox, data: bytes) -> None:
+def test_a_child_that_stays_after_its_answer_is_killed(taken_over: Sandbox) -> None:
     """Else its server, which waits for it, would be lost and replaced."""
-    assert taken_over.run(F, repr(frame("ok"))).ok
+    assert taken_over.run(F, repr(b"ok\n1")).ok
     servers = taken_over.pids()
-    first = taken_over.run(F, f"{data!r}, True")
-    assert first.status == (Status.OK if NONCE in data else Status.VIOLATION)
-    assert taken_over.run(F, repr(frame("ok"))).ok
+    assert taken_over.run(F, repr(b"ok\n1") + ", True").status == Status.TIMEOUT
+    assert taken_over.run(F, repr(b"ok\n1")).ok
     assert taken_over.pids() == servers
 
 
 SIGNAL = """
 import ctypes, os, sys
-from code_verifier.jail import confine
+from code_verifier.jail import walls
 
-confine.prctl(38, 1)
-create, size = confine._LANDLOCK_CREATE, ctypes.c_size_t(0)
-version = confine.libc.syscall(create, None, size, ctypes.c_uint32(1))
-if not confine._landlock() or version < 6:
+walls.prctl(38, 1)
+create, size = walls._LANDLOCK_CREATE, ctypes.c_size_t(0)
+version = walls.libc.syscall(create, None, size, ctypes.c_uint32(1))
+if not walls._landlock() or version < 6:
     sys.exit("this kernel's Landlock knows no signals")
 try:
     os.kill(os.getppid(), 0)

@@ -26,7 +26,7 @@ from code_verifier.literals import Comparison, parse_literal
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
-from code_verifier.processes import HASH_SEEDS, REQUIRED_LAYERS
+from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.rewards import check_row
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner

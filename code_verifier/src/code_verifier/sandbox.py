@@ -1,38 +1,35 @@
 """The sandbox: settings and processes of one caller, and what can be asked of them.
 
-Programs are examined and executed through a pool, and what their executions give is compared.
+Programs are executed through a pool, each time read and examined anew by a child of a fork server,
+and what their executions give is compared here.
 """
 
 import marshal
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
 
-from code_verifier import processes
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, Status
 from code_verifier.grading import grade_answer, validate_proposal
-from code_verifier.jail import protocol
-from code_verifier.jail.modules import ALL
+from code_verifier.jail.wire import ALL, CHANCE, COMMON, FUNCTION, MISSING, MORE, READER, STRICT
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import ordered_map
+from code_verifier.pool import HASH_SEEDS, OUT_OF_BUDGET, Order, Pool, ProcessLost, Profile
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
 CHANCE_RUNS = 16
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
+_OF_PROGRAM = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
+"""What a child may report; the program may have forged it."""
 _GRACE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Examined:
-    """The code of a program, or arguments, with the flags of `protocol`."""
-
-    flags: int
-    data: bytes
+_READER = Profile(READER, 1 << 30)
+_KEPT = 2 * len(HASH_SEEDS) + 1
+_PER_WORKER = 6
 
 
 class Sandbox(AbstractContextManager["Sandbox"]):
@@ -61,14 +58,16 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     ) -> None:
         if workers < 1:
             raise CodeVerifierError(f"workers is {workers}; expected 1 or more")
-        if not 2 <= runs <= len(processes.HASH_SEEDS):
-            raise CodeVerifierError(f"runs is {runs}; expected 2 to {len(processes.HASH_SEEDS)}")
+        if not 2 <= runs <= len(HASH_SEEDS):
+            raise CodeVerifierError(f"runs is {runs}; expected 2 to {len(HASH_SEEDS)}")
         self.workers = workers
         self.limits = limits if limits is not None else Limits()
         self.runs = runs
         self.comparison = comparison if comparison is not None else Comparison()
         self.allow_weak = allow_weak
-        self._pool = processes.sandbox_pool(workers, self.limits, allow_weak)
+        self._pool = Pool(
+            lambda: threading.BoundedSemaphore(workers), allow_weak, _KEPT + _PER_WORKER * workers
+        )
         self._finalizer = weakref.finalize(self, self._pool.close)
 
     def __exit__(self, *_: object) -> None:
@@ -80,7 +79,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def layers(self) -> dict[str, bool]:
         """Protection layers that are active in this sandbox's processes."""
-        return self._pool.layers(processes.Kind(processes.STRICT))
+        return self._pool.layers(self._profile(0))
 
     def pids(self) -> list[int]:
         """Process ids of the running fork servers."""
@@ -102,11 +101,11 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return next(self.iter_check(program, [input]))
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`run` on each input, in parallel; the program is examined once."""
+        """`run` on each input, in parallel."""
         return self._all(program, inputs, runs=1)
 
     def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`check` on each input, in parallel; the program is examined once."""
+        """`check` on each input, in parallel."""
         return self._all(program, inputs, self.runs)
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
@@ -151,58 +150,35 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         jobs = self._jobs(program, inputs, runs)
         return list(ordered_map(lambda job: job(), jobs, self.workers))
 
-    def _jobs(self, text: str, inputs: Sequence[str], runs: int) -> list[Callable[[], Verdict]]:
-        """Examine a program with its inputs; the calls that give the verdict of each.
+    def _jobs(self, program: str, inputs: Sequence[str], runs: int) -> list[Callable[[], Verdict]]:
+        """One function for each input; calling it gives the verdict. Raises CodeVerifierError when
+        an argument is not a str."""
+        texts: list[tuple[str, object]] = [("program", program)]
+        for name, text in texts + [("input", input) for input in inputs]:
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")
+        if len(program) > self.limits.program_chars:
+            reason = f"the program is longer than {self.limits.program_chars} characters"
+            return [lambda: Verdict(Status.TOO_LONG, reason=reason)] * len(inputs)
+        return [partial(self._agree, program, input, runs) for input in inputs]
 
-        runs: executions that have to agree; more than one become 16 where the program or the input
-        can reach a source of chance. Raises CodeVerifierError when an argument is not a str.
-        """
-        _require_texts(text, inputs)
-        program, *arguments = self._examine(text, inputs)
-        if isinstance(program, Verdict):
-            return [lambda: program] * len(inputs)
-        return [partial(self._settle, program, item, runs) for item in arguments]
-
-    def _examine(self, text: str, inputs: Sequence[str]) -> list[Examined | Verdict]:
-        """The program and its arguments, or the verdicts that refuse these; where the program is
-        refused, that verdict alone."""
-        limits = self.limits
-        if len(text) > limits.program_chars:
-            reason = f"the program is longer than {limits.program_chars} characters"
-            return [Verdict(Status.TOO_LONG, reason=reason)]
-        cut = [input[: limits.input_chars + 1] for input in inputs]
-        request = marshal.dumps((text, cut, limits.input_chars))
-        try:
-            reply = self._pool.ask(processes.EXAMINER, request, limits.wall_s + _GRACE_S)
-        except processes.ProcessLost as error:
-            if len(inputs) > 1:  # a request for each, so that one does not refuse the others
-                program = self._examine(text, [])
-                if isinstance(program[0], Verdict):
-                    return program
-                return program + [self._examine(text, [input])[-1] for input in inputs]
-            if isinstance(error, processes.BudgetExceeded):
-                reason = "reading the program or the input took too much processor time"
-                return [Verdict(Status.TIMEOUT, reason=reason)]
-            return [Verdict(Status.SYNTAX_ERROR, reason=f"Python's parser broke on it: {error}")]
-        results = protocol.unpack_results(reply, 0) or [(Status.OK, b"")]
-        (status, data), *others = results
-        if status == Status.OK and (not data or len(others) != len(inputs)):
-            return [Verdict(Status.SANDBOX_ERROR, reason="the examiner answered nonsense")]
-        return [_examined(*result) for result in results]
-
-    def _settle(self, program: Examined, arguments: Examined | Verdict, runs: int) -> Verdict:
-        """The verdict that refuses the arguments; or that of `runs` equal executions, or of the
-        first that is not `ok` or differs."""
-        if isinstance(arguments, Verdict):
-            return arguments
-        if runs > 1 and (program.flags | arguments.flags) & protocol.CHANCE:
+    def _agree(self, program: str, input: str, runs: int) -> Verdict:
+        """Execute `runs` times, sixteen where more than one and the program or the input can reach
+        a source of chance: the verdict is the first that is not ok or differs, else ok."""
+        read = self._read(program, input)
+        if isinstance(read, Verdict):
+            return read
+        code, flags = read
+        if runs > 1 and flags & CHANCE:
             runs = max(runs, CHANCE_RUNS)
-        first = self._execute(program, arguments, 0)
+        modules = ALL if flags & MORE else COMMON
+        first = self._execute(code, 0, modules)
         if not first.ok:
             return first
         wall_ms = first.wall_ms
         for index in range(1, runs):
-            verdict = self._execute(program, arguments, index)
+            verdict = self._execute(code, index, modules)
             wall_ms = max(wall_ms, verdict.wall_ms)
             if verdict.ok and verdict.output == first.output:
                 continue
@@ -213,34 +189,47 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
         return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
-    def _execute(self, program: Examined, arguments: Examined, index: int) -> Verdict:
+    def _read(self, program: str, input: str) -> tuple[bytes, int] | Verdict:
+        """The code with its arguments, and their flags; or the verdict that refuses them."""
+        limits = self.limits
+        task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
+        order = Order(READER, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+        try:
+            reply = self._pool.ask(_READER, order, task, limits.wall_s + _GRACE_S)
+        except ProcessLost as error:
+            if error.code == OUT_OF_BUDGET:
+                reason = "reading the program or the input took too much processor time"
+                return Verdict(Status.TIMEOUT, reason=reason)
+            return Verdict(Status.SYNTAX_ERROR, reason=f"Python's parser broke on it: {error}")
+        if reply.status != Status.OK:
+            return Verdict(reply.status, reason=reply.reason)
+        return reply.report, reply.flags
+
+    def _profile(self, index: int, modules: str = COMMON) -> Profile:
+        return Profile(STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)
+
+    def _execute(self, code: bytes, index: int, modules: str) -> Verdict:
         """Execute once, under hash seed and clocks `index`; again with all modules where one that
         it looked for was missing."""
-        request = marshal.dumps((program.data, arguments.data))
-        verdict = self._ask(request, index, program.flags >> protocol.TIER_SHIFT)
-        if verdict.status == protocol.MISSING:
-            return self._ask(request, index, ALL)
-        return verdict
-
-    def _ask(self, request: bytes, index: int, tier: int) -> Verdict:
+        limits = self.limits
+        task = marshal.dumps((code, vars(limits)))
+        wall_s, room = limits.wall_s, 4 * limits.output_chars + 4096
+        order = Order(FUNCTION, limits.cpu_s, limits.cpu_s, wall_s, wall_s, wall_s, room)
         try:
-            kind = processes.Kind(processes.STRICT, index, tier)
-            reply = self._pool.ask(kind, request, self.limits.wall_s + _GRACE_S)
-        except processes.ProcessLost as error:
+            reply = self._pool.ask(self._profile(index, modules), order, task, wall_s + _GRACE_S)
+        except ProcessLost as error:
             reason = f"the fork server was lost: {error}"
             return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1)
-        (wall_ms,) = protocol.REPLY.unpack_from(reply)
-        results = protocol.unpack_results(reply, protocol.REPLY.size)
-        if results is None or len(results) != 1:
-            reason = "the fork server answered nonsense"
-            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1)
-        ((status, data),) = results
-        text = _text(data)
-        if status != Status.OK:
-            return Verdict(status, None, text, wall_ms, 1)
-        if problem := _forged(text):
-            return Verdict(Status.VIOLATION, None, f"the result is forged: {problem}", wall_ms, 1)
-        return Verdict(Status.OK, text, "", wall_ms, 1)
+        if reply.status == MISSING:
+            return self._execute(code, index, ALL)
+        status, text = reply.status, reply.reason
+        if status == Status.OK:
+            status, text = _reported(reply.report)
+        if status == Status.OK and (problem := _forged(text)):
+            status, text = Status.VIOLATION, f"the result is forged: {problem}"
+        if status == Status.OK:
+            return Verdict(status, text, "", reply.wall_ms, 1)
+        return Verdict(status, None, text, reply.wall_ms, 1)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same settings, and processes of its own."""
@@ -277,23 +266,14 @@ def _forged(text: str) -> str:
     return "" if same else "the text is not canonical"
 
 
-def _examined(status: str, data: bytes) -> Examined | Verdict:
-    if status != Status.OK or not data:
-        return Verdict(status, reason=_text(data))
-    return Examined(data[0], data[1:])
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+def _reported(report: bytes) -> tuple[str, str]:
+    """Status and text of a child's report, which may be forged."""
+    status, mark, text = report.decode("utf-8", "replace").partition("\n")
+    if mark and status in _OF_PROGRAM:
+        return status, text
+    return Status.VIOLATION, "left without a whole report"
 
 
 def _short(text: str | None) -> str:
     text = text or ""
     return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def _require_texts(program: object, inputs: Sequence[object]) -> None:
-    for name, text in (("program", program), *(("input", input) for input in inputs)):
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")

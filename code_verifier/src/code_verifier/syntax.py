@@ -26,6 +26,9 @@ if hasattr(os, "register_at_fork"):  # a fork while another thread parses must n
 _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
 """What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
 _SPARE_FRAMES = 200
+FILE_NAME = "<program>\ud800"
+"""Of a program that is parsed or compiled. Python looks in the file of this name for the line of a
+SyntaxError; none can have it."""
 
 
 def parse_expression(text: str) -> ast.expr:
@@ -65,10 +68,10 @@ def _parse(text: str, mode: str) -> Any:
     try:
         with _LOCK:
             if _WARNED.search(text) is None:
-                return ast.parse(text, mode=mode)
+                return ast.parse(text, FILE_NAME, mode)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they may be errors here
-                return ast.parse(text, mode=mode)
+                return ast.parse(text, FILE_NAME, mode)
     except FAILURES as error:
         raise SyntaxError(describe(error)) from None
 
@@ -119,6 +122,12 @@ def bound_names(tree: ast.AST, everywhere: bool = False) -> set[str]:
             case ast.alias(name, alias):
                 names.add((alias or name).partition(".")[0])
             case ast.arg(name) | ast.Name(name, ast.Store()) | ast.ExceptHandler(name=str(name)):
+                names.add(name)
+            case (
+                ast.MatchAs(name=str(name))
+                | ast.MatchStar(str(name))
+                | ast.MatchMapping(rest=str(name))
+            ):
                 names.add(name)
         if everywhere or not isinstance(node, _SCOPES):
             stack.extend(ast.iter_child_nodes(node))

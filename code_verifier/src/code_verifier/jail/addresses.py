@@ -19,7 +19,7 @@ import ctypes
 import os
 import sys
 
-from code_verifier.jail.confine import libc
+from code_verifier.jail.walls import libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

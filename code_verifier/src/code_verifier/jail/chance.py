@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from code_verifier.jail.modules import words
+from code_verifier.jail.imports import words
 
 Nodes = Mapping[type[ast.AST], Sequence[Any]]
 """The nodes of a program by their type."""

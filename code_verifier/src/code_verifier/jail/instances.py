@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from code_verifier.jail.chance import Program
-from code_verifier.jail.modules import words
+from code_verifier.jail.imports import words
 
 _PLAIN = words("dict list tuple str int float")
 """Built-in classes whose text shows no address, as that of exceptions."""

@@ -1,51 +1,107 @@
-"""The cheap look at a program before it runs: imports, names that only an escape needs, and more.
+"""The look at a program before it runs: what it imports and names, and whether it can reach chance.
 
-This is no boundary (the kernel is). It gives a clear reason early, and tells which programs deserve
+This is no boundary, the kernel is. It gives a clear reason early, and tells which programs deserve
 more executions.
 """
 
 import ast
-import symtable
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
-from code_verifier.jail import modules, protocol
+from code_verifier.jail import wire
 from code_verifier.jail.chance import MEMBERS, Nodes, Program
+from code_verifier.jail.imports import ALLOWED, COMMON, words
 from code_verifier.jail.instances import keeps_an_instance
+from code_verifier.syntax import bound_names
 
-_LOOKUPS = frozenset({"getattr", "setattr", "delattr", "hasattr", "attrgetter", "methodcaller"})
-_OUTSIDE = frozenset(
-    str.split("os sys posix builtins subprocess socket threading importlib inspect signal shutil")
+_OF_SYS = words("""
+    maxsize maxunicode float_info int_info hash_info byteorder version version_info
+    implementation platform intern getsizeof getrecursionlimit setrecursionlimit exit
+    set_int_max_str_digits get_int_max_str_digits getrefcount exc_info exception flags hexversion
+    api_version float_repr_style displayhook getdefaultencoding stdin stdout stderr argv path
+""")
+"""What strict programs may use of sys: what says nothing of this machine."""
+_BANNED = words(
+    "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
 )
-_SYS_READABLE = modules.SYS_NAMES | {"stdin", "stdout", "stderr", "argv", "path"}
-_BINDING = ("name", "asname", "arg", "rest")
-_SPECIAL = frozenset(name for name in modules.BANNED_NAMES if name.startswith("__"))
+_SPECIAL = frozenset(name for name in _BANNED if name[0] == "_")
 
 
 def examine(tree: ast.Module) -> tuple[str | None, int]:
-    """Look at a program: why it is banned, and its flags, as `protocol` has them."""
-    guards = _main_guards(tree)
-    nodes = list(walk(tree, guards))
-    by_type: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
-    for node in nodes:
-        by_type[type(node)].append(node)
-    for node in nodes:
-        if type(node) not in _QUIET and (refusal := _refused(node)):
-            return f"{refusal} (line {getattr(node, 'lineno', 0)})", 0
-    for node, refusal in chain(_banned_names(tree, guards, by_type), _outside_uses(by_type)):
-        return f"{refusal} (line {node.lineno})", 0
-    names = {alias.name for node in by_type[ast.Import] for alias in node.names}
-    names |= {node.module for node in by_type[ast.ImportFrom]}
-    imported = {name.partition(".")[0] for name in names}
-    flags = _tier(nodes, imported) << protocol.TIER_SHIFT
-    return None, flags | protocol.CHANCE * _has_chance(by_type, imported)
+    """Why a program is banned, or None; and its flags, of `wire`."""
+    guards = [node for node in tree.body if _is_main_guard(node)]
+    if guards and "__name__" in bound_names(tree, everywhere=True):
+        guards = []
+    nodes: defaultdict[type[ast.AST], list[Any]] = defaultdict(list)
+    stack: list[Any] = [tree]
+    while stack:
+        node = stack.pop()
+        if node in guards:
+            stack += node.orelse  # a program has another name, so that the body never runs
+            continue
+        nodes[type(node)].append(node)
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                stack += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and type(value) not in _MARKS:
+                stack.append(value)
+    refusal = _refusal(nodes, tree)
+    imported = {alias.name.partition(".")[0] for n in nodes[ast.Import] for alias in n.names}
+    imported |= {str(node.module).partition(".")[0] for node in nodes[ast.ImportFrom]}
+    flags = wire.MORE * (not imported <= COMMON)
+    return refusal, flags | wire.CHANCE * (refusal is None and _has_chance(nodes, imported))
+
+
+_MARKS = frozenset({ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__()})
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    match node:
+        case ast.If(ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")])):
+            return True
+    return False
+
+
+def _refusal(nodes: Nodes, tree: ast.Module) -> str | None:
+    """Why a program of these nodes may not run."""
+    refused: list[tuple[int, str]] = []
+    for node in nodes[ast.Import]:
+        refused += [(node.lineno, reason(x.name)) for x in node.names if not may_import(x.name)]
+    for node in nodes[ast.ImportFrom]:
+        module = node.module or ""
+        names = [alias.name for alias in node.names]
+        if node.level or not module:
+            refused.append((node.lineno, "relative import"))
+        elif not may_import(module) or (module == "urllib" and names != ["parse"] * len(names)):
+            refused.append((node.lineno, reason(module)))
+        elif module == "sys":
+            refused += [(node.lineno, f"use of 'sys.{x}'") for x in names if x not in _OF_SYS]
+    if banned := [node for node in nodes[ast.Name] if node.id in _BANNED]:
+        bound = bound_names(tree, everywhere=True) - _SPECIAL
+        refused += [(n.lineno, f"use of {n.id!r}") for n in banned if n.id not in bound]
+    imported = {x.asname or x.name for n in nodes[ast.Import] for x in n.names if x.name == "sys"}
+    for node in nodes[ast.Attribute] if imported else ():
+        if getattr(node.value, "id", "") in imported and node.attr not in _OF_SYS:
+            refused.append((node.lineno, f"use of 'sys.{node.attr}'"))
+    return "{1} (line {0})".format(*min(refused)) if refused else None
+
+
+def may_import(name: str) -> bool:
+    """Whether programs may import the module of this dotted name."""
+    if name.partition(".")[0] == "urllib":
+        return name in ("urllib", "urllib.parse")  # urllib.request opens connections
+    return name.partition(".")[0] in ALLOWED
+
+
+def reason(name: str) -> str:
+    """Why the import of `name` is refused."""
+    return f"import of {name!r} is not allowed: only pure standard-library modules are"
 
 
 def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
-    """Whether a program of these nodes and imports may reach entropy, clocks, the order of sets, or
-    hashes and addresses of objects."""
+    """Whether a program of these nodes may reach entropy, clocks, the order of sets, or hashes and
+    addresses of objects."""
     if not imported <= MEMBERS.keys():
         return True
     if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
@@ -56,159 +112,3 @@ def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
     if program.has_algebra() and program.keeps_a_view():
         return True
     return program.makes_texts() and (program.keeps_an_address() or keeps_an_instance(program))
-
-
-def _banned_names(
-    tree: ast.Module, guards: frozenset[int], nodes: Nodes
-) -> Iterator[tuple[ast.Name, str]]:
-    """The names that only an escape needs, where they mean the built-in ones, and why not."""
-    banned = [
-        node
-        for node in nodes[ast.Name]
-        if node.id in modules.BANNED_NAMES and (node.id in _SPECIAL or type(node.ctx) is ast.Load)
-    ]
-    free = _SPECIAL | _built_in_names(tree, guards) if banned else _SPECIAL
-    for node in banned:
-        if node.id in free:
-            yield node, f"use of {node.id!r}"
-
-
-def _outside_uses(nodes: Nodes) -> Iterator[tuple[ast.Attribute, str]]:
-    """The attributes of imported modules that a program may not use, and why not."""
-    imported = {
-        alias.asname or alias.name.partition(".")[0]: alias.name
-        for node in nodes[ast.Import]
-        for alias in node.names
-    }
-    for node in nodes[ast.Attribute]:
-        name = getattr(node.value, "id", "")
-        if name in imported and (refusal := _outside(imported[name], node.attr)):
-            yield node, refusal
-
-
-def _built_in_names(tree: ast.Module, guards: frozenset[int]) -> set[str]:
-    """The names that a scope of the program reads without it, or a scope around it, binding them,
-    as the compiler sees it. What the guards hide does not count."""
-    for node in tree.body:
-        if id(node) in guards:
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]
-    top = symtable.symtable(ast.unparse(tree), "<program>", "exec")
-    bound = {x.get_name() for x in top.get_symbols() if x.is_assigned() or x.is_imported()}
-    free: set[str] = set()
-    tables = [top]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        for symbol in table.get_symbols():
-            outside = table is top or symbol.is_global()
-            if symbol.is_referenced() and outside:
-                free.add(symbol.get_name())
-            if symbol.is_declared_global() and symbol.is_assigned():
-                bound.add(symbol.get_name())
-    return free - bound
-
-
-def _outside(module: str, attribute: str) -> str | None:
-    """Why a program may not use this attribute of an imported module."""
-    if module == "sys" and attribute not in _SYS_READABLE and not attribute.startswith("__"):
-        return f"use of 'sys.{attribute}'"
-    private = attribute.startswith("_") and not attribute.startswith("__")
-    if private or attribute in _OUTSIDE:
-        return f"use of {module + '.' + attribute!r}, which is not part of that module"
-    return None
-
-
-def walk(tree: ast.AST, guards: frozenset[int] = frozenset()) -> Iterator[ast.AST]:
-    """All nodes that can run, parents before their children. guards: the `id` of every If whose
-    body never runs."""
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        if id(node) in guards:
-            stack.extend(node.orelse)  # type: ignore[attr-defined]
-            continue
-        yield node
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if type(value) is list:
-                stack.extend(item for item in value if isinstance(item, ast.AST))
-            elif isinstance(value, ast.AST) and type(value) not in _MARKS:
-                stack.append(value)
-
-
-_MARKS = frozenset({ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__()})
-_QUIET = frozenset({ast.Constant, ast.Expr, ast.Assign, ast.Compare, ast.Return, ast.Subscript})
-
-
-def _main_guards(tree: ast.Module) -> frozenset[int]:
-    """The `if __name__ == "__main__"` of the module: a program has another name. None when the
-    program could give itself that name."""
-    guards = [node for node in tree.body if isinstance(node, ast.If) and _is_main_guard(node.test)]
-    for node in walk(tree) if guards else ():
-        if isinstance(node, ast.Name):
-            renamed = node.id in ("globals", "vars", "locals", "setattr")
-            if renamed or (node.id == "__name__" and not isinstance(node.ctx, ast.Load)):
-                return frozenset()
-        else:
-            fields = (
-                getattr(node, name, None) for name in ("name", "asname", "arg", "rest", "attr")
-            )
-            if "__name__" in (*getattr(node, "names", ()), *fields):
-                return frozenset()
-    return frozenset(map(id, guards))
-
-
-def _is_main_guard(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(ast.Name("__name__"), [ast.Eq()], [ast.Constant("__main__")]):
-            return True
-    return False
-
-
-def _tier(nodes: list[ast.AST], imported: set[str]) -> int:
-    """The least tier that has what a program imports; codecs are in the last one alone."""
-    for node in nodes:
-        match node:
-            case ast.Attribute(attr="encode" | "decode") | ast.Name("bytes" | "bytearray"):
-                return modules.ALL
-    some = modules.SOME if imported else modules.NONE
-    return some if imported <= modules.COMMON else modules.ALL
-
-
-def _refused(node: ast.AST) -> str | None:
-    """Why a program may not have this node, by itself."""
-    for field in _BINDING:
-        if getattr(node, field, None) in _SPECIAL:
-            return f"use of {getattr(node, field)!r}"
-    match node:
-        case ast.Import(names):
-            others = (alias.name for alias in names if not modules.may_import(alias.name))
-            return next(map(modules.reason, others), None)
-        case ast.ImportFrom():
-            return _refused_import(node)
-        case ast.Attribute(attr=name):
-            return _banned_attribute([name])
-        case ast.MatchClass(kwd_attrs=names):
-            return _banned_attribute(names)
-        case ast.Call(ast.Attribute(attr=name) | ast.Name(name), args) if name in _LOOKUPS:
-            return _banned_attribute(x.value for x in args if isinstance(x, ast.Constant))
-    return None
-
-
-def _refused_import(node: ast.ImportFrom) -> str | None:
-    if node.level or node.module is None:
-        return "relative import"
-    names = [alias.name for alias in node.names]
-    refusals = (_outside(node.module, name) for name in names if name != "*")
-    if refusal := next(filter(None, refusals), None):
-        return refusal
-    if not modules.may_import(node.module):
-        return modules.reason(node.module)
-    if node.module == "urllib" and names != ["parse"] * len(names):
-        return modules.reason(f"urllib.{names[0]}")
-    return None
-
-
-def _banned_attribute(names: Iterable[object]) -> str | None:
-    banned = (name for name in names if name in modules.BANNED_ATTRIBUTES)
-    return next((f"use of attribute {name!r}" for name in banned), None)

@@ -1,126 +1,277 @@
-"""The fork server: it confines itself, forks a child for each request, and says how that one ended.
+"""The fork server: it confines itself, forks a child for each request, and says what came of it.
 
-What its children do is up to `strict` and `ordinary`. It serves until its standard input ends; a
-child never outlives it.
+One server serves one profile: `strict` ones fork functions of literals, under clocks, entropy and
+addresses of their own; `ordinary` ones fork modules and scripts. It reads orders only, never a
+program, and serves until its standard input ends; a child never outlives it.
 """
 
 from __future__ import annotations
 
+import gc
+import marshal
+import mmap
 import os
 import resource
+import select
 import signal
+import time
 
 from code_verifier.errors import Status
-from code_verifier.jail import confine
+from code_verifier.jail import addresses, clocks, walls, wire
+from code_verifier.jail.wire import (
+    CALLS,
+    FULL,
+    FUNCTION,
+    MISSED,
+    NO_MEMORY,
+    RAISED,
+    READER,
+    SCRIPT,
+    SPENT,
+    STRICT,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn
 
 _THREADS = 64
-_NOBODY, _FIRST = 65534, 1 << 30
-"""Users: nobody, and the first of those that are no one's, of which a server takes its own."""
-NO_MEMORY = 71
-"""Exit code of a child that ran out of memory."""
+_FIRST_USER = 1 << 30  # of those that are no one's, of which a server takes its own
+_INPUT_BYTES = 1 << 28
+_HIDDEN = ("code_verifier", "ctypes", "_ctypes")
+_BEAT_S = 1.0
+_PROGRESS_S = 0.01
+_now, _clock = time.monotonic, time.clock_gettime  # a strict server replaces the module's own
 
 
-class ForkServer:
-    """A confined process that starts children under its filters.
+def main() -> None:
+    """Serve until standard input ends. The first frame is the configuration."""
+    walls.reset_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
+    config = wire.receive_config()
+    if config["kind"] == READER:
+        from code_verifier.jail import reader
 
-    config: `jail_dir` and `filters`, by name; none where the kernel has no seccomp. memory: bytes
-    of address space that a child may use. hidden: packages that look never imported from now on.
+        reader.serve(config)
+        return
+    server = Server(config)
+    wire.write(1, wire.frame(marshal.dumps(server.layers)))
+    while order := wire.receive():
+        server.execute(marshal.loads(order))
+
+
+class Server:
+    """State of a server: everything its children start with.
+
+    config: a `pool.Profile`, with its `filters`, none where the kernel has no seccomp, and
+    `jail_dir`, an empty folder.
     """
 
-    def __init__(
-        self, config: dict[str, Any], memory: int, hidden: tuple[str, ...], file_bytes: int = 0
-    ) -> None:
-        root = os.geteuid() == 0
-        user = _FIRST + os.getpid() if file_bytes else _NOBODY
-        self.layers = confine.confine(config["jail_dir"], memory, file_bytes, user)
+    def __init__(self, config: dict[str, Any]) -> None:
+        strict = config["kind"] == STRICT
+        more = {}
+        if strict:
+            more["addresses"] = addresses.scramble(config["index"])  # before any import
+            clocks.install(config["index"], config["clock_s"])
+            more["clocks"] = clocks.disable_vdso()
+        from code_verifier.jail import child, imports
+
+        imports.preload(config["modules"], config["numpy"])
+        self.run: dict[str, Any] = {FUNCTION: child.function}
+        if config["modules"] == wire.ALL:
+            from code_verifier.jail import entropy
+
+            entropy.install(config["index"])
+        if strict:
+            child.prepare(config["modules"])
+        else:
+            from code_verifier.jail import ordinary
+
+            ordinary.prepare()
+            self.run = {CALLS: ordinary.calls, SCRIPT: ordinary.script}
+        root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
+        self.layers = walls.confine(config["jail_dir"], config["memory"], _INPUT_BYTES, user)
         # Whether the kernel counts processes and threads for this server and its child alone.
         self.alone = os.geteuid() == user if root else self.layers["namespaces"]
         filters: dict[str, bytes] = config["filters"]
-        self.filters = {name: confine.load_filter(filter) for name, filter in filters.items()}
-        if not all(map(confine.filter_works, self.filters.values())):
+        self.filters = {name: walls.load_filter(filter) for name, filter in filters.items()}
+        if not all(map(walls.filter_works, self.filters.values())):
             self.filters = {}
         self.layers["seccomp"] = bool(self.filters)
-        confine.hide_modules(hidden)
-        self.memory = memory
+        self.layers |= {name: active and bool(self.filters) for name, active in more.items()}
+        walls.hide_modules(_HIDDEN)
+        self.memory: int = config["memory"]
         self.pid = os.getpid()
+        self.poller = select.poll()
+        self.poller.register(0, 0)  # hang-up only: the caller is gone
+        gc.collect()
+        gc.freeze()  # out of the collector's way, in the children too
+        gc.disable()  # until the program runs
+        if strict:
+            addresses.shuffle_memory(config["index"])
 
-    def fork(
-        self,
-        filter: str,
-        cpu_s: float,
-        hard_s: float,
-        enter: Callable[[], None],
-        run: Callable[[], None],
-        threads: bool = False,
-    ) -> int:
-        """Fork a child; return its id, or a negative number when that failed.
+    def execute(self, order: dict[str, Any]) -> None:
+        """Fork a child that reads its task, and send what came of it.
 
-        The child has a session of its own, gets its descriptors by `enter`, and does `run` under
-        limits and the filter of this name. cpu_s: until its timer ends it, which a program may set
-        anew; hard_s: until the kernel does. threads: whether it may have threads, 64 of them.
+        order: `kind`; `cpu_s`, until its timer ends it, which a program may set anew; `hard_s`,
+        until the kernel does; `call_wall_s`, `wall_s` and `idle_s` of real time; `output_bytes`;
+        `stdin`; `deep`, whether the stack may grow as the memory.
         """
-        pid = int(confine.libc.fork())
-        if pid != 0:
-            return pid
+        kind = order["kind"]
+        source = _file(order["stdin"]) if kind == SCRIPT else -1
+        result, sink = os.pipe() if kind == SCRIPT else (-1, -1)
+        # Unmapped before the next fork, so that no later child finds what this one returned.
+        room = mmap.mmap(-1, wire.ROOM + order["output_bytes"] + wire.READ)
+        started = _now()
+        pid = int(walls.libc.fork())
+        if pid == 0:
+            self._be_child(order, room, sink, source)
+        if kind == SCRIPT:
+            os.close(sink)
+            os.close(source)
+        if pid < 0:
+            os._exit(1)  # the caller makes a new server
+        end = os.pidfd_open(pid)
+        status, reason, size = self._watch(order, pid, end, result, room)
+        if status:
+            walls.kill_session(pid)
+        _, how, usage = os.wait4(pid, 0)
+        wall_ms = (_now() - started) * 1000.0
+        os.close(end)
+        if kind == SCRIPT:
+            os.close(result)
+        if how and select.select((0,), (), (), 0)[0]:
+            os._exit(1)  # the task was not read, or the caller is gone
+        spent = usage.ru_utime + usage.ru_stime
+        number = int.from_bytes(room[:8], "little") & 0xFFFFFFFF
+        if how or status:
+            code = os.waitstatus_to_exitcode(how)
+            if not status:
+                status, reason = self._ending(code, spent >= order["hard_s"])
+            if code == RAISED:
+                reason = room[8 : wire.ROOM].rstrip(b"\0").decode("utf-8", "replace")
+            if status == Status.TIMEOUT and code not in (-signal.SIGPROF, SPENT):
+                number = 0  # the time of the whole process, and not of a call
+        if kind != SCRIPT:
+            size = max(0, room.find(b"\0", wire.ROOM) - wire.ROOM)
+        text = reason.encode("utf-8", "replace")
+        numbers = wire.CODES[status or Status.OK], False, number, spent, wall_ms, len(text)
+        head = wire.REPLY.pack(*numbers) + text
+        with room, memoryview(room) as whole, whole[wire.ROOM : wire.ROOM + size] as report:
+            wire.write(1, wire.LENGTH.pack(len(head) + size) + head, report)
+
+    def _be_child(self, order: dict[str, Any], room: mmap.mmap, sink: int, source: int) -> NoReturn:
+        """Read the task, go behind the walls, and run it."""
+        kind = order["kind"]
         try:
-            confine.leave_session(self.pid)
-            enter()
-            most = int(hard_s) + 1
+            walls.leave_session(self.pid)
+            task = wire.receive()
+            if not task:
+                os._exit(1)
+            if kind == SCRIPT:
+                os.dup2(source, 0)
+                os.dup2(sink, 1)
+            os.closerange(2 if kind == SCRIPT else 0, 16)
+            if order["deep"]:
+                _, most = resource.getrlimit(resource.RLIMIT_STACK)
+                resource.setrlimit(resource.RLIMIT_STACK, (most, most))
+            most = int(order["hard_s"]) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, most))
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-            if not (threads and self.filters):
+            if kind == FUNCTION or not self.filters:
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             elif self.alone:  # this server counts, too
                 resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS + 1, _THREADS + 1))
-            signal.setitimer(signal.ITIMER_PROF, cpu_s)
-            if self.filters and not confine.install_filter(self.filters[filter]):
+            signal.setitimer(signal.ITIMER_PROF, order["cpu_s"])
+            if self.filters and not walls.install_filter(self.filters[kind]):
                 raise OSError("the filter was refused")
         except BaseException:
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
-            run()
+            self.run[kind](task, room)
         except MemoryError:
             os._exit(NO_MEMORY)
         finally:
             os._exit(1)
 
-    def reap(self, pid: int, kill: bool, hard_s: float) -> tuple[str, str, int, float]:
-        """Wait for a child, killed if need be: the status and the reason of its end as far as the
-        kernel knows (`violation` if it left by itself), its exit code or signal, its processor
-        seconds."""
-        if kill:
-            confine.kill_session(pid)
-        _, status, usage = os.wait4(pid, 0)
-        spent = usage.ru_utime + usage.ru_stime
-        code = abs(os.waitstatus_to_exitcode(status))
-        return *self._ending(os.WIFSIGNALED(status), code, spent >= hard_s), code, spent
+    def _watch(
+        self, order: dict[str, Any], pid: int, end: int, result: int, room: mmap.mmap
+    ) -> tuple[str, str, int]:
+        """Wait until a child has left (""), or why it is to be killed: it wrote too much, does
+        nothing for `idle_s`, takes longer than all or than the call that runs may take, or has lost
+        its caller. Also the bytes of a script's output, which go into `room`."""
+        poller, script = self.poller, order["kind"] == SCRIPT
+        poller.register(end, select.POLLIN)
+        if script:
+            poller.register(result, select.POLLIN)
+        call_s, wall_s, idle_s = order["call_wall_s"], order["wall_s"], order["idle_s"]
+        clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
+        written, cpu, call = 0, 0.0, bytes(8)
+        started = begun = moved = now = _now()
+        beat_s = min(_BEAT_S, idle_s) if idle_s < wall_s else wall_s
+        try:
+            while True:
+                wait_s = max(0.0, min(begun + call_s, started + wall_s) - now)
+                events = dict(poller.poll(min(beat_s, wait_s) * 1000.0 + 1.0))
+                if 0 in events:
+                    return Status.TIMEOUT, "lost its caller", written
+                if result in events:
+                    place = wire.ROOM + written
+                    with memoryview(room) as whole, whole[place : place + wire.READ] as part:
+                        count = os.readv(result, [part])
+                    written += count
+                    if written > len(room) - wire.ROOM - wire.READ:
+                        return Status.TOO_LONG, "wrote more than the limit of output", 0
+                    if count == 0:  # closed
+                        script = False
+                        poller.unregister(result)
+                elif end in events:
+                    return "", "", written
+                now = _now()
+                if room[:8] != call:
+                    call, begun = room[:8], now
+                if now - moved >= beat_s:
+                    spent = _clock(clock)
+                    if spent - cpu > _PROGRESS_S:
+                        cpu, moved = spent, now
+                if now > moved + idle_s:
+                    return Status.TIMEOUT, "waited for something that does not come", written
+                if now > min(begun + call_s, started + wall_s):
+                    return Status.TIMEOUT, f"ran longer than {min(call_s, wall_s):g} s", written
+        finally:
+            poller.unregister(end)
+            if script:
+                poller.unregister(result)
 
-    def _ending(self, signalled: bool, code: int, late: bool) -> tuple[str, str]:
-        if signalled and code == signal.SIGPROF:
+    def _ending(self, code: int, late: bool) -> tuple[str, str]:
+        """Status and reason of a child's exit code or signal (negative), but for 0."""
+        if code == -signal.SIGPROF:
             return Status.TIMEOUT, "used more processor time than the limit"
-        if signalled and (code == signal.SIGXCPU or (code == signal.SIGKILL and late)):
+        if code == -signal.SIGXCPU or (code == -signal.SIGKILL and late):
             return Status.TIMEOUT, "used more processor time than the limit of it all"
-        if signalled and code == signal.SIGSYS:
+        if code == -signal.SIGSYS:
             return Status.VIOLATION, "made a system call that is not allowed"
-        if signalled and code == signal.SIGKILL:
+        if code == -signal.SIGKILL:
             return Status.MEMORY, "killed by the kernel, probably for lack of memory"
-        if signalled:
-            name = signal.Signals(code).name
+        if code < 0:
+            name = signal.Signals(-code).name
             return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
-        if code == NO_MEMORY:
-            return Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"
-        return Status.VIOLATION, f"left without a result (exit code {code})"
+        own = {
+            NO_MEMORY: (Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"),
+            SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
+            RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
+            MISSED: (wire.MISSING, ""),
+            FULL: (Status.TOO_LONG, "returned more than the limit of output"),
+        }
+        return own.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))
 
 
-def load_hashes() -> None:
-    """Make every hash once: OpenSSL reads its settings from a file at the first use."""
-    import hashlib
-
-    for name in sorted(hashlib.algorithms_guaranteed):
-        hashlib.new(name)
+def _file(data: bytes) -> int:
+    """A file in memory that holds the data: programs ask for its size, and seek in it."""
+    file = os.memfd_create("stdin")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_INPUT_BYTES, _INPUT_BYTES))
+    wire.write(file, data)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, _INPUT_BYTES))
+    os.lseek(file, 0, os.SEEK_SET)
+    return file

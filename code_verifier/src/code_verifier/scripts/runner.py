@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from code_verifier.errors import Status
-from code_verifier.jail import seccomp
-from code_verifier.jail.protocol import HEAD, LENGTH, RESULT_FD, STATUSES
-from code_verifier.processes import HASH_SEEDS, ORDINARY, Kind, Pool, Process, ProcessLost
+from code_verifier.jail.wire import CALLS, NUMPY, ORDINARY, SCRIPT, STANDARD
+from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
 from code_verifier.scripts.values import describe
 
 _IDLE_S = 8.0
@@ -29,7 +28,7 @@ _MIB = 1 << 20
 _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
 _NAME_CHARS = 200
-_PLAIN, _NUMPY = Kind(ORDINARY), Kind(ORDINARY, tier=1)
+_WALL_FACTOR = 10.0  # of processor time, since a busy machine gives little of its time
 
 
 CONTEST_MODULES = str.split(
@@ -121,7 +120,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     def __init__(
         self, allow_weak: bool = False, slots: AbstractContextManager[object] | None = None
     ) -> None:
-        self._pool = Pool(self._process, lambda: slots or nullcontext(), allow_weak)
+        self._pool = Pool(lambda: slots or nullcontext(), allow_weak)
 
     def close(self) -> None:
         """End all processes; a call that still waits for one raises SandboxUnavailable."""
@@ -156,18 +155,19 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         lists. Texts of more than `text_chars` are left out.
         deep: the stack may grow as the memory.
         """
-        order = {"kind": "calls", "cpu_s": module_s, "hard_s": total_s, "deep": deep}
-        order |= {"stdin": b"", "output_bytes": output_bytes, "call_s": max([module_s, *limits_s])}
+        longest_s = max([module_s, *limits_s])
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
         task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
         task["limits"] = [float(limit) for limit in limits_s]
-        status, call, spent, reason, data = self._ask(order, task)
-        values, end = read_report(data, len(inputs), text_chars)
+        order = _order(CALLS, module_s, total_s, longest_s, output_bytes, deep=deep)
+        reply = self._reply(order, task)
+        status, reason, call = reply.status, reply.reason, reply.number
+        values, end = read_report(reply.report, len(inputs), text_chars)
         if status == Status.OK:
             status, reason = end or (Status.VIOLATION, "left without a whole report")
             call = len(values) + 1 if call and status == Status.EXCEPTION else call
-        return Calls(tuple(values), status, call, reason, spent)
+        return Calls(tuple(values), status, call, reason, reply.cpu_s)
 
     def run(
         self,
@@ -182,42 +182,40 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     ) -> ScriptRun:
         """Output of the program as a script with this standard input; the rest as in `call`. files:
         what it may read and import, by name."""
-        order = {"kind": "script", "cpu_s": cpu_s, "hard_s": cpu_s, "call_s": cpu_s, "deep": False}
-        order |= {"stdin": stdin.encode("utf-8", "surrogatepass"), "output_bytes": output_bytes}
+        given = stdin.encode("utf-8", "surrogatepass")
+        order = _order(SCRIPT, cpu_s, cpu_s, cpu_s, output_bytes, given)
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})
-        status, exit_code, spent, reason, data = self._ask(order, task)
-        return ScriptRun(data, status, reason, spent, exit_code)
+        reply = self._reply(order, task)
+        return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number)
 
-    def _ask(
-        self, order: dict[str, Any], task: dict[str, Any]
-    ) -> tuple[str, int, float, str, bytes]:
-        """Status, call or exit code, processor seconds, reason and data of a child."""
-        head = marshal.dumps(order)
-        body = LENGTH.pack(len(head)) + head + marshal.dumps(task)
+    def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
         numpy = "numpy" in task["program"] + task["prelude"]
         numpy |= any(b"numpy" in data for data in task.get("files", {}).values())
-        kind = _NUMPY if numpy else _PLAIN  # forking costs by what is loaded
-        grace_s = _GRACE_S + _GRACE_FACTOR * (order["cpu_s"] + order["hard_s"])
+        spec = (
+            importlib.util.find_spec("numpy") if numpy else None
+        )  # forking costs by what is loaded
+        folder = str(Path(spec.origin).parents[1]) if spec and spec.origin else None
+        grace_s = _GRACE_S + _GRACE_FACTOR * (order.cpu_s + order.hard_s)
         try:
-            reply = self._pool.ask(kind, body, grace_s)
+            profile = Profile(ORDINARY, _MEMORY, NUMPY if folder else STANDARD, numpy=folder)
+            return self._pool.ask(profile, order, marshal.dumps(task), grace_s)
         except ProcessLost as error:
-            return Status.SANDBOX_ERROR, 0, 0.0, f"a fork server was lost: {error}", b""
-        code, call, spent, size = HEAD.unpack_from(reply)
-        start = HEAD.size + size
-        reason = reply[HEAD.size : start].decode("utf-8", "replace")
-        return STATUSES[code], call, spent, reason, reply[start:]
+            reason = f"a fork server was lost: {error}"
+            return Reply(Status.SANDBOX_ERROR, 0, 0, 0.0, 0.0, reason, b"")
 
-    def _process(self, kind: Kind) -> Process:
-        spec = importlib.util.find_spec("numpy") if kind == _NUMPY else None
-        calls, script = seccomp.build(RESULT_FD, mild=True), seccomp.build(1, 0, mild=True)
-        config: dict[str, Any] = {
-            "numpy": str(Path(spec.origin).parents[1]) if spec and spec.origin else None,
-            "memory": _MEMORY,
-            "filters": {"calls": calls, "script": script} if calls and script else {},
-            "idle_s": _IDLE_S,
-        }
-        return Process(kind.module, HASH_SEEDS[kind.index], config)
+
+def _order(
+    kind: str,
+    cpu_s: float,
+    hard_s: float,
+    call_s: float,
+    output_bytes: int,
+    stdin: bytes = b"",
+    deep: bool = False,
+) -> Order:
+    walls = _WALL_FACTOR * call_s, _WALL_FACTOR * hard_s, _IDLE_S
+    return Order(kind, cpu_s, hard_s, *walls, output_bytes, stdin, deep)
 
 
 _TEXT = rb'"(?:[^"\\\n]++|\\.)*+"'

@@ -123,6 +123,7 @@ def leave_session(parent: int) -> None:
 def hide_modules(names: tuple[str, ...]) -> None:
     """Have these packages look as if they had never been imported, and close the streams."""
     sys.stdin = sys.stdout = sys.stderr = None
+    sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
     for name in list(sys.modules):
         if name.partition(".")[0] in names:
             del sys.modules[name]

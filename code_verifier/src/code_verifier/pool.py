@@ -1,5 +1,5 @@
-"""Confined processes: the caller's end of one, and the pool of those that a sandbox keeps, started
-when first needed and replaced when they break."""
+"""Fork servers: the caller's end of one, and the pool of those that a sandbox keeps, started when
+first needed and replaced when they break."""
 
 import marshal
 import os
@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from code_verifier.errors import SandboxUnavailable
-from code_verifier.jail import seccomp
-from code_verifier.jail.protocol import LENGTH, READ, RESULT_FD
-from code_verifier.tasks import Limits
+from code_verifier.jail import syscalls
+from code_verifier.jail.wire import LENGTH, ORDINARY, READ, READER, REPLY, STATUSES, STRICT, frame
 
 _START_S = 60.0
 _MAX_REPLY = (1 << 28) + (1 << 20)
@@ -30,31 +29,89 @@ _BEAT_S = 1.0
 # A bare package object spares the process every import that it does not need.
 _BOOTSTRAP = (
     "import sys; p = type(sys)('code_verifier'); p.__path__ = [sys.argv[1]]; "
-    "sys.modules['code_verifier'] = p; import code_verifier.{module} as m; m.main()"
+    "sys.modules['code_verifier'] = p; import code_verifier.jail.server as m; m.main()"
 )
 
 
+HASH_SEEDS = (
+    1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007,
+    11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a process of the pool is: the reader of programs, or a fork server of functions of
+    literals (strict) or of ordinary modules and scripts.
+
+    memory: bytes of address space that a program may use beyond that of the bare process. modules:
+    which are imported before the first fork, see `jail.wire`. index: of its hash seed and, where it
+    is strict, of its clocks, entropy and addresses. clock_s: where its own clocks end. numpy: the
+    folder that holds it.
+    """
+
+    kind: str
+    memory: int
+    modules: str = ""
+    index: int = 0
+    clock_s: float = 0.0
+    numpy: str | None = None
+
+    def filters(self) -> dict[str, bytes]:
+        """The filters of system calls by what a process may be; none where there are no tables."""
+        build = syscalls.build
+        filters = {
+            READER: {"reader": build(1, 0, timer=True)},
+            STRICT: {"function": build()},
+            ORDINARY: {"calls": build(mild=True), "script": build(1, 0, mild=True)},
+        }[self.kind]
+        return {name: filter for name, filter in filters.items() if filter is not None}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a server knows of a request: `kind` is `function`, `calls` or `script`, the rest are its
+    limits (see `jail.server`) and the standard input of a script."""
+
+    kind: str
+    cpu_s: float
+    hard_s: float
+    call_wall_s: float
+    wall_s: float
+    idle_s: float
+    output_bytes: int
+    stdin: bytes = b""
+    deep: bool = False
+
+
+class Reply(NamedTuple):
+    """What came of a request, see `jail.wire`; the report may be forged."""
+
+    status: str
+    flags: int
+    number: int
+    cpu_s: float
+    wall_ms: float
+    reason: str
+    report: bytes
+
+
 class ProcessLost(Exception):
-    """The process ended, stopped answering, or answered nonsense."""
+    """The process ended, stopped answering, or answered nonsense. code: how it ended, if it did."""
 
-
-class BudgetExceeded(ProcessLost):
-    """The process ended by SIGPROF: one text took more processor time than the examiner allows."""
+    code: int | None = None
 
 
 class Process:
-    """A confined process that answers frames: a fork server or an examiner.
+    """A fork server of a profile.
 
-    module: its module in `code_verifier`, as "jail.strict". hash_seed: its PYTHONHASHSEED.
-    config: what its `main` expects first. Not for use by two threads at once, but for `end`. It is
-    started by `subprocess`, which is safe in a process with threads.
+    Not for use by two threads at once, but for `end`. It is started by `subprocess`, which is safe
+    in a process with threads.
     """
 
-    def __init__(self, module: str, hash_seed: int, config: dict[str, Any]) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.layers: dict[str, bool] = {}
-        self._module = module
-        self._hash_seed = hash_seed
-        self._config = config
+        self._profile = profile
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._ended = False
@@ -96,7 +153,8 @@ class Process:
             self._spawn()
             try:
                 deadline = time.monotonic() + _START_S
-                self._write(marshal.dumps(self._config | {"jail_dir": jail}), deadline)
+                config = asdict(self._profile) | {"filters": self._profile.filters()}
+                self._write(frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
                 self.layers = marshal.loads(self._read(deadline))
             except ProcessLost:
                 self.close()
@@ -109,8 +167,9 @@ class Process:
             self._write(request, deadline)
             return self._read(deadline)
         except BaseException as error:
-            if self.close() == -signal.SIGPROF and isinstance(error, ProcessLost):
-                raise BudgetExceeded("it used up its processor time") from None
+            code = self.close()
+            if isinstance(error, ProcessLost):
+                error.code = code
             raise
 
     def end(self) -> None:
@@ -138,7 +197,8 @@ class Process:
                 process.returncode = 0  # not ours to wait for
 
     def _spawn(self) -> None:
-        code = _BOOTSTRAP.format(module=self._module), str(Path(__file__).resolve().parent)
+        code = _BOOTSTRAP, str(Path(__file__).resolve().parent)
+        seed = HASH_SEEDS[self._profile.index]
         with self._lock:
             if self._ended:
                 raise ProcessLost("the sandbox is closed")
@@ -148,7 +208,12 @@ class Process:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={"PYTHONHASHSEED": str(self._hash_seed), "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+                    env={
+                        "PYTHONHASHSEED": str(seed),
+                        "LC_ALL": "C.UTF-8",
+                        "TZ": "UTC",
+                        "LD_BIND_NOW": "1",
+                    },
                     start_new_session=True,
                     bufsize=0,
                 )
@@ -163,7 +228,7 @@ class Process:
     def _write(self, body: bytes, deadline: float) -> None:
         if self._process is None:
             raise ProcessLost("it is not running")
-        view = memoryview(LENGTH.pack(len(body)) + body)
+        view = memoryview(body)
         while view:
             try:
                 view = view[os.write(self._in, view) :]
@@ -212,51 +277,24 @@ def _is_stopped(pid: int | None) -> bool:
         return False
 
 
-HASH_SEEDS = (
-    1, 20_260_501, 3_141_592_653, 42, 2_718_281_828, 1_000_003, 7, 4_000_000_007,
-    11, 577_215_664, 1_618_033_988, 23, 3_333_333_333, 69, 271_828, 99_991,
-)  # fmt: skip
+OUT_OF_BUDGET = -signal.SIGPROF
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
-_EXAMINER_MEMORY = 1 << 30
-_KEPT = 56  # more than kinds: sixteen hash seeds in three tiers, and the examiner
-_PER_WORKER = 6
 _PATIENCE_S = 0.05  # about what it takes to start a process
-
-STRICT, ORDINARY = "jail.strict", "jail.ordinary"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a process of a pool serves.
-
-    module: its module in `code_verifier`. index: of its hash seed and its clocks. tier: how much
-    it has loaded, see `jail.modules`; of ORDINARY, whether numpy is (1) or not (0).
-    """
-
-    module: str
-    index: int = 0
-    tier: int = 0
-
-
-EXAMINER = Kind("jail.examiner")
 
 
 class Pool:
-    """Confined processes by kind, each used by one thread at a time.
+    """Fork servers by profile, each used by one thread at a time and started when first used.
 
-    make: makes a process of a kind, which is started when it is first used. slots: makes what an
-    execution holds while it runs, anew after a fork; examining takes none. most: processes that
-    are kept.
+    slots: makes what an execution holds while it runs, anew after a fork. most: processes that are
+    kept.
     """
 
     def __init__(
         self,
-        make: Callable[[Kind], Process],
         slots: Callable[[], AbstractContextManager[object]],
         allow_weak: bool,
         most: int = 1 << 10,
     ) -> None:
-        self._make = make
         self._new_slots = slots
         self._allow_weak = allow_weak
         self._most = most
@@ -272,29 +310,34 @@ class Pool:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._returned = threading.Condition(self._lock)
-        self._lent: Counter[Kind] = Counter()
+        self._lent: Counter[Profile] = Counter()
         self._slots = self._new_slots()
-        self._idle: list[tuple[Kind, Process]] = []  # used last, last
+        self._idle: list[tuple[Profile, Process]] = []  # used last, last
         self._all: set[Process] = set()
 
-    def ask(self, kind: Kind, request: bytes, grace_s: float) -> bytes:
-        """The reply of a process of this kind, asked again in a new one if it is lost. grace_s:
-        seconds until it counts as lost. Raises ProcessLost (BudgetExceeded at once, since it would
-        happen again), SandboxUnavailable."""
+    def ask(self, profile: Profile, order: Order, task: bytes, grace_s: float) -> Reply:
+        """What came of a request, asked again of a new server if one is lost. grace_s: seconds
+        until it counts as lost. Raises ProcessLost, SandboxUnavailable."""
         if self._pid != os.getpid():
             self.forget()
+        request = frame(marshal.dumps(vars(order))) + frame(task)
         try:
-            with self._lend(kind) as process:
-                return process.ask(request, time.monotonic() + grace_s)
-        except BudgetExceeded:
-            raise
-        except ProcessLost:  # where one was lost, the idle ones may be lost too
-            with self._lend(kind, fresh=True) as process:
-                return process.ask(request, time.monotonic() + grace_s)
+            with self._lend(profile) as process:
+                reply = process.ask(request, time.monotonic() + grace_s)
+        except ProcessLost as error:  # where one was lost, the idle ones may be lost too
+            if error.code == OUT_OF_BUDGET:
+                raise  # it would happen again
+            with self._lend(profile, fresh=True) as process:
+                reply = process.ask(request, time.monotonic() + grace_s)
+        status, flags, number, cpu_s, wall_ms, size = REPLY.unpack_from(reply)
+        start = REPLY.size + size
+        reason = reply[REPLY.size : start].decode("utf-8", "replace")
+        numbers = flags, number, cpu_s, wall_ms
+        return Reply(STATUSES[status], *numbers, reason, reply[start:])
 
-    def layers(self, kind: Kind) -> dict[str, bool]:
-        """Protection layers that a process of this kind reports."""
-        with self._lend(kind) as server:
+    def layers(self, profile: Profile) -> dict[str, bool]:
+        """Protection layers that a server of this profile reports."""
+        with self._lend(profile) as server:
             return dict(server.layers)
 
     def pids(self) -> list[int]:
@@ -324,10 +367,10 @@ class Pool:
         self._reset()
 
     @contextmanager
-    def _lend(self, kind: Kind, fresh: bool = False) -> Iterator[Process]:
-        """A process in a slot of its own; examining takes none."""
-        with nullcontext() if kind == EXAMINER else self._slots:
-            process = self._take(kind, fresh)
+    def _lend(self, profile: Profile, fresh: bool = False) -> Iterator[Process]:
+        """A process in a slot of its own; reading takes none."""
+        with nullcontext() if profile.kind == READER else self._slots:
+            process = self._take(profile, fresh)
             try:
                 if process.pid is None:
                     process.start()
@@ -338,21 +381,23 @@ class Pool:
                     raise SandboxUnavailable(_CLOSED) from None
                 raise
             finally:
-                self._give(kind, process)
+                self._give(profile, process)
 
-    def _take(self, kind: Kind, fresh: bool) -> Process:
+    def _take(self, profile: Profile, fresh: bool) -> Process:
         surplus = None
         with self._lock:
-            if kind.index > 1 and not fresh:  # a rare one: a moment's wait beats starting another
-                self._returned.wait_for(lambda: not self._lent[kind], _PATIENCE_S)
+            if (
+                profile.index > 1 and not fresh
+            ):  # a rare one: a moment's wait beats starting another
+                self._returned.wait_for(lambda: not self._lent[profile], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
-            self._lent[kind] += 1
-            same = [process for of, process in self._idle if of == kind and not fresh]
+            self._lent[profile] += 1
+            same = [process for of, process in self._idle if of == profile and not fresh]
             if same:
-                self._idle.remove((kind, same[-1]))
+                self._idle.remove((profile, same[-1]))
                 return same[-1]
-            process = self._make(kind)
+            process = Process(profile)
             self._all.add(process)
             if len(self._all) > self._most and self._idle:
                 _, surplus = self._idle.pop(0)
@@ -361,13 +406,13 @@ class Pool:
             surplus.close()
         return process
 
-    def _give(self, kind: Kind, process: Process) -> None:
+    def _give(self, profile: Profile, process: Process) -> None:
         with self._lock:
-            self._lent[kind] -= 1
+            self._lent[profile] -= 1
             self._returned.notify_all()
             keep = process.pid is not None and not self._closed
             if keep:
-                self._idle.append((kind, process))
+                self._idle.append((profile, process))
             else:
                 self._all.discard(process)
         if not keep:
@@ -382,24 +427,6 @@ class Pool:
                 "files and the network; type `code-verifier doctor`, or allow it with "
                 "--allow-weak (Python: Sandbox(allow_weak=True)) for programs that you trust"
             )
-
-
-def sandbox_pool(width: int, limits: Limits, allow_weak: bool) -> Pool:
-    """The pool of a sandbox: EXAMINER, and fork servers of STRICT.
-    At most `width` executions run at a time."""
-    executing, examining = seccomp.build(RESULT_FD), seccomp.build(1, 0, timer=True)
-
-    def make(kind: Kind) -> Process:
-        if kind == EXAMINER:
-            config: dict[str, Any] = {"memory": _EXAMINER_MEMORY, "filter": examining}
-        else:
-            filters = {"strict": executing} if executing is not None else {}
-            config = {"index": kind.index, "tier": kind.tier, "filters": filters}
-            config["limits"] = asdict(limits)
-        return Process(kind.module, HASH_SEEDS[kind.index], config)
-
-    most = _KEPT + width * _PER_WORKER
-    return Pool(make, lambda: threading.BoundedSemaphore(width), allow_weak, most)
 
 
 _CLOSED = "the sandbox is closed; open it with `with`"

@@ -66,7 +66,7 @@ TABLES = {
 
 
 def build(
-    write_fd: int,
+    write_fd: int | None = None,
     read_fd: int | None = None,
     machine: str | None = None,
     mild: bool = False,
@@ -88,7 +88,7 @@ def build(
         "allow": _ALLOWED,
         "refuse": _REFUSED,
         "no_exec": _NOT_EXECUTABLE,
-        "write": _only(write_fd),
+        "write": _REFUSED if write_fd is None else _only(write_fd),
         "read": _REFUSED if read_fd is None else _only(read_fd),
     }
     if mild:

@@ -1,25 +1,20 @@
-"""What differs between the executions of one check: clocks and entropy (and `addresses`).
+"""Clocks of a strict program: made up, the same for execution `index` of every check, so that a
+verdict depends on the program alone, and others in every execution, so that what depends on them
+differs.
 
-Both are made up, and the same for execution `index` at every check, so that a verdict depends
-on the program alone.
-
-Clocks: reading a clock needs no system call, so no filter sees it. The module `time` of a child
-reads a counter instead, and the real clocks are out of reach (see `vdso.disable`). Every
-fork server has its own start and its own pace; each reading moves all clocks on by about a
-microsecond, and sleeping by the time slept, without waiting. A program whose clocks pass its limit
-of time waits for its end.
-
-Entropy: the seeds were searched so that the executions disagree early. In the first two,
-`random() < 0.5`, `getrandbits(1)` and `choice` of two come out differently, the third starts with
-a number below 0.0005, the fourth with one above 0.9995, the fifth and sixth with a normal deviate
-beyond 2.5 on either side. `os.urandom` gives the second execution the complement of the first one's
-bits, and so on in pairs.
+The module `time` of a child reads a counter, which each reading moves on by about a microsecond,
+and sleeping by the time slept, without waiting. Every server has its own start and its own pace. A
+program whose clocks pass its limit of time waits for its end. The real clocks are out of reach.
 """
 
 from __future__ import annotations
 
-import sys
+import ctypes
+import os
+import struct
 import time
+
+from code_verifier.jail.walls import libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +36,7 @@ _STEP = 34_567_891  # about 400 days and 2 hours
 _state = {"now": 0, "tick": 1000, "left": 10 * _SECOND}
 
 
-def install_clocks(index: int, wall_s: float) -> None:
+def install(index: int, wall_s: float) -> None:
     """Give the module `time` of this process the clocks of execution `index`."""
     module: Any = time
     turn, place = divmod(index, len(STARTS))
@@ -116,38 +111,44 @@ def _of_now(function: Callable[..., Any], now: Callable[[], float]) -> Callable[
     return read
 
 
-SEEDS = (
-    710_000_009, 820_000_001, 930_000_196, 140_001_062,
-    250_000_189, 360_000_626, 470_000_002, 580_000_009,
-)  # fmt: skip
-_STRIDE = 1_000_003
+_READABLE, _WRITABLE, _EXECUTABLE = 1, 2, 4
+_AT_SYSINFO_EHDR, _PT_LOAD = 33, 1
+_X86 = {"clock_gettime": 228, "clock_getres": 229, "gettimeofday": 96, "time": 201, "getcpu": 309}
+_ARM = {"clock_gettime": 113, "clock_getres": 114, "gettimeofday": 169}
+_CLOCKS = {
+    "x86_64": {  # endbr64; mov eax, number; syscall; ret
+        f"__vdso_{name}": b"\xf3\x0f\x1e\xfa\xb8" + struct.pack("<I", number) + b"\x0f\x05\xc3"
+        for name, number in _X86.items()
+    },
+    "aarch64": {  # mov x8, number; svc 0; ret
+        f"__kernel_{name}": struct.pack("<III", 0xD2800008 | number << 5, 0xD4000001, 0xD65F03C0)
+        for name, number in _ARM.items()
+    },
+}
+"""What the kernel's functions of each machine become: plain system calls."""
 
 
-def install_entropy(index: int) -> None:
-    """Give `random` and `os.urandom`, where they are loaded, the entropy of execution `index`."""
-    random: Any = sys.modules.get("random")
-    if random is None:
-        return
-    turn, place = divmod(index, len(SEEDS))
-    first = SEEDS[place] + turn
-    real_seed = random.Random.seed
-    turns = [0]
-
-    def seed(self: Any, a: Any = None, version: int = 2) -> None:
-        """Initialize internal state from a seed."""
-        if a is None:
-            a = first + _STRIDE * turns[0]
-            turns[0] += 1
-        real_seed(self, a, version)
-
-    random.Random.seed = seed
-    bits = random.Random(2 * (index // 2) + 1)
-    flip = index % 2 * 0xFF
-
-    def urandom(size: int, /) -> bytes:
-        return bytes(byte ^ flip for byte in bits.randbytes(size))
-
-    os: Any = sys.modules["os"]
-    os.urandom = random._urandom = urandom
-    random.seed = random._inst.seed
-    random.seed()
+def disable_vdso() -> bool:
+    """Overwrite the kernel's code for reading clocks (the vDSO), whose use no filter sees, with
+    plain system calls, which a child's filter refuses; here and in all children. Whether all that
+    were found are system calls now."""
+    libc.getauxval.restype = ctypes.c_ulong
+    base, clocks = libc.getauxval(ctypes.c_ulong(_AT_SYSINFO_EHDR)), _CLOCKS.get(os.uname().machine)
+    if not base or clocks is None:
+        return clocks is not None  # without such code every clock call is a system call
+    try:
+        image: Any = ctypes.CDLL("linux-vdso.so.1", os.RTLD_NOLOAD)
+    except OSError:
+        return False  # a C library that does not know it
+    table, entry, count = struct.unpack("<Q14xHH", ctypes.string_at(base + 32, 26))
+    places = range(base + table, base + table + entry * count, entry)
+    parts = [struct.unpack("<IIQQQQQQ", ctypes.string_at(place, 56)) for place in places]
+    size = max(part[3] + part[6] for part in parts if part[0] == _PT_LOAD)
+    pages = ctypes.c_void_p(base), ctypes.c_size_t(size)
+    if libc.mprotect(*pages, _READABLE | _WRITABLE | _EXECUTABLE) != 0:
+        return False
+    for name, code in clocks.items():
+        if hasattr(image, name):
+            ctypes.memmove(getattr(image, name), code, len(code))
+    libc.mprotect(*pages, _READABLE | _EXECUTABLE)
+    return True

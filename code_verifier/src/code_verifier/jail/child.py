@@ -1,0 +1,107 @@
+"""What a child does with a function of literals, once it is behind the walls: call `f` of a program
+that was read, and report its value as a canonical literal. `ordinary` has the other children.
+
+When the function has returned, none of the program's code runs any more: the value is walked by
+exact type, and the process leaves without finalisers. Light on purpose, as `wire` is.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import marshal
+import os
+import sys
+
+from code_verifier.canonical import canonical
+from code_verifier.errors import LiteralError, Status
+from code_verifier.jail import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import mmap
+    from typing import Any, NoReturn
+
+OWN_RECURSION, OWN_DIGITS = 10_000, 4300
+_REASON_CHARS = 300
+_settrace, _setprofile = sys.settrace, sys.setprofile
+_program = type(sys)("program")
+
+
+def prepare(modules: str) -> None:
+    """Make what a program finds; before the fork, since a child is fresh anyway."""
+    sys.set_int_max_str_digits(OWN_DIGITS)
+    for name, value in list(vars(sys).items()):
+        if type(value) is str and "/" in value:
+            setattr(sys, name, "")  # where this Python lies
+    sys.argv, sys.path = [""], []
+    sys.meta_path[:] = [_Missing] if modules == wire.COMMON else []
+    sys.modules["program"] = _program
+    _program.__dict__.clear()
+    names = {"__name__": "program", "__builtins__": dict(vars(builtins))}
+    _program.__dict__.update(names)
+
+
+class _Missing:
+    """A finder of modules that finds none, and notes that one was looked for."""
+
+    looked = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        cls.looked = True
+
+
+def function(task: bytes, room: mmap.mmap) -> NoReturn:
+    """Call the `f` of a program that was read, report."""
+    program, limits = marshal.loads(task)
+    code, args, kwargs = marshal.loads(program)
+    sys.set_int_max_str_digits(limits["int_digits"])
+    gc.freeze()  # so that the collector's turns depend on the program alone
+    failure: BaseException | None = None
+    names = _program.__dict__
+    try:
+        gc.enable()
+        sys.setrecursionlimit(limits["recursion"])
+        exec(code, names)
+        entry = names.get("f")
+        if entry is None:
+            raise NameError("the program defines no function f")
+        value = entry(*args, **kwargs)
+    except MemoryError:
+        raise
+    except BaseException as error:
+        failure = error
+    _settrace(None)
+    _setprofile(None)
+    gc.disable()
+    sys.setrecursionlimit(OWN_RECURSION)
+    sys.set_int_max_str_digits(OWN_DIGITS)
+    if failure is not None:
+        report = f"{Status.EXCEPTION}\n{reason_of(failure)}"
+    else:
+        try:
+            report = f"{Status.OK}\n{canonical(value, limits['output_chars'])}"
+        except LiteralError as error:
+            report = f"{error.status}\n{str(error)[:_REASON_CHARS]}"
+    if _Missing.looked:
+        os._exit(wire.MISSED)
+    data = report.replace("\0", " ").encode("utf-8", "backslashreplace")
+    room[wire.ROOM : wire.ROOM + len(data)] = data
+    os._exit(0)
+
+
+def reason_of(error: BaseException) -> str:
+    """Type and message of an exception, without calling any method of the program's own."""
+    name = type.__dict__["__name__"].__get__(type(error))
+    args = BaseException.__dict__["args"].__get__(error)
+    message = ": ".join([str(part) for part in args[:3] if _is_plain(part)])
+    return (f"{name}: {message}" if message else str(name))[:_REASON_CHARS]
+
+
+def _is_plain(value: Any) -> bool:
+    """By identity of types: comparing them would call a metaclass of the program's own."""
+    kind = type(value)
+    if kind is int:
+        return bool(value.bit_length() < 256)
+    return kind is str or kind is float or kind is bool or value is None

@@ -1,0 +1,86 @@
+"""The reader: parses and compiles programs and their inputs, and never executes any.
+
+A confined process of its own, with memory and a pipe each way. A fork server's child could read
+them as well, but touches three hundred pages for it that are its own from then on, and takes four
+times as long. Each text has a budget of processor time, since some take exponentially long to
+compile; what exceeds it ends the process by SIGPROF, and what breaks Python's parser breaks this.
+Its code is opaque to the caller, which hands it to fork servers.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import marshal
+import signal
+import unicodedata
+from typing import Any
+
+from code_verifier.errors import LiteralError, Status
+from code_verifier.jail import policy, walls, wire
+from code_verifier.literals import parse_arguments
+from code_verifier.syntax import FAILURES, FILE_NAME, describe
+
+_TIDY = 1000
+_BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
+"""Processor time for a program with its input: several times what the densest of its length
+needs."""
+
+
+def serve(config: dict[str, Any]) -> None:
+    """Answer requests until standard input ends: for a program and its input, their flags and the
+    code with the arguments; or why they are refused."""
+    unicodedata.normalize("NFKC", "")  # the parser's, for names beyond ASCII
+    layers = walls.confine(config["jail_dir"], config["memory"])
+    filter = config["filters"].get("reader")
+    walls.hide_modules(())
+    layers["seccomp"] = bool(filter) and walls.install_filter(walls.load_filter(filter))
+    wire.write(1, wire.frame(marshal.dumps(layers)))
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # trees have no cycles, and looking for some takes as long as parsing
+    turn = 0
+    while wire.receive():
+        text, input, chars = marshal.loads(wire.receive())
+        size = len(text) + len(input)
+        signal.setitimer(signal.ITIMER_PROF, _BUDGET_S + 4 * _PER_BYTE_S * size)
+        status, flags, data = _read(text, input, chars)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        reason = b"" if status == Status.OK else data[: wire.REASON_BYTES]
+        head = wire.REPLY.pack(wire.CODES[status], flags, 0, 0.0, 0.0, len(reason)) + reason
+        wire.write(1, wire.frame(head + (data if status == Status.OK else b"")))
+        if (turn := turn + 1) % _TIDY == 0:
+            gc.collect()
+
+
+def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
+    """Status; flags; the code and the arguments, or a reason."""
+    try:
+        tree = ast.parse(text.removeprefix("\ufeff"), FILE_NAME)
+        refusal, flags = policy.examine(tree)
+        if refusal is not None:
+            return Status.BANNED, 0, _bytes(refusal)
+        code = compile(tree, FILE_NAME, "exec", dont_inherit=True)
+    except MemoryError:
+        return Status.MEMORY, 0, b"reading the program takes too much memory"
+    except FAILURES as error:
+        return Status.SYNTAX_ERROR, 0, _bytes(describe(error))
+    try:
+        args, kwargs = parse_arguments(input, chars)
+    except LiteralError as error:
+        return error.status, 0, _bytes(str(error))
+    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
+    return Status.OK, flags, marshal.dumps((code, args, kwargs))
+
+
+def _bytes(reason: str) -> bytes:
+    return reason.encode("utf-8", "backslashreplace")
+
+
+def _holds_set(value: Any) -> bool:
+    """Whether the value is or holds a set, which a program may also add to."""
+    if isinstance(value, set):
+        return True
+    if isinstance(value, dict):
+        return any(_holds_set(part) for pair in value.items() for part in pair)
+    return isinstance(value, list | tuple) and any(map(_holds_set, value))
