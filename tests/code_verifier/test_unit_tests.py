@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from meanwhile import dying
 
-from code_verifier import CodeVerifierError, SandboxUnavailable, ScriptRunner, rewards, scripts
+from code_verifier import (
+    CodeVerifierError,
+    Grade,
+    SandboxUnavailable,
+    ScriptRunner,
+    rewards,
+    scripts,
+)
 from code_verifier.jail import server
 from code_verifier.scripts.suites import equal_output, read_tests, run_tests
 
@@ -171,6 +178,7 @@ def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict
         ({"entry_point": "f", "test": "def check("}, "the program is not Python"),
         ({"test_list": ["assert f(1)"], "test_setup_code": "import"}, "set-up"),
         ({"test_list": ["assert f(1) == 0x" + "9" * 5000]}, "cannot be written down"),
+        ({"entry_point": "f", "test": "def check(): pass"}, "expected def check"),
         (
             {"entry_point": "f", "test": f"def check(f):\n    assert f(0x{'9' * 5000})"},
             "cannot be written down",
@@ -261,21 +269,74 @@ def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRun
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    ("test", "message"),
-    [
-        ("raise ValueError", "asks for nothing: ValueError"),
-        ("assert f(print)", "no data"),
-        ("assert f(f(0)) and f(print)", "no data"),
-        ("x = 0\n    for _ in range(99): x = f(x)", "again and again"),
-    ],
-)
-def test_a_check_that_cannot_be_answered_is_an_error(
-    runner: ScriptRunner, test: str, message: str
+RUNS = {
+    "an exception": ("    try:\n        candidate(0)\n        assert False\n"
+        "    except ValueError:\n        pass", "def f(x): raise ValueError", "def f(x): return x"),
+    "a changed argument": ("    a = [3, 1]\n    candidate(a)\n    assert a == [1, 3]",
+        "def f(x): x.sort()", "def f(x): return sorted(x)"),
+    "a function": ("    add = candidate(2)\n    assert add(3) == 5",
+        "def f(x): return lambda y: x + y", "def f(x): return lambda y: x"),
+    "a generator": ("    assert list(candidate(3)) == [0, 1, 2]\n"
+        "    assert next(candidate(3)) == 0",
+        "def f(x): yield from range(x)", "def f(x): yield x"),
+    "an object": ("    node = candidate(2)\n    assert node.value == 2 and node.next is None",
+        "class Node:\n    def __init__(self, v): self.value, self.next = v, None\n"
+        "def f(x): return Node(x)",
+        "class Node:\n    value, next = 0, None\ndef f(x): return Node()"),
+    "a lambda": ("    for n in range(3):\n        assert candidate(lambda x: x + n) == 1 + n",
+        "def f(g): return g(1)", "def f(g): return 1"),
+    "a class": ("    box = candidate(2)\n    box.put(3)\n    assert box.total() == 5",
+        "class f:\n    def __init__(self, x): self.x = x\n    def put(self, y): self.x += y\n"
+        "    def total(self): return self.x", "class f:\n    def __init__(self, x): pass"),
+    "decimals": ("    from decimal import Decimal\n    import datetime\n"
+        "    assert candidate(1) == (Decimal('0.1'), datetime.date(2024, 1, 1))",
+        "from datetime import date\nfrom decimal import Decimal\n"
+        "def f(x): return Decimal('0.1'), date(2024, 1, x)",
+        "import datetime\ndef f(x): return 0.1, datetime.date(2024, 1, 1)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, name: str) -> None:
+    test, right, wrong = RUNS[name]
+    tests = read_tests({"entry_point": "f", "test": f"def check(candidate):\n{test}"})
+    assert run_tests(runner, right, tests, 2.0) == Grade(1.0, "", 1, 1)
+    found = run_tests(runner, wrong, tests, 2.0)
+    assert (found.score, found.judged) == (0.0, True)
+    assert found.reason
+
+
+WINS_INSIDE = {
+    "reads the caller's frame": "import sys\ndef f(x):\n    sys._getframe(1).f_locals",
+    "replaces check": "def check(candidate): pass\ndef f(x): return 0",
+    "replaces a module's function": (
+        "import math\nmath.isclose = lambda *x, **k: True\ndef f(x): return 0"
+    ),
+    "yields what equals all": EVIL + "def f(x):\n    yield Anything(0)",
+    "holds what equals all": EVIL + "def f(x): return [Anything(0)]",
+    "equals by a built-in function": "class A:\n    __eq__ = str\ndef f(x): return A()",
+    "equals by its metaclass": (
+        "class M(type):\n    def __eq__(cls, other): return True\nclass A(metaclass=M): pass\n"
+        "def f(x): return A"
+    ),
+    "ends in a thread": "import os, threading\nthreading.Timer(0, os._exit, (0,)).start()\n"
+    "def f(x):\n    while True: pass",
+    "ends at exit": "import atexit\natexit.register(print)\ndef f(x): raise SystemExit(0)",
+    "ends early": "import os\ndef f(x): os._exit(0)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WINS_INSIDE)
+@pytest.mark.parametrize("wanted", ["[4]", "4", "math.isclose"])
+def test_a_deceitful_program_fails_beside_its_test(
+    runner: ScriptRunner, name: str, wanted: str
 ) -> None:
-    tests = read_tests({"entry_point": "f", "test": f"def check(f):\n    {test}"})
-    with pytest.raises(CodeVerifierError, match=message):
-        run_tests(runner, "def f(x): return x + 1", tests, 2.0)
+    check = f"for x in [3]: assert candidate(x) == {wanted} or list(candidate(x)) == {wanted}"
+    if wanted == "math.isclose":
+        check = "import math\n    for x in [3]: assert math.isclose(candidate(x), 4.0)"
+    row = {"entry_point": "f", "test": f"def check(candidate):\n    {check}"}
+    found = run_tests(runner, WINS_INSIDE[name], read_tests(row), 0.3)
+    assert (found.score, found.judged) == (0.0, True)
 
 
 def test_large_values_are_compared_though_their_texts_do_not_fit(runner: ScriptRunner) -> None:

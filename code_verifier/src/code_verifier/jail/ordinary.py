@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from code_verifier.errors import Status
-from code_verifier.jail import memory_files, wire
+from code_verifier.jail import memory_files, tests, wire
 from code_verifier.jail.child import OWN_DIGITS, OWN_RECURSION, reason_of
 from code_verifier.jail.wire import FULL, RAISED, SPENT
 from code_verifier.scripts.values import describe
@@ -61,7 +61,12 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _settle(streams, {}, request["recursion"])
     room.seek(wire.ROOM)
     try:
+        test = tests.Test(request["test"]) if request["test"] else None
         entry = _load(request)
+        if test is not None:
+            room[:8] = (1).to_bytes(8, "little")
+            test.run(entry, sys.modules["solution"].__dict__)
+            _end(room, Status.OK, request["mark"])
     except BaseException as error:
         _end(room, Status.EXCEPTION, reason_of(error))
     for number, args in enumerate(marshal.loads(request["inputs"])):

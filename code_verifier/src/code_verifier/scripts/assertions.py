@@ -20,45 +20,15 @@ ASK = """
 
 def _ask_(expression):
     return eval(expression, globals())
-
-def _ask_for_(name, args, named):
-    return globals()[name](*args, **named)
 """
 CHECK = """
-_known_ = {"nan": float("nan"), "inf": float("inf"), "nanj": complex(0, float("nan")),
-           "infj": complex(0, float("inf"))}
-def _value_(text):
-    return eval(text, dict(_known_))
-def _check_(expression, texts):
-    values = {f"_{place}_": _value_(text) for place, text in enumerate(texts)}
-    return bool(eval(expression, globals() | values))
+def _check_(expression, values):
+    return bool(eval(expression, globals() | {f"_{n}_": value for n, value in enumerate(values)}))
 """
-REPLAY = """
-_new_ = {}
-def _replay_(entry, names, answers):
-    import functools, marshal, random, unittest.mock
-    def ask(name, *args, **named):
-        try:
-            key = marshal.dumps((name, args, named), 2)
-        except ValueError:  # it depends on an answer that is not known yet, or is no data
-            key = None
-        if key in answers:
-            return _value_(answers[key])
-        _new_[key] = name, list(args), named
-        return unittest.mock.MagicMock()
-    for name in names:
-        globals()[name] = functools.partial(ask, name)
-    random.seed(0)
-    try:
-        check(functools.partial(ask, entry))
-    except Exception:
-        if not _new_:
-            raise
-    waits = _new_.pop(None, None) is not None
-    return None if waits and not _new_ else list(_new_.items())
-"""
-"""The calls that `check` makes of the program beyond those whose answers are known; None where they
-cannot be told."""
+_NO_DATA = frozenset(
+    str.split("Decimal Fraction date datetime timedelta isinstance callable type next iter hasattr")
+)
+"""Names in an assertion that looks at more than data."""
 
 
 def assertion(text: str) -> ast.expr:
@@ -76,16 +46,29 @@ def _statements(name: str, text: str) -> list[ast.stmt]:
         raise CodeVerifierError(f"{name!r} is {text[:SHOWN]!r}: {error}") from None
 
 
-def patient_check(test: str, asserts: Sequence[str] = ()) -> str:
-    """A module that defines `check`, whose assertions may fail while calls wait for answers.
-    asserts: those of its body, if it has none yet."""
-    body = _statements("test", f"{test}\ndef check(candidate): pass" if asserts else test)
+def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
+    """What a module does beside defining `check`, and the assertions of that, about `entry`; none
+    where it holds more than assertions. Raises CodeVerifierError where there is no `check`."""
+    body = _statements("test", test)
     checks = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"]
-    if not checks:
+    if not checks or not checks[-1].args.args:
         raise CodeVerifierError(f"'test' is {test[:SHOWN]!r}; expected def check(candidate)")
-    for text in asserts:
-        checks[-1].body += _statements("test", text.strip())
-    return _written(_Patient().visit(ast.Module(body, [])))
+    name = checks[-1].args.args[0].arg
+    asserts = [n for n in checks[-1].body if not isinstance(n, ast.Expr | ast.Pass)]
+    if len(checks) > 1 or not all(isinstance(node, ast.Assert) for node in asserts):
+        return test, ()
+    for node in (x for item in asserts for x in ast.walk(item)):
+        if isinstance(node, ast.Name) and node.id == name:
+            node.id = entry
+    asserts = [n for n in asserts if isinstance(n, ast.Assert) and _uses(n, {entry})]
+    others = [node for node in body if node not in checks]
+    return _written(ast.Module(others, [])), tuple(map(_written, asserts))
+
+
+def as_check(asserts: Sequence[str], setup: str) -> str:
+    """A module that defines `check`, of assertions about names of the program."""
+    lines = [line for text in asserts for line in ast.unparse(ast.parse(text)).splitlines()]
+    return "\n".join([setup, "def check(candidate):", *(f"    {line}" for line in lines)])
 
 
 def _written(tree: ast.AST) -> str:
@@ -95,20 +78,16 @@ def _written(tree: ast.AST) -> str:
         raise CodeVerifierError(f"a test cannot be written down: {error}") from None
 
 
-class _Patient(ast.NodeTransformer):
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        handler = ast.parse("try: pass\nexcept Exception:\n    if not _new_: raise").body[0]
-        return ast.Try([node], handler.handlers, [], [])  # type: ignore[attr-defined]
-
-
 def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str]] | None:
     """A condition with `_0_`, `_1_` ... for what it asks of the program, and what that is; None
-    where a call may depend on a variable of the condition itself.
+    where a call may depend on a variable of the condition itself, or it looks at more than data.
 
     Names that are neither built in nor of the setup are the program's; where there are none, those
     of the functions that are called are.
     """
     used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    if used & _NO_DATA:
+        return None
     unknown = used - known - bound_names(condition, everywhere=True) - modules_in(condition)
     unknown = unknown - _contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
@@ -162,14 +141,6 @@ def _names(tree: ast.AST) -> list[ast.Name]:
 
 def _uses(tree: ast.AST, names: set[str]) -> bool:
     return any(node.id in names for node in _names(tree))
-
-
-def unknown_names(module: str) -> list[str]:
-    """The names that tests use without defining them, which are the program's."""
-    tree = ast.parse(module)
-    bound = bound_names(tree, everywhere=True) | {*dir(builtins), "_new_"}
-    unknown = {node.id for node in _names(tree)} - bound
-    return sorted(unknown - _contest_names() or unknown - set(CONTEST_MODULES))
 
 
 def bound_in(code: str) -> set[str]:

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
-from code_verifier.errors import Status
+from code_verifier.errors import LiteralError, Status
 from code_verifier.jail.wire import CALLS, NUMPY, ORDINARY, SCRIPT, STANDARD
 from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
-from code_verifier.scripts.values import describe
+from code_verifier.scripts.values import describe, read_value, shown
 
 _IDLE_S = 8.0
 _GRACE_S, _GRACE_FACTOR = 180.0, 110.0
@@ -55,16 +56,24 @@ class Value(NamedTuple):
     """A returned value.
 
     digest: equal for values that Python holds equal; "" for one that equals nothing.
-    text: its literal (and `nan`, `inf`); None when it is no data (`chars` is -1) or too long.
+    data: its JSON, for `read_value`; None when it is no data (`chars` is -1) or too long.
     floats: whether it is a float, or a list or tuple of floats only and not empty.
     """
 
     type_name: str
     digest: str
-    text: str | None
+    data: str | None
     chars: int
     floats: bool
     cpu_s: float
+
+    @property
+    def text(self) -> str | None:
+        """The value for a reader; None where there is no data."""
+        try:
+            return None if self.data is None else shown(read_value(self.data))
+        except LiteralError:  # forged
+            return self.data
 
     @classmethod
     def of(cls, value: object, draw: bool = False) -> Self:
@@ -145,6 +154,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         text_chars: int = 1 << 14,
         output_bytes: int = 32 * _MIB,
         deep: bool = False,
+        test: str = "",
     ) -> Calls:
         """Values of `entry(*input)` for each input, in one process, up to the first exception.
 
@@ -153,11 +163,14 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         in the same module. owner: where the module has a class of this name, `entry` is a method
         of an instance of it. recursion: the recursion limit. draw: iterators and views count as
         lists. Texts of more than `text_chars` are left out.
-        deep: the stack may grow as the memory.
+        deep: the stack may grow as the memory. test: a trusted module that defines `check`, which
+        is called with the entry, in the program's own process, in place of the calls.
         """
         longest_s = max([module_s, *limits_s])
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
+        mark = token_hex(16) if test else ""
+        task |= {"test": test, "mark": mark}
         task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
         task["limits"] = [float(limit) for limit in limits_s]
         order = _order(CALLS, module_s, total_s, longest_s, output_bytes, deep=deep)
@@ -165,7 +178,10 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         status, reason, call = reply.status, reply.reason, reply.number
         values, end = read_report(reply.report, len(inputs), text_chars)
         if status == Status.OK:
-            status, reason = end or (Status.VIOLATION, "left without a whole report")
+            status, reason = end or (Status.OK, "no end")
+            if status == Status.OK and reason != mark:  # which only the end of the test knows
+                status, reason = Status.VIOLATION, "left without a whole report"
+            reason = "" if status == Status.OK else reason
             call = len(values) + 1 if call and status == Status.EXCEPTION else call
         return Calls(tuple(values), status, call, reason, reply.cpu_s)
 

@@ -13,10 +13,9 @@ float that they equal; where there is none, they are no data.
 
 from __future__ import annotations
 
-import ast
 import hashlib
+import json
 import marshal
-import re
 import sys
 from collections import Counter
 from decimal import Decimal
@@ -53,19 +52,15 @@ _denominator = Fraction.__dict__["_denominator"].__get__
 _BASE_NAMES = frozenset(map(_name_of, _EXACT))
 
 
+_encode = json.JSONEncoder().encode
+
+
 class Opaque(Exception):
     """A value, or a part of one, of a type that is not data."""
 
 
 class Unequal(Exception):
     """A value that holds a NaN."""
-
-
-class _Hexadecimal(int):
-    """An integer with many digits, whose text in base 10 would take the square of their number."""
-
-    def __repr__(self) -> str:
-        return hex(self)
 
 
 def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int, bool]:
@@ -84,7 +79,7 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
         digest, size = _digest(plain)
         if size >= _HUGE:
             return name, digest, None, size, _are_floats(plain)
-        text = shown(plain)
+        text = written(plain)
         return name, digest, text, len(text), _are_floats(plain)
     except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
@@ -109,16 +104,14 @@ def _is_flat(container: Any) -> bool:
     return kinds <= _SCALARS
 
 
-def _plain(value: Any, depth: int, long: bool = False) -> Any:
-    """The data of a value, in exact built-in types only. long: integers of many digits become
-    `_Hexadecimal`. Raises Opaque."""
+def _plain(value: Any, depth: int) -> Any:
+    """The data of a value, in exact built-in types only. Raises Opaque."""
     kind = type(value)
     if depth <= 0:
         raise Opaque
     if kind in _SCALARS:
-        is_long = long and kind is int and value.bit_length() > _LONG_BITS
-        return _Hexadecimal(value) if is_long else value
-    if kind in _CONTAINERS and not long and _is_flat(value):
+        return value
+    if kind in _CONTAINERS and _is_flat(value):
         return value
     if kind is Decimal or kind is Fraction:
         return _equal_number(value)
@@ -126,9 +119,9 @@ def _plain(value: Any, depth: int, long: bool = False) -> Any:
     bases: Any = (set,) if kind in _VIEWS else _mro_of(kind)
     for base in bases:
         if numpy is not None and (base is numpy.generic or base is numpy.ndarray):
-            return _plain(base.tolist(value), depth - 1, long)
+            return _plain(base.tolist(value), depth - 1)
         if base in _CONTAINERS:
-            return _plain_container(base, value, depth - 1, long)
+            return _plain_container(base, value, depth - 1)
         if base is bytes or base is bytearray:
             return base(memoryview(value))
         if base in _ZEROS:
@@ -136,11 +129,11 @@ def _plain(value: Any, depth: int, long: bool = False) -> Any:
     raise Opaque
 
 
-def _plain_container(base: Any, value: Any, depth: int, long: bool) -> Any:
+def _plain_container(base: Any, value: Any, depth: int) -> Any:
     if base is dict:
-        return {_plain(k, depth, long): _plain(x, depth, long) for k, x in dict.items(value)}
+        return {_plain(k, depth): _plain(x, depth) for k, x in dict.items(value)}
     items = iter(value) if type(value) in _VIEWS else base.__iter__(value)
-    return base([_plain(item, depth, long) for item in items])
+    return base([_plain(item, depth) for item in items])
 
 
 def _are_floats(plain: Any) -> bool:
@@ -149,11 +142,11 @@ def _are_floats(plain: Any) -> bool:
 
 
 def shown(plain: Any) -> str:
-    """The text of plain data."""
+    """Plain data for a reader; an integer of more digits than the interpreter's limit has none."""
     try:
         return repr(plain)
-    except ValueError:  # more digits than the interpreter's limit
-        return repr(_plain(plain, _MAX_DEPTH, long=True))
+    except ValueError:
+        return written(plain)
 
 
 def _digest(plain: Any) -> tuple[str, int]:
@@ -222,107 +215,58 @@ def _equal_number(value: Any) -> int | float:
     return number
 
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<text>b?(?:'(?:[^'\\\n]|\\.)*+'|"(?:[^"\\\n]|\\.)*+"))
-    | (?P<complex>\([-+]?[\w.]+(?:e[-+]\d+)?[-+][\w.]+(?:e[-+]\d+)?j\))
-    | (?P<number>[-+]?(?:0x[0-9a-f]+|(?:[0-9][0-9.]*(?:e[-+]?[0-9]+)?|inf|nan)j?))
-    | (?P<open>(?:set|frozenset|bytearray)?\(|[\[{]) | (?P<close>[\])}]) | (?P<mark>[,:])
-    | (?P<name>None|True|False|Ellipsis))""",
-    re.X,
-)
-_NAMES = {"None": None, "True": True, "False": False, "Ellipsis": ...}
-_ENDS = {"[": "]", "{": "}"}
-_CALLS: dict[str, Any] = {"set(": set, "frozenset(": frozenset, "bytearray(": bytearray}
+_WORDS: dict[str, Any] = {
+    "tuple": tuple,
+    "set": lambda items: set(_uncolliding(items)),
+    "frozenset": lambda items: frozenset(_uncolliding(items)),
+    "dict": lambda pairs: dict(
+        zip(_uncolliding([k for k, _ in pairs]), [x for _, x in pairs], strict=True)
+    ),
+    "bytes": bytes.fromhex,
+    "bytearray": bytearray.fromhex,
+    "complex": lambda parts: complex(*parts),
+    "int": lambda text: int(text, 16),
+}
+"""What JSON has no word for: an object with this one key."""
 _COLLIDING = 1000
 
 
-def read_value(text: str) -> Any:
-    """Return the value of a text that `describe` wrote; it may be forged. Raises LiteralError.
+def written(plain: Any) -> str:
+    """The JSON of plain data."""
+    return _encode(_tagged(plain))
 
-    Takes time and memory in proportion to the text: nothing but the value is built.
-    """
+
+def _tagged(value: Any) -> Any:
+    kind = type(value)
+    if kind is int and value.bit_length() > _LONG_BITS:
+        return {"int": hex(value)}
+    if kind in _SCALARS:
+        return value
+    if kind is dict:
+        return {"dict": [[_tagged(k), _tagged(x)] for k, x in value.items()]}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind is bytes or kind is bytearray:
+        return {kind.__name__: value.hex()}
+    items = [_tagged(item) for item in value]
+    return items if kind is list else {kind.__name__: items}
+
+
+def read_value(text: str) -> Any:
+    """Return the value of a text that `describe` wrote; it may be forged. Raises LiteralError."""
     try:
-        return _read(text)
-    except (IndexError, KeyError, SyntaxError, TypeError, ValueError, OverflowError) as error:
+        return json.loads(text, object_pairs_hook=_value_of)
+    except (KeyError, RecursionError, TypeError, ValueError, OverflowError) as error:
         raise LiteralError(f"not the text of a value: {error}") from None
 
 
-def _read(text: str) -> Any:
-    """Items of the open brackets lie on a stack; a comma or a colon must stand between two."""
-    stack: list[tuple[str, list[Any], list[str]]] = [("", [], [])]
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None:
-            break
-        place, kind, token = match.end(), match.lastgroup, match[match.lastgroup or 0]
-        bracket, items, marks = stack[-1]
-        if kind == "mark":
-            marks.append(token)
-            if len(marks) != len(items):
-                raise ValueError(f"{token!r} stands where a value should")
-            continue
-        if kind == "close":
-            stack.pop()
-            if token != _ENDS.get(bracket, ")"):
-                raise ValueError(f"{token!r} closes no bracket")
-            value = _closed(bracket, items, marks)
-            bracket, items, marks = stack[-1]
-        elif kind == "open":
-            if len(stack) > _MAX_DEPTH:
-                raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
-            stack.append((token, [], []))
-            continue
-        else:
-            value = _atom(kind or "", token)
-        if len(items) != len(marks):
-            raise ValueError("two values stand side by side")
-        items.append(value)
-    (_, items, marks), *left = stack
-    if text[place:].strip() or left or marks or len(items) != 1:
-        raise ValueError(f"it ends or stops making sense at {text[place : place + 20]!r}")
-    return items[0]
+def _value_of(pairs: list[tuple[str, Any]]) -> Any:
+    ((word, content),) = pairs
+    return _WORDS[word](content)
 
 
-def _atom(kind: str, token: str) -> Any:
-    if kind == "text":
-        plain = "\\" not in token and token[0] != "b"
-        return token[1:-1] if plain else ast.literal_eval(token)
-    if kind == "name":
-        return _NAMES[token]
-    if kind == "complex" or token.endswith("j"):
-        return complex(token)
-    if "0x" in token:
-        return int(token, 16)
-    return int(token) if token.lstrip("+-").isdecimal() else float(token)
-
-
-def _closed(bracket: str, items: list[Any], marks: list[str]) -> Any:
-    """The value of a pair of brackets. Raises ValueError for what is none."""
-    if bracket == "{" and ":" in marks:
-        if marks[::2] != [":"] * (len(items) // 2) or set(marks[1::2]) > {","} or len(items) % 2:
-            raise ValueError("a dict has a key without a value")
-        _refuse_collisions(items[::2])
-        return dict(zip(items[::2], items[1::2], strict=True))
-    if ":" in marks:
-        raise ValueError("':' stands outside of a dict")
-    if bracket == "[":
-        return items
-    if bracket == "(":
-        return items[0] if len(items) == 1 and not marks else tuple(items)
-    if bracket == "{":
-        _refuse_collisions(items)
-        return set(items) if items else {}
-    (argument,) = items or [()]
-    if type(argument) not in ((bytes,) if bracket == "bytearray(" else _READ_BY[bracket]):
-        raise ValueError(f"{bracket}...) holds a {type(argument).__name__}")
-    return _CALLS[bracket](argument)
-
-
-_READ_BY = {"set(": (tuple, set), "frozenset(": (tuple, set)}
-
-
-def _refuse_collisions(items: list[Any]) -> None:
+def _uncolliding(items: list[Any]) -> list[Any]:
     """Many members with one hash take the square of their number to put in a set."""
     if len(items) > _COLLIDING and max(Counter(map(hash, items)).values()) > _COLLIDING:
         raise ValueError("too many members have one hash")
+    return items

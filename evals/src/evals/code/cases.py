@@ -193,7 +193,7 @@ def _is_right(
 
 def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
     """Both as Python values. Raises ValueError for one that is no data, or too long."""
-    texts, data = (wanted.text, returned.text), min(wanted.chars, returned.chars) >= 0
+    texts, data = (wanted.data, returned.data), min(wanted.chars, returned.chars) >= 0
     if not data or texts[0] is None or texts[1] is None or len(texts[1]) > WHOLE_CHARS:
         raise ValueError("no data")
     return read_value(texts[0]), read_value(texts[1])
@@ -202,8 +202,8 @@ def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
 def _is_present(wanted: Value, returned: Value) -> bool:
     """Only None and not None are distinguished: a match object is as good as True."""
     present = returned.type_name != "NoneType"
-    if returned.type_name == "bool" and returned.text in ("True", "False"):  # not numpy's
-        present = returned.text == "True"
+    if returned.type_name == "bool" and returned.data in ("true", "false"):  # not numpy's
+        present = returned.data == "true"
     return present == (wanted.type_name != "NoneType")
 
 

@@ -27,7 +27,7 @@ from evals.errors import EvalsError
 from evals.question import Outcome
 from lora_evo import appearing
 
-_FORMAT = 11
+_FORMAT = 12
 _OUTPUT_BYTES = 1 << 28
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
