@@ -335,7 +335,7 @@ def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
             verdicts = list(sandbox.run_many((program, given) for _, program, given in wanted))
             assert [verdict.status for verdict in verdicts] == [status for status, *_ in wanted]
             counts.append((open_files(), len(sandbox.pids())))
-        assert {count for _, count in counts} <= {2, 3, 4, 5}  # servers, and three examiners
+        assert {count for _, count in counts} <= {2, 3, 4, 5}  # servers, and three readers
         assert {len(files) - 1 for files, _ in counts} == {count for _, count in counts}
         assert {number for files, _ in counts for number in files[1:]} == {3}
         assert len({files[0] - 2 * count for files, count in counts}) == 1

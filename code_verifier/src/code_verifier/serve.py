@@ -7,12 +7,10 @@ another: whoever reaches it runs programs.
 """
 
 import base64
-import io
 import json
 import re
 import socket
 import threading
-import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,10 +21,8 @@ from code_verifier.scripts.runner import ScriptRun, ScriptRunner
 HOST = "127.0.0.1"
 QUEUE = 512
 """Requests that wait or run at a time; more are answered 503."""
-_MOST_BYTES, _MOST_HELD = 1 << 27, 1 << 29
-"""Bytes of one request, and of all that are read or run."""
-_READING_S, _DRAINING_S = 30.0, 2.0
-_DRAINED = 1 << 20
+_MOST_BYTES = 1 << 27
+_READING_S = 30.0
 _BUSY = "too many requests wait; send fewer at a time, or start more workers"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LOCAL = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.I)
@@ -35,7 +31,7 @@ _TIMEOUT_S, _MOST_S = 10.0, 3600.0
 
 class Server(ThreadingHTTPServer):
     """A server of programs, bound when it is made. port: 0 for any. workers: programs that run at
-    a time. queue: see QUEUE. reading_s: seconds that a request may take to arrive. Raises OSError
+    a time. queue: see QUEUE. reading_s: seconds to wait for more of a request. Raises OSError
     for a port in use."""
 
     request_queue_size = QUEUE
@@ -47,14 +43,6 @@ class Server(ThreadingHTTPServer):
         self.runner = ScriptRunner(slots=threading.BoundedSemaphore(workers))
         self.places = threading.BoundedSemaphore(queue)
         self.reading_s = reading_s
-        self._held, self._lock = 0, threading.Lock()
-
-    def reserve(self, size: int) -> bool:
-        """Count the bytes of a request that are held in memory; whether they fit."""
-        with self._lock:
-            fits = self._held + size <= _MOST_HELD
-            self._held += size if fits else 0
-        return fits
 
     @property
     def url(self) -> str:
@@ -70,25 +58,6 @@ class Server(ThreadingHTTPServer):
         """A client that has gone away is no error."""
 
 
-class _Timed(io.RawIOBase):
-    """What comes from a socket until a deadline (monotonic)."""
-
-    deadline = 0.0
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.connection.settimeout(left)
-        return self.connection.recv_into(buffer)
-
-
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
@@ -99,15 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing for each request."""
 
     def setup(self) -> None:
-        """Read from a socket that has a deadline."""
+        """A client that sends nothing more is given up."""
         super().setup()
-        self.socket = _Timed(self.connection)
-        self.rfile = io.BufferedReader(self.socket)
-
-    def handle_one_request(self) -> None:
-        """A request has so many seconds to arrive."""
-        self.socket.deadline = time.monotonic() + self.server.reading_s
-        super().handle_one_request()
+        self.connection.settimeout(self.server.reading_s)
 
     def do_GET(self) -> None:
         """`/v1/ping`, by which clients find out whether the server is up."""
@@ -123,41 +86,35 @@ class _Handler(BaseHTTPRequestHandler):
         sizes = self.headers.get_all("Content-Length", [])
         text = sizes[0] if len(sizes) == 1 else ""
         known = text.isascii() and text.isdecimal() and len(text) < 12
-        size = int(text) if known else 0
         if refusal := self._stranger():
-            self._refuse(403, refusal, size)
-        elif not known or size > _MOST_BYTES or "Transfer-Encoding" in self.headers:
+            self._refuse(403, refusal)
+        elif not known or int(text) > _MOST_BYTES or "Transfer-Encoding" in self.headers:
             shown = ", ".join(sizes)[:40]
             line = f"Content-Length is {shown!r}; expected one number up to {_MOST_BYTES}"
-            self._refuse(413, line, size)
+            self._refuse(413, line)
         elif self.path.rstrip("/") != "/run_code":
-            self._refuse(404, f"no {self.path} here; expected POST /run_code", size)
+            self._refuse(404, f"no {self.path} here; expected POST /run_code")
         elif not self.server.places.acquire(blocking=False):
-            self._refuse(503, _BUSY, size)
+            self._refuse(503, _BUSY)
         else:
             try:
-                self._run(size)
+                self._run(int(text))
             finally:
                 self.server.places.release()
 
     def _run(self, size: int) -> None:
         """Read the body, and answer with what the program does."""
-        if not self.server.reserve(size):
-            self._refuse(503, _BUSY, size)
-            return
         try:
             body = self.rfile.read(size)
             if len(body) < size:
                 raise ConnectionError
             self._answer(200, run_code(self.server.runner, body))
         except TimeoutError:
-            self._refuse(408, f"no whole request of {size} bytes came in time", close=True)
+            self._refuse(408, f"no whole request of {size} bytes came in time")
         except SandboxUnavailable as error:
             self._answer(200, _response("SandboxError", str(error), None))
         except CodeVerifierError as error:
-            self._refuse(400, str(error))
-        finally:
-            self.server.reserve(-size)
+            self._answer(400, {"detail": str(error)})
 
     def _stranger(self) -> str:
         """Why the request is not from this machine's own programs, or "": a web page that a browser
@@ -171,20 +128,17 @@ class _Handler(BaseHTTPRequestHandler):
                 return f"{name} is {value[:80]!r}; only programs on this machine are served"
         return "" if len(hosts) == 1 else "more than one Host"
 
-    def _refuse(self, status: int, line: str, unread: int = 0, close: bool = False) -> None:
-        """Answer in a line; unread: bytes of the body, of which a few are thrown away so that the
-        client sees the answer."""
-        self.close_connection |= bool(unread) or close or status == 413
+    def _refuse(self, status: int, line: str) -> None:
+        """Answer in a line a request whose body is not read, and close the connection."""
+        self.close_connection = True
         self._answer(status, {"detail": line})
-        self.socket.deadline = time.monotonic() + _DRAINING_S
         with suppress(OSError):
-            for _ in range(min(unread, _DRAINED) >> 16):
-                self.rfile.read(1 << 16)
-            self.rfile.read(min(unread, _DRAINED) & 0xFFFF)
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(1.0)
+            self.rfile.read(1 << 16)  # of what is on its way, which would reset the connection
 
     def _answer(self, status: int, content: Any) -> None:
         data = json.dumps(content).encode()
-        self.connection.settimeout(self.server.reading_s)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

@@ -18,7 +18,7 @@ claims one by one, and what is not stopped.
    `server`, `walls`; test_sandbox, test_corpus.
 8. The filter of system calls: computing alone; no file, socket, process, clock or descriptor.
    `syscalls`; test_seccomp, test_layers.
-9. A report written without the program's methods: no value poses as another. `child`; test_literals.
+9. A report without the program's methods: no value poses as another. `child`; test_literals.
 10. Comparison outside: no program has a word in its outcome. `code_verifier.sandbox`; test_walls.
 
 Who holds what. The reader holds texts, and executes none. A server holds orders, and no program. A

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import builtins
 import errno
-import glob
 import importlib.util
 import io
 import os
 import posixpath
 import stat
 import sys
-import tokenize
-from contextlib import AbstractContextManager
 from importlib.abc import SourceLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_open, _stat, _fstat, _listdir, _scandir = open, os.stat, os.fstat, os.listdir, os.scandir
+_open, _stat, _fstat, _listdir = open, os.stat, os.fstat, os.listdir
 _STREAMS = {
     f"{folder}{name}": number
     for folder, names in (("/dev/", ("stdin", "stdout")), ("/dev/fd/", "01"))
@@ -117,21 +114,11 @@ class _Files(SourceLoader):
         os.lseek(0, place, os.SEEK_SET)
         return _result(stat.S_IFREG | 0o444, size)
 
-    def holds(self, path: Any) -> bool:
-        """Whether a folder is one of the files', as the current one is, be it empty."""
-        return _absolute(path) in self.folders and bool(self.files or not _is_absolute(path))
-
     def listdir(self, path: Any = ".") -> list[Any]:
-        """`os.listdir`."""
-        if not self.holds(path):
-            return _listdir(path)
-        return sorted(self.folders[_absolute(path)])
-
-    def scandir(self, path: Any = ".") -> Any:
-        """`os.scandir`."""
-        if not self.holds(path):
-            return _scandir(path)
-        return _Scan(lambda name: _Entry(name, posixpath.join(path, name)), self.listdir(path))
+        """`os.listdir`, also of the current folder, be it empty."""
+        if _absolute(path) in self.folders and (self.files or not _is_absolute(path)):
+            return sorted(self.folders[_absolute(path)])
+        return _listdir(path)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Modules and packages among the files, as a finder of `sys.meta_path`."""
@@ -143,43 +130,9 @@ class _Files(SourceLoader):
         place = f"/{fullname.replace('.', '/')}"
         return f"{place}.py" if f"{place}.py" in self.files else f"{place}/__init__.py"
 
-    def access(self, path: Any, mode: int, **others: Any) -> bool:
-        """`os.access`: what is there may be read."""
-        name = _absolute(path)
-        return (name in self.files or self.holds(path)) and not mode & os.W_OK
-
     def get_data(self, path: str) -> bytes:
         """The content of a file."""
         return self.files[_absolute(path)]
-
-
-class _Entry:
-    """What `os.scandir` gives."""
-
-    def __init__(self, name: str, path: str) -> None:
-        self.name, self.path = name, path
-
-    def __fspath__(self) -> str:
-        return self.path
-
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return stat.S_ISDIR(self.stat().st_mode)
-
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return not self.is_dir()
-
-    def is_symlink(self) -> bool:
-        return False
-
-    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        return os.stat(self.path)
-
-
-class _Scan(map, AbstractContextManager):  # type: ignore[type-arg]
-    """An iterator that `with` takes."""
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing has to be closed."""
 
 
 def install(files: dict[str, bytes]) -> None:
@@ -187,15 +140,7 @@ def install(files: dict[str, bytes]) -> None:
     place: Any = _Files(files)
     builtins.open = io.open = place.open
     io.open_code = lambda path: place.open(path, "rb")
-    tokenize._builtin_open = place.open  # type: ignore[attr-defined]
-    if bz2 := sys.modules.get("bz2"):
-        bz2._builtin_open = place.open  # type: ignore[attr-defined]
-    if globber := getattr(glob, "_StringGlobber", None):  # of Python 3.13 and newer
-        globber.scandir, globber.lstat = staticmethod(place.scandir), staticmethod(place.stat)
-    if numpy := sys.modules.get("numpy.lib._datasource"):
-        numpy._file_openers._file_openers[None] = place.open
-    os.stat, os.lstat, os.fstat = place.stat, place.stat, place.fstat
-    os.listdir, os.scandir, os.access = place.listdir, place.scandir, place.access
+    os.stat, os.lstat, os.fstat, os.listdir = place.stat, place.stat, place.fstat, place.listdir
     os.getcwd = lambda: "/"
     sys.meta_path.insert(0, place)
 
