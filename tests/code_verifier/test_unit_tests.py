@@ -249,6 +249,11 @@ JUDGE = {
         "    pass\nprint(input())"
     ),
     "a path that is not there": "import os\nprint(0 if os.path.exists('input.txt') else input())",
+    "output at the end": "import atexit\natexit.register(lambda: print(input()))",
+    "a larger stack": (
+        "import resource, os\nmost = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (most, most))\nprint(input(), end=__file__[:0])"
+    ),
     "names in front": "print(sum(Counter(accumulate([int(input())])).elements()))",
 }
 

@@ -8,11 +8,13 @@ The caller compares the values outside, and no process here ever holds what they
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import json
 import marshal
 import os
+import resource
 import signal
 import site
 import sys
@@ -122,6 +124,7 @@ def script(task: bytes, room: mmap.mmap) -> NoReturn:
     _settle(streams, request["files"], request["recursion"])
     sys.argv = ["solution.py"]
     main = type(sys)("__main__")
+    main.__file__ = sys.argv[0]
     sys.modules["__main__"] = main
     code = 0
     try:
@@ -137,6 +140,7 @@ def script(task: bytes, room: mmap.mmap) -> NoReturn:
         name = type.__dict__["__name__"].__get__(type(error)).encode()[:200]
         room[8 : 8 + len(name)] = name
         code = RAISED
+    atexit._run_exitfuncs()
     for stream in (sys.stdout, streams[1]):
         try:
             stream.flush()
@@ -151,6 +155,8 @@ def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     time.sleep = _sleep
+    resource.setrlimit = lambda *_: None  # contest programs ask for a larger stack
+    resource.getrlimit = lambda *_: (-1, -1)
     memory_files.install(files)
     sys.setrecursionlimit(recursion)
     gc.enable()

@@ -69,11 +69,10 @@ class Server:
 
     def __init__(self, config: dict[str, Any]) -> None:
         strict = config["kind"] == STRICT
-        more = {}
         if strict:
-            more["addresses"] = addresses.scramble(config["index"])  # before any import
+            scrambled = addresses.scramble(config["index"])  # before any import
             clocks.install(config["index"], config["clock_s"])
-            more["clocks"] = clocks.disable_vdso()
+            hidden = clocks.disable_vdso()
         from code_verifier.jail import child, imports
 
         imports.preload(config["modules"], config["numpy"])
@@ -98,7 +97,8 @@ class Server:
         if not all(map(walls.filter_works, self.filters.values())):
             self.filters = {}
         self.layers["seccomp"] = bool(self.filters)
-        self.layers |= {name: active and bool(self.filters) for name, active in more.items()}
+        if strict:
+            self.layers |= {"clocks": hidden and bool(self.filters), "addresses": scrambled}
         walls.hide_modules(_HIDDEN)
         self.memory: int = config["memory"]
         self.pid = os.getpid()
@@ -155,7 +155,7 @@ class Server:
         if kind != SCRIPT:
             size = max(0, room.find(b"\0", wire.ROOM) - wire.ROOM)
         text = reason.encode("utf-8", "replace")
-        numbers = wire.CODES[status or Status.OK], False, number, spent, wall_ms, len(text)
+        numbers = wire.CODES[status or Status.OK], 0, number, spent, wall_ms, len(text)
         head = wire.REPLY.pack(*numbers) + text
         with room, memoryview(room) as whole, whole[wire.ROOM : wire.ROOM + size] as report:
             wire.write(1, wire.LENGTH.pack(len(head) + size) + head, report)
