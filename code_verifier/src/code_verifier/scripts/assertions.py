@@ -47,22 +47,36 @@ def _statements(name: str, text: str) -> list[ast.stmt]:
 
 
 def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
-    """What a module does beside defining `check`, and the assertions of that, about `entry`; none
-    where it holds more than assertions. Raises CodeVerifierError where there is no `check`."""
+    """The imports of a module that defines `check`, and its assertions, about `entry`; or the
+    module and no assertions, where it holds more. Raises CodeVerifierError where there is no
+    `check`."""
     body = _statements("test", test)
     checks = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     if not checks or not checks[-1].args.args:
         raise CodeVerifierError(f"'test' is {test[:SHOWN]!r}; expected def check(candidate)")
     name = checks[-1].args.args[0].arg
-    asserts = [n for n in checks[-1].body if not isinstance(n, ast.Expr | ast.Pass)]
-    if len(checks) > 1 or not all(isinstance(node, ast.Assert) for node in asserts):
+    nodes = [node for node in (*body, *checks[-1].body) if node not in checks]
+    nodes = [node for node in nodes if not _says_nothing(node)]
+    if len(checks) > 1 or not all(isinstance(node, _SIMPLE) for node in nodes):
         return test, ()
-    for node in (x for item in asserts for x in ast.walk(item)):
+    for node in (x for item in nodes for x in ast.walk(item)):
         if isinstance(node, ast.Name) and node.id == name:
             node.id = entry
-    asserts = [n for n in asserts if isinstance(n, ast.Assert) and _uses(n, {entry})]
-    others = [node for node in body if node not in checks]
-    return _written(ast.Module(others, [])), tuple(map(_written, asserts))
+    imports = [node for node in nodes if not isinstance(node, ast.Assert)]
+    asserts = [n for n in nodes if isinstance(n, ast.Assert) and _uses(n, {entry})]
+    return _written(ast.Module(imports, [])), tuple(map(_written, asserts))
+
+
+_SIMPLE = (ast.Assert, ast.Import, ast.ImportFrom)
+
+
+def _says_nothing(node: ast.stmt) -> bool:
+    match node:
+        case ast.Pass() | ast.Expr(ast.Constant() | ast.Name()):
+            return True
+        case ast.Assign([ast.Name("METADATA")]):  # of HumanEval
+            return True
+    return False
 
 
 def as_check(asserts: Sequence[str], setup: str) -> str:
