@@ -16,6 +16,7 @@ import sys
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
 from code_verifier.jail import wire
+from code_verifier.jail.imports import ALLOWED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ def prepare(modules: str) -> None:
     for name, value in list(vars(sys).items()):
         if type(value) is str and "/" in value:
             setattr(sys, name, "")  # where this Python lies
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ALLOWED and type(module) is type(sys):
+            module.__dict__.update(__loader__=None, __spec__=None)  # how it was built
     sys.argv, sys.path = [""], []
     sys.meta_path[:] = [_Missing] if modules == wire.COMMON else []
     sys.modules["program"] = _program

@@ -45,7 +45,7 @@ _RECURSION = 50_000
 _REACHING = re.compile(
     r"_getframe|_current_frames|currentframe|\bf_(?:back|locals|globals|builtins)\b|\btb_frame\b"
     r"|\b(?:gi|cr|ag)_frame\b|get_referrers|get_objects|\binspect\b|settrace|setprofile|setitimer"
-    r"|addaudithook|__subclasses__|\bctypes\b|\bsolution\b"
+    r"|addaudithook|__subclasses__|\bctypes\b"
 )
 """What a program has no use for but to reach the test that runs beside it."""
 
