@@ -193,7 +193,7 @@ def test_an_experiment_makes_its_runs_and_names_a_damaged_one(tmp_path):
     result = command(*arguments(home, plan))
     assert result.exit_code == 1
     assert "azr, seed 1" in result.stderr
-    assert "state.json is damaged" in result.stderr
+    assert "state.json is not as it was written" in result.stderr
     assert missing.is_finished
     assert not broken.is_finished
     shutil.rmtree(damaged)
