@@ -13,6 +13,7 @@ from lora_evo import LoraEvoError
 from lora_evo.model.base import load_base_model
 from lora_evo.model.decoding import GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
+from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import stack_adapters
 
 __all__ = ["family"]
@@ -34,6 +35,39 @@ def test_forward_and_gradients_equal_peft(tiny, made):
     members = [0, 1, 1, 2]
     ids = tiny.numbers(3, len(members), LENGTH).mul(1000).long().abs() % VOCABULARY
     tiny.check_against_peft(made.base, made.adapters, made.twin, members, ids, 3e-5, 1e-3)
+
+
+def losses(made, rows, members, share, checkpointing):
+    """Log-probabilities, entropies, and the gradients of a weighted sum of both."""
+    scorer = Scorer(made.adapters, checkpointing=checkpointing)
+    assert scorer._shares
+    scorer._shares = share
+    parameters = [p for m in set(members) for p in made.adapters.parameters_of(m).values()]
+    for parameter in parameters:
+        parameter.grad = None
+    laid = scorer.padded(rows, members)
+    parts = scorer.scores(laid, entropy=True)
+    weights = torch.linspace(-1.0, 1.0, len(parts[0]))
+    (parts[0] @ weights + 0.1 * parts[1].sum()).backward()
+    gradients = [parameter.grad for parameter in parameters]
+    return parts, gradients, laid.stems.numel() + laid.branches.numel()
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_rows_that_share_a_prompt_are_as_whole_rows(tiny, made, checkpointing):
+    """Beyond the window, in unequal prompts, with a completion of one token and a row alone."""
+    ids = tuple(tiny.numbers(4, 4 * LENGTH).mul(1000).long().abs().remainder(VOCABULARY).tolist())
+    prompts = [ids[:LENGTH], ids[LENGTH : LENGTH + 3]]
+    rows = [TokenPair(p, ids[n : 2 * n]) for p in prompts for n in (1, 7, LENGTH, 5)]
+    rows.append(TokenPair(ids[5:20], ids[30:41]))
+    members = [0] * 3 + [1] * 6
+    whole, exact, tokens = losses(made, rows, members, False, checkpointing)
+    shared, gradients, fewer = losses(made, rows, members, True, checkpointing)
+    for one, other in zip(whole, shared, strict=True):
+        assert torch.allclose(one, other, atol=2e-5)
+    for one, other in zip(exact, gradients, strict=True):
+        assert (one - other).norm() <= 2e-4 * one.norm()
+    assert fewer < 0.7 * tokens
 
 
 def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made):

@@ -194,8 +194,8 @@ class SupervisedLearner:
 
     def logprobs(self, member: int, pairs: Sequence[TokenPair]) -> list[Tensor]:
         """Return the log-probabilities [tokens] of each completion under a member."""
-        padded = self._scorer.padded(pairs)
-        (logprobs,) = self._scorer.scores(padded, [member] * len(pairs))
+        padded = self._scorer.padded(pairs, [member] * len(pairs))
+        (logprobs,) = self._scorer.scores(padded)
         return list(torch.split(logprobs, padded.lengths))
 
     def state_dict(self, member: int) -> dict[str, Any]:

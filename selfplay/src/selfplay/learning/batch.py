@@ -52,10 +52,19 @@ class Row:
     """Log-probabilities before the update's first step."""
 
     @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        """Tokens of the prompt."""
+        return self.sample.rollout.prompt_ids
+
+    @property
+    def completion_ids(self) -> tuple[int, ...]:
+        """Tokens of the completion."""
+        return self.sample.rollout.completion_ids
+
+    @property
     def length(self) -> int:
         """Tokens of prompt and completion."""
-        rollout = self.sample.rollout
-        return len(rollout.prompt_ids) + len(rollout.completion_ids)
+        return len(self.prompt_ids) + len(self.completion_ids)
 
     @property
     def fault(self) -> str:
@@ -172,8 +181,13 @@ def make_batch(
         role = roles[place]
         full = sum(row.length for row in of_role[role]) // config.micro_batch_tokens
         wanted = min(pieces, batches(len(of_role[role]), full))
-        count = even(ceil(wanted / roles.count(role)))
-        shards += [((n + 0.5) / count, Shard(own[n::count])) for n in range(count)]
+        groups: dict[tuple[int, ...], list[Row]] = defaultdict(list)  # which share a prompt
+        for row in own:
+            groups[row.prompt_ids].append(row)
+        count = min(even(ceil(wanted / roles.count(role))), len(groups))
+        for n in range(count):
+            dealt = [row for group in list(groups.values())[n::count] for row in group]
+            shards.append(((n + 0.5) / count, Shard(dealt)))
     shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
     return UpdateBatch(rows, faults, [shard for _, shard in shards])
 

@@ -243,7 +243,7 @@ class Learner:
         """Take half the tokens of the batch that did not fit; checkpoint a row that was alone."""
         tokens, scorer = max(row.length for row in self._batch), self.scorer
         if len(self._batch) > 1:
-            tokens *= len(self._batch)
+            tokens = scorer.tokens(self._batch, [row.member for row in self._batch])
             self.micro_batch_tokens = min(self.micro_batch_tokens, tokens) // 2
             remedy = f"learner.micro_batch_tokens={self.micro_batch_tokens}"
         elif tokens > scorer.checkpoint_from_tokens:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lora_evo.model import BASE, Scorer
+from lora_evo.model import Scorer
 from selfplay.config import LOG_RATIO_LIMIT, LearnerConfig
 from selfplay.learning.batch import Row
 from selfplay.learning.statistics import StatsSum
@@ -94,9 +94,9 @@ class ForwardPass:
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
-        padded = self.scorer.padded([row.sample.rollout for row in batch])
+        padded = self.scorer.padded(batch, [row.member for row in batch])
         rollout = torch.tensor(
-            [p for row in batch for p in row.sample.rollout.logprobs], device=padded.ids.device
+            [p for row in batch for p in row.sample.rollout.logprobs], device=padded.targets.device
         )
         reference = None
         phases = [row.sample.phase for row in batch]
@@ -104,10 +104,8 @@ class ForwardPass:
         entropy_coefs = list(map(self.config.entropy_coef_of, phases))
         if max(betas) > 0.0:
             with torch.no_grad():
-                (reference,) = self.scorer.scores(padded, [BASE] * len(batch))
-        logprobs, *entropy = self.scorer.scores(
-            padded, [row.member for row in batch], entropy=max(entropy_coefs) > 0.0
-        )
+                (reference,) = self.scorer.scores(padded, base=True)
+        logprobs, *entropy = self.scorer.scores(padded, entropy=max(entropy_coefs) > 0.0)
         now = logprobs.detach()
         for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
             row.old = part if row.old is None else row.old
