@@ -1,8 +1,4 @@
-"""The `code-verifier` command: check, grade, check-rows, metrics, serve and doctor.
-
-Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable input;
-130 interrupted. An error is one line on standard error that begins with "error:".
-"""
+"""The `code-verifier` command. An error is one line on standard error that begins with "error:"."""
 
 import json
 import os
@@ -20,9 +16,8 @@ from typing import Any
 import click
 
 from code_verifier import __version__, user_files
-from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable, Status
-from code_verifier.literals import Comparison, parse_literal
+from code_verifier.literals import Comparison
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
@@ -30,7 +25,7 @@ from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.rewards import check_row
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
-from code_verifier.tasks import Limits, Task, Verdict, id_of, program_of, text_field, text_list
+from code_verifier.tasks import Limits, Task, id_of, program_of, text_field, text_list
 
 _Command = Callable[..., Any]
 Row = user_files.Row
@@ -58,14 +53,14 @@ class _Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
             sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
-        except click.exceptions.NoArgsIsHelpError as error:
-            error.show()
-            sys.exit(error.exit_code)
         except click.ClickException as error:
-            words = " ".join(error.format_message().split()).rstrip(".")
-            context = getattr(error, "ctx", None)
-            more = f"; see {context.command_path} --help" if context else ""
-            click.echo(f"error: {words}{more}", err=True)
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                error.show()
+            else:
+                words = " ".join(error.format_message().split()).rstrip(".")
+                context = getattr(error, "ctx", None)
+                more = f"; see {context.command_path} --help" if context else ""
+                click.echo(f"error: {words}{more}", err=True)
             sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -444,29 +439,21 @@ def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iter
 def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
     """The result of a row; one with `inputs` (AZR's code_f seeds) has a list of their outputs."""
     program, name = program_of(row), id_of(row, line)
-    if row.get("input") is None and row.get("inputs") is not None:
-        inputs = text_list(row, "inputs")
-        if not inputs:
-            raise CodeVerifierError("field 'inputs' is empty; expected at least one input")
-        verdict = _check_all(sandbox, program, inputs)
-    else:
-        verdict = sandbox.check(program, text_field(row, "input"))
-    keys = ("status", "output", "reason", "wall_ms", "runs")
-    fields = {key: getattr(verdict, key) for key in keys}
-    return {"id": name} | fields | {"wall_ms": round(verdict.wall_ms, 3)}
-
-
-def _check_all(sandbox: Sandbox, program: str, inputs: tuple[str, ...]) -> Verdict:
-    outputs: list[Any] = []
+    several = row.get("input") is None and row.get("inputs") is not None
+    inputs = text_list(row, "inputs") if several else (text_field(row, "input"),)
+    if not inputs:
+        raise CodeVerifierError("field 'inputs' is empty; expected at least one input")
+    outputs: list[str] = []
     wall_ms, runs = 0.0, 0
-    for number, verdict in enumerate(sandbox.iter_check(program, inputs), 1):
+    for verdict in sandbox.iter_check(program, inputs):
         wall_ms, runs = max(wall_ms, verdict.wall_ms), runs + verdict.runs
         if verdict.output is None:
-            reason = f"input {number}: {verdict.reason}"
-            return Verdict(verdict.status, None, reason, wall_ms, runs)
-        outputs.append(parse_literal(verdict.output))
-    text = canonical(outputs, max_chars=len(inputs) * (2 + sandbox.limits.output_chars) + 2)
-    return Verdict(Status.OK, text, "", wall_ms, runs)
+            break
+        outputs.append(verdict.output)
+    at = f"input {len(outputs) + 1}: " if several and not verdict.ok else ""
+    output = f"[{', '.join(outputs)}]" if several and verdict.ok else verdict.output
+    found: Row = {"id": name, "status": verdict.status, "output": output}
+    return found | {"reason": at + verdict.reason, "wall_ms": round(wall_ms, 3), "runs": runs}
 
 
 def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
@@ -481,27 +468,27 @@ def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
 
 def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **more: int) -> None:
     total = counts.total() + sum(more.values())
-    if as_json:
-        text = json.dumps({"rows": total, name: dict(sorted(counts.items())), **more})
-    else:
-        shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
-        rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown]
-        text = _table(f"{total} rows", rows)
-    click.echo(text, err=str(out) == "-")
+    data = {"rows": total, name: dict(sorted(counts.items())), **more}
+    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
+    rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown]
+    _print(data if as_json else _table(f"{total} rows", rows), out)
 
 
 def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out: Path) -> None:
     """Counts, then mean and quantiles of every number."""
     table = summarise(metrics)
     structures = len({item.structure for item in metrics})
-    if as_json:
-        head = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
-        text = json.dumps({**head, "metrics": table})
-    else:
-        counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
-        rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
-        heads = [("", *row) for row in list(table.values())[:1]]
-        text = _table(f"{counts}, {unparsed} not measurable", heads + rows)
+    data = {"programs": len(metrics), "unparsed": unparsed, "structures": structures}
+    counts = f"{counted(len(metrics), 'program')}, {counted(structures, 'structure')}"
+    rows = [(name, *(f"{value:.1f}" for value in row.values())) for name, row in table.items()]
+    heads = [("", *row) for row in list(table.values())[:1]]
+    text = _table(f"{counts}, {unparsed} not measurable", heads + rows)
+    _print(data | {"metrics": table} if as_json else text, out)
+
+
+def _print(summary: str | Row, out: Path) -> None:
+    """Print what the rows come to, where they are not."""
+    text = summary if isinstance(summary, str) else json.dumps(summary)
     click.echo(text, err=str(out) == "-")
 
 

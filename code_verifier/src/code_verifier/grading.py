@@ -6,20 +6,13 @@ the task's program runs on it, and its output is compared outside. code_f: the a
 it runs on every judged input.
 """
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from code_verifier.canonical import MAX_DEPTH, canonical
+from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, ProgramError, Status
-from code_verifier.literals import (
-    Arguments,
-    Comparison,
-    literal_value,
-    parse_literal,
-    read_arguments,
-)
+from code_verifier.literals import Comparison, parse_literal, read_arguments
 from code_verifier.syntax import ParsedProgram, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 
@@ -93,10 +86,11 @@ def _refused(status: str, reason: str) -> Grade:
 def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict:
     """Accept a proposal as a Task, or say why not.
 
-    code_o, code_i: the pair must pass `check`. code_f: at least two inputs that make
-    distinct calls (so that no hidden example is also a visible one), all passing `check`, not all
-    of them and not all hidden ones giving the same output, and a message that leaks neither the
-    program nor hidden examples; the first half of the pairs is visible.
+    code_o, code_i: the pair must pass `check`. code_f: at least two inputs without
+    keywords, none of which begins with another one, since the rest may be defaults (so that no
+    hidden example is also a visible one); all passing `check`, not all of them and not all hidden
+    ones giving the same output; and a message that leaks neither the program nor hidden examples.
+    The first half of the pairs is visible.
     """
     check_kind(proposal.kind)
     if proposal.kind == "code_f":
@@ -119,29 +113,27 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     if len(proposal.message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
         return Verdict(Status.TOO_LONG, reason=reason)
-    try:
-        parsed = proposal.parsed
-    except ProgramError:
-        parsed = None
-    calls: list[Arguments] = []
+    calls: list[str] = []
     tidy: list[str] = []
     for number, input in enumerate(proposal.inputs, 1):
         try:
             args, kwargs, laid_out = read_arguments(input, limits.input_chars)
-            calls.append((args, kwargs))
-            tidy.append(laid_out)
+            call = "".join(canonical(value, limits.input_chars) + ", " for value in args)
         except LiteralError as error:
             return Verdict(error.status, reason=f"input {number}: {error}")
-    try:
-        parameters = _parameters(parsed.tree) if parsed else None
-        texts = _distinct(calls, parameters, limits.input_chars)
-    except LiteralError as error:
-        return Verdict(error.status, reason=f"the inputs: {error}")
-    for number, text in enumerate(texts, 1):
-        if (first := texts.index(text) + 1) < number:
-            reason = f"inputs {first} and {number} make the same call, or may do so"
+        if kwargs:
+            reason = f"input {number} has keywords; expected values alone, to tell calls apart"
             return Verdict(Status.DUPLICATE_INPUT, reason=reason)
-    leak = leaks(proposal.message, parsed or proposal.program)
+        for first, other in enumerate(calls, 1):
+            if call.startswith(other) or other.startswith(call):  # the rest may be defaults
+                reason = f"inputs {first} and {number} make the same call, or may do so"
+                return Verdict(Status.DUPLICATE_INPUT, reason=reason)
+        calls.append(call)
+        tidy.append(laid_out)
+    try:
+        leak = leaks(proposal.message, proposal.parsed)
+    except ProgramError:
+        leak = leaks(proposal.message, proposal.program)
     if leak is not None:
         return Verdict(Status.LEAKING_MESSAGE, reason=leak)
     outputs: list[str] = []
@@ -165,76 +157,6 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         visible=total // 2,
     )
     return Verdict(Status.OK, task=task.with_id())
-
-
-def _parameters(tree: ast.Module) -> ast.arguments | None:
-    """The parameters of the program's function `f`, read without executing it; None where `f` is
-    anything but one plain `def` at the top of the program, or is changed later."""
-    plain = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name == "f" and not node.decorator_list
-    ]
-    return plain[0].args if len(plain) == 1 == sum(map(_binds_f, ast.walk(tree))) else None
-
-
-def _distinct(
-    calls: Sequence[Arguments], parameters: ast.arguments | None, max_chars: int
-) -> list[str]:
-    """A text for each call; two calls that may be the same have the same text. Raises LiteralError.
-
-    Keywords are put in their places, and defaults that are literals filled in. A parameter with
-    another default does not tell calls apart, if one of them leaves it to its default. Without
-    parameters that are known, calls by keywords or with other numbers of values are the same.
-    """
-    if parameters is None:
-        known = {(len(args), bool(named)) for args, named in calls} == {(len(calls[0][0]), False)}
-        return [canonical(args, max_chars, MAX_DEPTH + 1) if known else "" for args, _ in calls]
-    plain = [item.arg for item in (*parameters.posonlyargs, *parameters.args)]
-    only = {item.arg for item in parameters.posonlyargs}
-    defaults = _defaults(parameters)
-    texts = []
-    for args, kwargs in calls:
-        named = dict(zip(plain, args, strict=False))
-        extra = [canonical(value, max_chars) for value in args[len(named) :]]
-        named |= {f"*{n}" if n in only or n in named else n: x for n, x in kwargs.items()}
-        texts.append(({n: canonical(x, max_chars) for n, x in named.items()}, extra))
-    left = set[str]().union(*(defaults.keys() - named.keys() for named, _ in texts))
-    unknown = {name for name in left if defaults[name] is None}
-    filled = [(sorted((defaults | named).items()), extra) for named, extra in texts]
-    return [
-        ", ".join([*(f"{name}={x}" for name, x in items if name not in unknown), *extra])
-        for items, extra in filled
-    ]
-
-
-def _defaults(parameters: ast.arguments) -> dict[str, str | None]:
-    """The texts of the defaults; None for one that is no literal."""
-    plain = [*parameters.posonlyargs, *parameters.args]
-    items = [*plain[len(plain) - len(parameters.defaults) :], *parameters.kwonlyargs]
-    defaults: dict[str, str | None] = {}
-    for item, default in zip(items, [*parameters.defaults, *parameters.kw_defaults], strict=True):
-        if default is not None:
-            try:
-                defaults[item.arg] = canonical(literal_value(default))
-            except LiteralError:
-                defaults[item.arg] = None
-    return defaults
-
-
-def _binds_f(node: ast.AST) -> bool:
-    """Whether a node may give the name `f`, or the defaults of a function, another value."""
-    match node:
-        case ast.Name("globals" | "vars" | "locals" | "setattr"):
-            return True
-        case ast.Attribute(attr=name):
-            return name in ("__defaults__", "__kwdefaults__", "__dict__")
-        case ast.alias(name, other):
-            return (other or name) in ("f", "*")
-        case ast.Name("f", ast.Load()) | ast.Nonlocal():
-            return False
-    names = (getattr(node, "id", None), getattr(node, "name", None), *getattr(node, "names", ()))
-    return "f" in names
 
 
 _MIN_LINE = 10

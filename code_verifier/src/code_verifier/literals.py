@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
     if quick is not None:
         return quick
     try:
-        return literal_value(parse_expression(text.strip()))
+        return _literal(parse_expression(text.strip()))
     except SyntaxError as error:
         raise LiteralError(f"not a Python literal: {error.msg}") from None
 
@@ -77,8 +78,8 @@ def _integers(text: str) -> Any:
 
 
 def _arguments(call: ast.Call) -> Arguments:
-    named = {str(item.arg): literal_value(item.value) for item in call.keywords}
-    return tuple(map(literal_value, call.args)), named
+    named = {str(item.arg): _literal(item.value) for item in call.keywords}
+    return tuple(map(_literal, call.args)), named
 
 
 def _call(text: str, max_chars: int) -> ast.Call:
@@ -102,7 +103,7 @@ def _at_most(max_chars: int, text: str) -> str:
     return text
 
 
-def literal_value(node: ast.expr) -> Any:
+def _literal(node: ast.expr) -> Any:
     """The value of a tree that is a literal. Raises LiteralError."""
     try:
         return _read(node, MAX_DEPTH)
@@ -110,34 +111,30 @@ def literal_value(node: ast.expr) -> Any:
         raise LiteralError(f"not a Python literal: {error}") from None
 
 
-def _read(node: ast.expr, depth: int) -> Any:
-    if isinstance(node, ast.Constant):
+_BUILT: dict[type[ast.AST], Callable[[list[Any]], Any]]
+_BUILT = {ast.List: list, ast.Tuple: tuple, ast.Set: set}
+
+
+def _read(node: Any, depth: int) -> Any:
+    kind = type(node)
+    if kind is ast.Constant:
         return _finite(node.value)
     if depth < 1:
         raise LiteralError(f"nested deeper than {MAX_DEPTH} levels")
+    if kind in _BUILT:
+        return _BUILT[kind]([_read(item, depth - 1) for item in node.elts])
+    if kind is ast.Dict:  # the key of ** is None
+        pairs = zip(node.keys, node.values, strict=True)
+        return {_read(key, depth - 1): _read(item, depth - 1) for key, item in pairs}
     match node:
-        case ast.List(items):
-            return [_read(item, depth - 1) for item in items]
-        case ast.Tuple(items):
-            return tuple([_read(item, depth - 1) for item in items])
-        case ast.Set(items):
-            return {_read(item, depth - 1) for item in items}
-        case ast.Dict(keys, values):
-            if None in keys:
-                raise LiteralError("not a Python literal: ** in a dict")
-            pairs = zip(keys, values, strict=True)
-            return {
-                _read(key, depth - 1): _read(item, depth - 1)
-                for key, item in pairs
-                if key is not None
-            }
         case ast.UnaryOp() | ast.BinOp():
             return _number(node)
         case ast.Name("Ellipsis"):
             return ...
         case ast.Call(ast.Name("set"), [], []):
             return set()
-    raise LiteralError(f"not a Python literal: {type(node).__name__} is an expression")
+    what = "** in a dict" if node is None else f"{kind.__name__} is an expression"
+    raise LiteralError(f"not a Python literal: {what}")
 
 
 def _finite(value: Any) -> Any:
@@ -150,23 +147,16 @@ def _finite(value: Any) -> Any:
 
 def _number(node: ast.UnaryOp | ast.BinOp) -> Any:
     """A signed number, or `real ± imaginary`, with the signs of zeros that `repr` means."""
-    match node:
-        case ast.UnaryOp(ast.USub() | ast.UAdd() as sign, ast.Constant(value)):
-            value = _finite(value)
-            # repr writes complex(0.0, -1.0) as -1j, which Python itself would read as (-0.0-1.0j).
-            if type(value) is complex:
-                return complex(0.0, -value.imag if isinstance(sign, ast.USub) else value.imag)
-            if type(value) is int or type(value) is float:
-                return -value if isinstance(sign, ast.USub) else value
-        case ast.BinOp(
-            ast.Constant() | ast.UnaryOp() as left, ast.Add() | ast.Sub(), ast.Constant(complex())
-        ):
-            real = _read(left, 1)
-            if type(real) is int or type(real) is float:
-                return _finite(complex(ast.unparse(node).replace(" ", "")))
-    unary = isinstance(node, ast.UnaryOp)
-    why = "an operator applied to a value" if unary else "arithmetic is not evaluated"
-    raise LiteralError(f"not a Python literal: {why}")
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        raise LiteralError("not a Python literal: arithmetic is not evaluated") from None
+    except OverflowError:  # an integer as a real part
+        raise LiteralError(NOT_FINITE) from None
+    if type(value) is complex:
+        # repr writes complex(0.0, -1.0) as -1j, which Python itself would read as (-0.0-1.0j).
+        value = complex(ast.unparse(node).replace(" ", ""))
+    return _finite(value)
 
 
 @dataclass(frozen=True)
@@ -203,16 +193,12 @@ class Comparison:
             ordered = (sorted(side, key=_order) for side in (left, right))
             return len(left) == len(right) and all(map(self._close, *ordered))
         if kind is dict:
-            return len(left) == len(right) and all(
-                self._has(key, right) and self._close(item, right[key])
-                for key, item in left.items()
-            )
+            left, right = ({self._key(key): x for key, x in d.items()} for d in (left, right))
+            return left.keys() == right.keys() and all(self._close(left[k], right[k]) for k in left)
         return bool(left == right)
 
-    def _has(self, key: Any, mapping: dict[Any, Any]) -> bool:
-        return key in mapping and (
-            not self.types or any(_same(key, other) for other in mapping if other == key)
-        )
+    def _key(self, key: Any) -> Any:
+        return canonical(key, sys.maxsize) if self.types else key
 
     def _near(self, left: Any, right: Any) -> bool:
         if left == right:

@@ -77,41 +77,37 @@ class Task:
         return row | {"inputs": list(self.inputs), "outputs": list(self.outputs)}
 
     @classmethod
-    def from_row(
-        cls, row: Mapping[str, Any], complete: bool = False, any_kind: bool = False
-    ) -> Self:
+    def from_row(cls, row: Mapping[str, Any], complete: bool = False) -> Self:
         """The task of a row with the columns of `to_row`, of which it needs some only.
 
         There must be `kind` and what an answer is judged by: `output` (code_o), `program` and
         `output` (code_i), `inputs` and `outputs` (code_f). complete: there must also be what a
         solver or a reader is shown, `program` and the `input` of code_o. The other columns of the
-        kind may be missing or null; those of other kinds, and unknown ones, are passed over.
-        Absolute Zero's `snippet` and `imports` may stand for `program`; an `id` that is a number
-        becomes its text. any_kind: a task of another kind has whatever columns there are.
+        kind may be missing or null, those of other kinds and unknown ones are passed over; a task
+        of a kind of your own has whatever columns there are. Absolute Zero's `snippet` and
+        `imports` may stand for `program`; an `id` that is a number becomes its text.
 
         Raises CodeVerifierError that names the column, what was found and what was expected.
         """
         kind = text_field(row, "kind")
-        foreign = any_kind and kind not in KINDS
-        if not foreign:
-            check_kind(kind)
-        program = program_of(row, required=not foreign and (complete or kind == "code_i"))
+        program = program_of(row, kind == "code_i" or (complete and kind in KINDS))
         name = "" if (number := id_of(row)) is None else str(number)
-        if foreign or kind == "code_f":
-            return cls(
-                kind,
-                program,
-                text_or_none(row, "input") if foreign else None,
-                text_or_none(row, "output") if foreign else None,
-                inputs=text_list(row, "inputs"),
-                outputs=text_list(row, "outputs"),
-                message=text_or_none(row, "message") or "",
-                visible=_typed(row, "visible", int, "a whole number") or 0,
-                id=name,
-            )
-        shown = complete and kind == "code_o"
-        text = text_field(row, "input") if shown else text_or_none(row, "input")
-        return cls(kind, program, text, text_field(row, "output"), id=name)
+        if kind in ("code_o", "code_i"):
+            shown = complete and kind == "code_o"
+            text = text_field(row, "input") if shown else text_or_none(row, "input")
+            return cls(kind, program, text, text_field(row, "output"), id=name)
+        own = row if kind not in KINDS else {}
+        return cls(
+            kind,
+            program,
+            text_or_none(own, "input"),
+            text_or_none(own, "output"),
+            text_list(row, "inputs"),
+            text_list(row, "outputs"),
+            message=text_or_none(row, "message") or "",
+            visible=_typed(row, "visible", int, "a whole number") or 0,
+            id=name,
+        )
 
 
 @dataclass(frozen=True)
@@ -130,24 +126,19 @@ class Proposal:
     message: str = ""
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], any_kind: bool = False) -> Self:
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Return the proposal of a row: of `to_row` of a task, or of Absolute Zero's seeds.
 
-        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o. any_kind,
-        and CodeVerifierError: as in `Task.from_row`.
+        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o.
+        CodeVerifierError: as in `Task.from_row`.
         """
-        kind = text_or_none(row, "kind")
-        if kind is not None and kind not in KINDS and any_kind:
-            text, inputs = text_or_none(row, "input"), text_list(row, "inputs")
-            message = text_or_none(row, "message") or ""
-            return cls(kind, program_of(row, required=False), text, inputs, message)
-        program = program_of(row)
-        if kind == "code_f" or (row.get("inputs") is not None and not row.get("input")):
-            inputs = text_list(row, "inputs")
-            message = text_or_none(row, "message") or ""
-            return cls("code_f", program, inputs=inputs, message=message)
-        check_kind(kind or "code_o")
-        return cls(kind or "code_o", program, text_field(row, "input"))
+        several = row.get("inputs") is not None and not row.get("input")
+        kind = text_or_none(row, "kind") or ("code_f" if several else "code_o")
+        if kind in ("code_o", "code_i"):
+            return cls(kind, program_of(row), text_field(row, "input"))
+        text = None if kind == "code_f" else text_or_none(row, "input")
+        message = text_or_none(row, "message") or ""
+        return cls(kind, program_of(row, kind in KINDS), text, text_list(row, "inputs"), message)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process is made of: all but the tree, which it makes again."""

@@ -25,8 +25,6 @@ from typing import Any, BinaryIO, cast
 from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.syntax import MAX_PROGRAM
 
-_MOST_BYTES = 4 * MAX_PROGRAM
-"""Of a Python file: no encoding takes more for a character."""
 MAX_LINE = 8 * 2**20
 """Bytes of the longest line that is read; ten times what the default limits let through."""
 
@@ -107,25 +105,13 @@ def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row]
         with nullcontext(sys.stdout.buffer) if str(path) == "-" else path.open("wb", 0) as file:
             yield lambda row: _write(cast(BinaryIO, file), row, path)
         return
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     check_output(path, sources)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with part.open("wb", 0) as file:
-
-        def write(row: Row) -> None:
-            end = file.tell()
-            try:
-                _write(cast(BinaryIO, file), row, part)
-            except BaseException:  # a full disk: no part of a row stays
-                file.seek(end)
-                file.truncate()
-                raise
-
-        whole = False
         try:
-            yield write
-            whole = True
+            yield lambda row: _write(cast(BinaryIO, file), row, part)
         finally:
-            if whole or file.tell():
+            if file.tell():
                 os.fsync(file.fileno())
                 os.replace(part, path)
             else:
@@ -147,12 +133,19 @@ def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
 
 def _write(file: BinaryIO, row: Row, path: Path) -> None:
     data = memoryview((json.dumps(row) + "\n").encode())
+    end = file.tell() if file.seekable() else None
     try:
         while data:
             data = data[file.write(data) or 0 :]
         file.flush()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    except BaseException as error:
+        with suppress(OSError):
+            if end is not None:  # a full disk: no part of a row stays
+                file.seek(end)
+                file.truncate()
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
 
 
 def is_python(path: Path) -> bool:
@@ -202,26 +195,12 @@ def read_program(path: Path) -> str:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device may never end
             raise ProgramError("cannot be read: it is not a regular file")
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ProgramError(f"cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise ProgramError(
-            f"the file has more than {_MOST_BYTES} bytes; expected at most {MAX_PROGRAM} characters"
-        )
-    try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # some codecs warn, and they may be errors here
-            return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        bad = error.object[error.start : error.start + 1].hex()
-        raise ProgramError(f"the file is not {encoding} (it holds the byte 0x{bad})") from None
-    except SyntaxError as error:
-        why = str(error.msg)
-        if why.startswith("invalid or missing"):
-            why = "it is not UTF-8 and names no other encoding"
+            with tokenize.open(str(path)) as file:
+                return file.read(MAX_PROGRAM + 1)
+    except OSError as error:
+        raise ProgramError(f"cannot be read: {error.strerror}") from None
+    except (SyntaxError, LookupError, UnicodeError) as error:
+        why = str(error).replace(f" for {str(path)!r}", "").partition(";")[0]
         raise ProgramError(f"the file cannot be decoded: {why}") from None
-    except (LookupError, ValueError) as error:
-        raise ProgramError(f"the file cannot be decoded: {str(error).partition(';')[0]}") from None

@@ -98,7 +98,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
     def task(self) -> Task:
         """Return the task of an accepted proposal."""
-        return Task.from_row(to_builtins(self), complete=True, any_kind=True)
+        return Task.from_row(to_builtins(self), complete=True)
 
 
 class SameTasksRow(Struct, frozen=True):

@@ -197,7 +197,7 @@ def _read(source: str) -> list[HeldOutTask]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             row = {"id": f"{path.name}/{number}", **json.loads(line)}
-            task, level = Task.from_row(row, complete=True, any_kind=True), int(row.get("level", 0))
+            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
         except (ValueError, TypeError, CodeVerifierError) as error:
             raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
         tasks.append(HeldOutTask(task, level))

@@ -131,7 +131,7 @@ def written_seeds(path: Path) -> list[Task]:
     """Return the seeds that a run was founded with; none before that."""
     if not path.exists():
         return []
-    return [Task.from_row(row, complete=True, any_kind=True) for _, row in read_rows(path)]
+    return [Task.from_row(row, complete=True) for _, row in read_rows(path)]
 
 
 def read_tasks(
@@ -149,7 +149,7 @@ def read_tasks(
     for line, row in read_rows(path):
         rows.append(row)
         try:
-            proposals.append(Proposal.from_row(row, any_kind=True))
+            proposals.append(Proposal.from_row(row))
             template.kind(proposals[-1].kind)
         except (CodeVerifierError, ConfigError) as error:
             raise SelfplayError(f"{path}, line {line}: {error}") from None
