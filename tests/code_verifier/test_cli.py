@@ -286,7 +286,7 @@ def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str)
     assert (tmp_path / "in").read_bytes() == LINE
 
 
-def test_bars_of_whole_numbers_are_theirs_alone_and_ticks_are_whole(tmp_path: Path) -> None:
+def test_bars_of_whole_numbers_are_theirs_alone(tmp_path: Path) -> None:
     programs = ["def f(x):\n    return x" + "\n\ndef g(x):\n    return x" * n for n in (0, 1, 1, 3)]
     write(tmp_path / "in", *({"program": program} for program in programs))
     out = ("--out", tmp_path / "out", "--html", tmp_path / "page")
@@ -298,7 +298,7 @@ def test_bars_of_whole_numbers_are_theirs_alone_and_ticks_are_whole(tmp_path: Pa
     bars = {bar["value"]: bar for bar in rows}
     assert {value: bar["programs"] for value, bar in bars.items()} == {"1": 1, "2": 2, "4": 1}
     assert all(bar["from"] < int(value) < bar["to"] for value, bar in bars.items())
-    assert chart["encoding"]["x"]["axis"]["values"] == [1, 2, 3, 4]
+    assert chart["encoding"]["x"]["axis"]["tickMinStep"] == 1
 
 
 def test_two_commands_may_write_one_file(tmp_path: Path) -> None:

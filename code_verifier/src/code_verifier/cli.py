@@ -360,20 +360,19 @@ def doctor(as_json: bool) -> int:
     facts |= {"kernel": platform.release(), "python": platform.python_version()}
     facts |= {"executable": sys.executable, "fixed_addresses": fixed}
     if as_json:
-        facts |= {"layers": layers, "works": works, "error": error}
-        click.echo(json.dumps(facts))
-    else:
-        click.echo("{system} {kernel} on {machine}".format(**facts))
-        kind = "loaded at a fixed address" if fixed else "position-independent"
-        click.echo("Python {python}, {executable}: {}".format(kind, **facts))
-        for name, cost in _COSTS.items():
-            state = "active" if name in active else "MISSING"
-            needed = "required" if name in REQUIRED_LAYERS else ""
-            click.echo(f"  {name:13}  {state:7}  {needed:8}  without it {cost}")
-        if "addresses" in active:
-            click.echo("no verdict depends on how this Python was built")
-        if error:
-            click.echo(f"error: {error}", err=True)
+        click.echo(json.dumps(facts | {"layers": layers, "works": works, "error": error}))
+        return 0 if works else 1
+    click.echo("{system} {kernel} on {machine}".format(**facts))
+    kind = "loaded at a fixed address" if fixed else "position-independent"
+    click.echo("Python {python}, {executable}: {}".format(kind, **facts))
+    for layer in layers:
+        state = "active" if layer["active"] else "MISSING"
+        needed = "required" if layer["required"] else ""
+        click.echo(f"  {layer['name']:13}  {state:7}  {needed:8}  without it {layer['cost']}")
+    if "addresses" in active:
+        click.echo("no verdict depends on how this Python was built")
+    if error:
+        click.echo(f"error: {error}", err=True)
     return 0 if works else 1
 
 

@@ -116,45 +116,29 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
 
     values = sorted(map(float, numbers))
     low, high = values[0], quantile(values, _TAIL)
-    width, whole = (high - low) / _BINS, isinstance(numbers[0], int)
-    if whole:  # as many numbers in every bar, which begins half before the first of them
-        width = max(1.0, math.ceil((high - low + 1) / _BINS))
-    start = low - 0.5 if whole else low
+    start, width, ticks = low, (high - low) / _BINS, alt.Axis(tickCount=5, grid=False)
+    if whole := isinstance(numbers[0], int):  # as many in every bar, half before and behind each
+        start, width = low - 0.5, max(1.0, math.ceil((high - low + 1) / _BINS))
+        ticks = alt.Axis(tickCount=5, tickMinStep=1, format="d", grid=False)
     counts = Counter(int((min(v, high) - start) / width) if width else 0 for v in values)
     bars = []
     for place, count in counts.items():
         first, last = start + place * width, start + (place + 1) * width if width else start + 1.0
-        label = f"{first + 0.5:g}" if width == 1 else f"{first + 0.5:g} to {last - 0.5:g}"
-        label = label if whole else f"{first:.3g} to {last:.3g}"
+        label = f"{first:.3g} to {last:.3g}"
+        if whole:
+            label = f"{first + 0.5:g}" + (f" to {last - 0.5:g}" if width > 1 else "")
         gap = 0.04 * (last - first)
         bars.append({"from": first + gap, "to": last - gap, "value": label, "programs": count})
-    axis = alt.Axis(tickCount=5, grid=False)
-    if whole:  # at most seven, 1, 2 or 5 times a power of 10 apart
-        apart = next(n for n in map(_round, range(64)) if (high - low) / n <= 6)
-        ticks = range(int(-(-low // apart)) * apart, math.ceil(high) + 1, apart)
-        axis = alt.Axis(values=[*ticks], format="d", grid=False)
     bar = alt.Chart(alt.InlineData(values=bars), width="container", height=130)
-    chart: dict[str, Any] = (
-        bar.mark_rect(color=PALETTE[0])
-        .encode(
-            x=alt.X("from:Q", title=unit, axis=axis).scale(zero=False, nice=False),
-            x2="to:Q",
-            y=alt.Y(
-                "programs:Q",
-                title="programs",
-                axis=alt.Axis(format="d", tickCount=min(5, max(counts.values()))),
-            ),
-            y2=alt.datum(0),
-            tooltip=["value:N", "programs:Q"],
-        )
-        .to_dict()
+    of_programs = alt.Axis(format="d", tickCount=5, tickMinStep=1)
+    chart = bar.mark_rect(color=PALETTE[0]).encode(
+        x=alt.X("from:Q", title=unit, axis=ticks).scale(zero=False, nice=False),
+        x2="to:Q",
+        y=alt.Y("programs:Q", title="programs", axis=of_programs),
+        y2=alt.datum(0),
+        tooltip=["value:N", "programs:Q"],
     )
-    return chart
-
-
-def _round(place: int) -> int:
-    """One of the numbers 1, 2, 5, 10, 20, ..."""
-    return int((1, 2, 5)[place % 3] * 10 ** (place // 3))
+    return dict(chart.to_dict())
 
 
 def counted(number: int, noun: str) -> str:

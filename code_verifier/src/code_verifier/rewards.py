@@ -89,9 +89,8 @@ class Reward:
         solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
         for index, (task, _) in pairs.items():
             if task not in solved:
-                _check_once(
-                    task, {name: column[index] for name, column in columns.items()}, self._sandbox
-                )
+                row = {name: column[index] for name, column in columns.items()}
+                _check_once(task, row, self._sandbox)
         return [rewards.get(index, 0.0) for index in range(len(completions))]
 
 

@@ -22,27 +22,22 @@ HOST = "127.0.0.1"
 QUEUE = 512
 """Requests that wait or run at a time; more are answered 503."""
 _MOST_BYTES = 1 << 27
-_READING_S = 30.0
 _BUSY = "too many requests wait; send fewer at a time, or start more workers"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LOCAL = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.I)
-_TIMEOUT_S, _MOST_S = 10.0, 3600.0
+_MOST_S = 3600.0
 
 
 class Server(ThreadingHTTPServer):
     """A server of programs, bound when it is made. port: 0 for any. workers: programs that run at
-    a time. queue: see QUEUE. reading_s: seconds to wait for more of a request. Raises OSError
-    for a port in use."""
+    a time. queue: see QUEUE. Raises OSError for a port in use."""
 
     request_queue_size = QUEUE
 
-    def __init__(
-        self, port: int, workers: int, queue: int = QUEUE, reading_s: float = _READING_S
-    ) -> None:
+    def __init__(self, port: int, workers: int, queue: int = QUEUE) -> None:
         super().__init__((HOST, port), _Handler)
         self.runner = ScriptRunner(slots=threading.BoundedSemaphore(workers))
         self.places = threading.BoundedSemaphore(queue)
-        self.reading_s = reading_s
 
     @property
     def url(self) -> str:
@@ -63,14 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body in one piece
+    timeout = 30.0  # seconds to wait for more of a request
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing for each request."""
-
-    def setup(self) -> None:
-        """A client that sends nothing more is given up."""
-        super().setup()
-        self.connection.settimeout(self.server.reading_s)
 
     def do_GET(self) -> None:
         """`/v1/ping`, by which clients find out whether the server is up."""
@@ -89,8 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := self._stranger():
             self._refuse(403, refusal)
         elif not known or int(text) > _MOST_BYTES or "Transfer-Encoding" in self.headers:
-            shown = ", ".join(sizes)[:40]
-            line = f"Content-Length is {shown!r}; expected one number up to {_MOST_BYTES}"
+            line = f"expected one number up to {_MOST_BYTES} as Content-Length"
             self._refuse(413, line)
         elif self.path.rstrip("/") != "/run_code":
             self._refuse(404, f"no {self.path} here; expected POST /run_code")
@@ -120,13 +110,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Why the request is not from this machine's own programs, or "": a web page that a browser
         here shows can send some, with its own address as origin or under a name of its own."""
         hosts = self.headers.get_all("Host", ["localhost"])
-        origins = self.headers.get_all("Origin", [])
-        origin = {f"http://{name}:{self.server.server_port}" for name in (HOST, "localhost")}
-        for name, value in [*(("Host", host) for host in hosts), *(("Origin", o) for o in origins)]:
-            good = value in origin if name == "Origin" else _LOCAL.fullmatch(value.strip())
-            if not good:
-                return f"{name} is {value[:80]!r}; only programs on this machine are served"
-        return "" if len(hosts) == 1 else "more than one Host"
+        own = {f"http://{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        foreign = [host for host in hosts if not _LOCAL.fullmatch(host.strip())]
+        foreign += [origin for origin in self.headers.get_all("Origin", []) if origin not in own]
+        if foreign or len(hosts) > 1:
+            shown = (foreign or hosts)[0][:80]
+            return f"Host or Origin is {shown!r}; only programs on this machine are served"
+        return ""
 
     def _refuse(self, status: int, line: str) -> None:
         """Answer in a line a request whose body is not read, and close the connection."""
@@ -157,14 +147,12 @@ def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CodeVerifierError(f"the request is not JSON: {error}") from None
     row = row if isinstance(row, dict) else {}
-    code, stdin, limit = row.get("code"), row.get("stdin"), row.get("run_timeout", _TIMEOUT_S)
+    code, stdin, limit = row.get("code"), row.get("stdin"), row.get("run_timeout", 10.0)
     if not isinstance(code, str) or not isinstance(stdin, str | None):
         raise CodeVerifierError("expected 'code', a text, and 'stdin', a text or null")
     if (language := row.get("language", "python")) != "python" or row.get("fetch_files"):
         shown = repr(language)[:40]
-        raise CodeVerifierError(
-            f"language is {shown}; expected the language 'python', and no 'fetch_files'"
-        )
+        raise CodeVerifierError(f"language is {shown}; expected 'python', and no 'fetch_files'")
     if stdin and _SURROGATE.search(stdin):
         raise CodeVerifierError("'stdin' holds half of a surrogate pair, which is no character")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MOST_S:
@@ -197,11 +185,5 @@ def _result(run: ScriptRun) -> dict[str, Any]:
 
 
 def _response(status: str, message: str, result: dict[str, Any] | None) -> dict[str, Any]:
-    return {
-        "status": status,
-        "message": message,
-        "compile_result": None,
-        "run_result": result,
-        "executor_pod_name": None,
-        "files": {},
-    }
+    head = {"status": status, "message": message, "compile_result": None, "run_result": result}
+    return head | {"executor_pod_name": None, "files": {}}
