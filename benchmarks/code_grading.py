@@ -26,8 +26,8 @@ from benchmarking import Row, parser, show
 
 from code_verifier import ScriptRunner
 from evals.code.cases import FunctionProblem, read_problems
-from evals.code.grader import FunctionGrader, expected_values, reference_cache
-from evals.data import parse_rows, read_bytes
+from evals.code.grader import FunctionGrader, expected_values
+from evals.data import cache_folder, parse_rows
 
 FILES = {
     "humaneval_plus": ("humaneval_plus/HumanEvalPlus.jsonl.gz", "humaneval", "HUMANEVAL"),
@@ -37,7 +37,7 @@ FILES = {
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a file."""
-    return parse_rows(read_bytes(path), str(path))
+    return parse_rows(path.read_bytes(), str(path))
 
 
 def problems(data: Path, name: str, limit: int | None = None) -> list[FunctionProblem]:
@@ -106,7 +106,7 @@ def measured(command: list[object], environment: dict[str, str] | None = None) -
 def main() -> None:
     options = parser(__doc__, workers=1)
     options.add_argument("data", type=Path)
-    options.add_argument("--cache", type=Path, default=reference_cache())
+    options.add_argument("--cache", type=Path, default=cache_folder("populab/evals"))
     options.add_argument("--peer-python")
     options.add_argument("--limit", type=int)
     options.add_argument("--grade", choices=FILES, help=argparse.SUPPRESS)

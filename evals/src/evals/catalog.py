@@ -11,10 +11,11 @@ from typing import Any
 
 from evals.code import cruxeval, functions, livecodebench
 from evals.data import OFFICIAL
-from evals.errors import EvalsError, did_you_mean, first_line
+from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.question import Benchmark, Data
 from evals.recipes import CODE, CRUXEVAL, MATH, RECIPES
+from lora_evo import first_line
 
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()

@@ -21,7 +21,7 @@ from evals.recipes import RECIPES
 from evals.records import recipe_next_to, saved_samples, verdict_lines
 from evals.run import BASE, Run, evalplus_samples, read_runs
 from evals.scores import base_rate, score, score_levels
-from lora_evo import check_output, write_text
+from lora_evo import check_output, text_table, write_text
 
 _PATH = click.Path(path_type=Path)
 _AT_LEAST_1 = click.IntRange(min=1)
@@ -413,7 +413,7 @@ def _show(
                 for row in table.differences
             ]
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
-            click.echo("\n" + tables.aligned(head, rows, left=3))
+            click.echo("\n" + text_table(head, rows, left=3))
     return _ungraded(sum(run.overall.ungraded for run in runs))
 
 

@@ -8,58 +8,46 @@ from typing import Any
 
 import click
 
+import lora_evo
 from code_verifier import CodeVerifierError, SandboxUnavailable, Stopped, stop_on_signals
 from evals.errors import EvalsError
 from lora_evo import EngineStopped, LoraEvoError
 
+_WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
-class Commands(click.Group):
+
+class Commands(lora_evo.Commands):
     """Turns the return value of a command and its errors into an exit code and one line.
 
     0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.
     """
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; wrong usage is one line, too."""
-        try:
-            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
-        except click.exceptions.NoArgsIsHelpError as error:
-            error.show()
-            sys.exit(error.exit_code)
-        except click.ClickException as error:
-            words = " ".join(error.format_message().split()).rstrip(".")
-            context = getattr(error, "ctx", None)
-            more = f"; see {context.command_path} --help" if context else ""
-            click.echo(f"error: {words}{more}", err=True)
-            sys.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             with stop_on_signals():
                 code = super().invoke(ctx)
-        except (SandboxUnavailable, EngineStopped) as error:
-            code = print_error(str(error), 1)
         except (EvalsError, CodeVerifierError, LoraEvoError) as error:
-            code = print_error(str(error), 2)
-        except KeyboardInterrupt as error:
             code = print_error(
-                "interrupted; finished samples are kept, the same command resumes",
-                1 if isinstance(error, Stopped) else 130,
+                error, 1 if isinstance(error, SandboxUnavailable | EngineStopped) else 2
             )
+        except KeyboardInterrupt as error:
+            text = "interrupted; finished samples are kept, the same command resumes"
+            code = print_error(text, 1 if isinstance(error, Stopped) else 130)
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            misplaced = isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError)
-            code = print_error(f"{place}{error.strerror or error}", 2 if misplaced else 1)
+            code = print_error(
+                f"{place}{error.strerror or error}", 2 if isinstance(error, _WRONG_PATH) else 1
+            )
         sys.exit(code)
 
 
-def print_error(text: str, code: int) -> int:
+def print_error(error: object, code: int) -> int:
     """Print one line on the error stream; return the exit code."""
-    click.echo(f"error: {text}", err=True)
+    click.echo(f"error: {error}", err=True)
     return code
 
 

@@ -18,7 +18,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from evals.errors import EvalsError, first_line, optional
+from evals.errors import EvalsError, optional
+from lora_evo import first_line
 
 
 @dataclass(frozen=True)
@@ -110,25 +111,14 @@ def read_file(path: Path, benchmark: str) -> Source:
 
     JSON is read with `json`, not with `datasets`: Arrow holds neither integers of more than 64
     bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`.
-    Raises EvalsError for a file that is missing, broken, or has no rows.
+    Raises EvalsError for a file that is broken or has no rows, OSError.
     """
-    data = read_bytes(path)
-    packed = data.startswith(PARQUET)
-    rows = _parquet_rows(path) if packed else parse_rows(data, str(path))
+    data = path.read_bytes()
+    rows = _parquet_rows(path) if data.startswith(PARQUET) else parse_rows(data, str(path))
     if not rows:
         raise EvalsError(f"{path} holds no rows")
     digest = hashlib.sha256(data).hexdigest()
     return Source(rows, f"sha256 of the file: {digest}", (remarks(benchmark, len(rows)),))
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a file. Raises EvalsError where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise EvalsError(f"there is no file {path}") from None
-    except OSError as error:
-        raise EvalsError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def parse_rows(data: bytes, place: str) -> list[Row]:
@@ -164,14 +154,8 @@ def parse_object(line: bytes | str, place: str) -> Row:
 
 def _object(row: Any, place: str) -> Row:
     if not isinstance(row, dict):
-        raise EvalsError(f"{place}: found {kind(row)}, expected an object")
+        raise EvalsError(f"{place}: found {type(row).__name__}, expected an object")
     return row
-
-
-def kind(value: Any) -> str:
-    """Return what JSON calls a value, for messages."""
-    names = {dict: "an object", list: "an array", str: "a text", bool: "a truth value"}
-    return "null" if value is None else names.get(type(value), "a number")
 
 
 def _text(data: bytes, place: str) -> str:
@@ -186,8 +170,9 @@ def _text(data: bytes, place: str) -> str:
 
 
 def _parquet_rows(path: Path) -> list[Row]:
-    parquet = optional("pyarrow.parquet", f"to read parquet ({path})")
-    arrow = optional("pyarrow", f"to read parquet ({path})")
+    parquet, arrow = (
+        optional(name, f"to read parquet ({path})") for name in ("pyarrow.parquet", "pyarrow")
+    )
     try:
         return [as_json(row) for row in parquet.ParquetFile(path).read().to_pylist()]
     except arrow.ArrowException as error:
@@ -209,7 +194,7 @@ def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
     The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
     some 70 tasks of MBPP+), and rows must not depend on where they came from.
     """
-    path = evalplus_cache() / name
+    path = cache_folder("evalplus") / name
     if not path.is_file():
         hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
         data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
@@ -226,9 +211,9 @@ def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
     return read_file(path, benchmark)
 
 
-def evalplus_cache() -> Path:
-    """Return where evalplus 0.3.1 keeps its data (appdirs' user cache), without importing it."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evalplus"
+def cache_folder(name: str) -> Path:
+    """Return a folder of the user's cache; that of evalplus 0.3.1 holds its data."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / name
 
 
 def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> Source:

@@ -1,12 +1,11 @@
 """The exceptions of the package, one root that is a ValueError; and what errors say alike."""
 
 import importlib
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from lora_evo import first_line as first_line
+from lora_evo import pip_install
 
 
 class EvalsError(ValueError):
@@ -36,5 +35,5 @@ def optional(name: str, purpose: str) -> Any:
         state = "is not installed" if missing else f"cannot be imported ({error})"
         raise EvalsError(
             f"{name} {state}, and it is needed {purpose}; "
-            f"type: {sys.executable} -m pip install {name.partition('.')[0]}"
+            f"type: {pip_install(name.partition('.')[0])}"
         ) from None

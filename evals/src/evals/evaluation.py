@@ -1,10 +1,10 @@
 """Adapters on a benchmark: plan what is asked, ask it, grade what came."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -20,10 +20,9 @@ from evals.run import (
     Run,
     Settings,
     add_samples,
-    finish,
     open_folder,
     read_run,
-    write_result,
+    write_run,
 )
 from evals.scores import base_rate, score, score_levels
 from lora_evo.model import Engine, Request, before_stop
@@ -82,9 +81,10 @@ class Plan:
 
     def settings(self, prompts: Mapping[str, str]) -> Settings:
         """Return what a run can only be resumed with."""
+        text = json.dumps(prompts, sort_keys=True)
         return {
             "benchmark_hash": self.benchmark.content_hash,
-            "prompts_hash": f"blake2b:{_digest(json.dumps(prompts, sort_keys=True))}",
+            "prompts_hash": f"blake2b:{blake2b(text.encode(), digest_size=16).hexdigest()}",
             "n": self.n,
             "temperature": float(self.temperature),
             "max_tokens": self.max_tokens,
@@ -123,27 +123,21 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
     """
     loaded = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     recipe = choose_recipe(loaded, sampling.get("recipe"))
-    n, temperature = sampling.get("n"), sampling.get("temperature")
-    n = recipe.n if n is None else n
+    n, temperature = sampling.get("n") or recipe.n, sampling.get("temperature")
     temperature = recipe.temperature if temperature is None else temperature
-    top_p, top_k = sampling.get("top_p", 1.0), sampling.get("top_k", 0)
+    limit, top_p, top_k = (
+        sampling.get("limit"),
+        sampling.get("top_p", 1.0),
+        sampling.get("top_k", 0),
+    )
+    max_tokens = sampling.get("max_tokens") or recipe.template(loaded.name).max_tokens
+    seed, args = sampling.get("seed", 0), sampling.get("chat_template_args") or {}
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
     if (top_p < 1 or top_k > 0) and temperature == 0:
         raise EvalsError("top-p and top-k do nothing at temperature 0; add --temperature 1")
-    return Plan(
-        loaded,
-        loaded.part(sampling.get("limit")),
-        recipe,
-        n,
-        temperature,
-        sampling.get("max_tokens") or recipe.template(loaded.name).max_tokens,
-        top_p,
-        top_k,
-        sampling.get("limit"),
-        sampling.get("seed", 0),
-        sampling.get("chat_template_args") or {},
-    )
+    kept, sizes = loaded.part(limit), (n, temperature, max_tokens)
+    return Plan(loaded, kept, recipe, *sizes, top_p, top_k, limit, seed, args)
 
 
 def evaluate(
@@ -213,7 +207,7 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
 def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
     """Return the 63-bit seed of one sample of a run, the same for every adapter."""
     text = "\x1f".join((str(seed), benchmark, question, str(sample)))
-    digest = hashlib.blake2b(text.encode(), digest_size=8, person=b"evals-sample")
+    digest = blake2b(text.encode(), digest_size=8, person=b"evals-sample")
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
@@ -261,20 +255,18 @@ def _grade(
     groups: Mapping[str, Group | None],
 ) -> Run:
     """Grade the samples of one adapter, unless its folder holds their verdicts, and count them."""
-    samples = {key: part.known[key] for key in part.requests}
+    samples, name = {key: part.known[key] for key in part.requests}, plan.benchmark.name
     if part.folder is not None and (earlier := _finished(part.folder, part)) is not None:
         progress("grade", len(samples))
-        group = groups.get(earlier.adapter, earlier.group)
-        if group != earlier.group:
-            earlier = replace(earlier, group=group)
-            write_result(earlier)
-        return earlier
+        run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
+        if run != earlier:
+            write_run(run)
+        return run
     named = {question.id: question for question in plan.questions}
     verdicts = []
     for verdict in plan.benchmark.grade([(named[s.id], s) for s in samples.values()], how):
         verdicts.append(verdict)
         progress("grade", 1)
-    name = plan.benchmark.name
     run = Run(
         adapter=part.adapter,
         benchmark=name,
@@ -291,7 +283,7 @@ def _grade(
         folder=part.folder and part.folder.resolve(),
     )
     if part.folder is not None:
-        finish(run)
+        write_run(run)
     return run
 
 
@@ -303,7 +295,3 @@ def _finished(folder: Path, part: _Part) -> Run | None:
         return None
     whole = run.overall.samples == part.kept == len(part.known) and not run.overall.ungraded
     return run if whole and run.versions == versions() else None
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

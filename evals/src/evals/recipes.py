@@ -10,7 +10,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from evals.errors import EvalsError, first_line
+from evals.errors import EvalsError
+from lora_evo import first_line
 
 CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
 CRUXEVAL = ("cruxeval_o", "cruxeval_i")

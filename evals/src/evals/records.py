@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import code_verifier
-from evals.data import Row, kind, parse_object
+from evals.data import Row, parse_object
 from evals.errors import EvalsError
 from evals.question import Benchmark, Question, Sample, Verdict
 
@@ -64,7 +64,7 @@ def read_samples(path: Path) -> list[Sample]:
                 or (isinstance(value, bool) and wanted is not bool)
                 or (name == "sample" and int(value) < 0)
             ):
-                raise EvalsError(f"{place}: {name} cannot be {kind(value)} {value!r}"[:300])
+                raise EvalsError(f"{place}: {name} cannot be {value!r}"[:300])
         name_of_row = str(row["id"])
         sample = Sample(
             name_of_row,

@@ -111,7 +111,12 @@ def open_folder(
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock", f"another evals run is writing in {folder}"):
+    with (folder / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = f"another evals run is writing in {folder}; wait for it"
+            raise EvalsError(text) from None
         sweep(folder)
         kept = {(sample.id, sample.sample): sample for sample in _kept(folder, settings, prompts)}
         try:
@@ -123,20 +128,6 @@ def open_folder(
                     (folder / name).unlink(missing_ok=True)
                 remove_empty(made)
             raise
-
-
-@contextmanager
-def _locked(path: Path, busy: str) -> Iterator[None]:
-    """Lock a file, made if need be. Raises EvalsError when another process holds it."""
-    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvalsError(f"{busy}; wait for it") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
@@ -174,10 +165,7 @@ def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[
         write_text(known, written)
     if not samples.exists():
         return []
-    data = samples.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(samples, whole)
+    os.truncate(samples, samples.read_bytes().rfind(b"\n") + 1)
     return read_samples(samples)
 
 
@@ -186,17 +174,11 @@ def add_samples(folder: Path, samples: Sequence[Sample]) -> None:
     append_text(folder / "samples.jsonl", sample_lines(samples))
 
 
-def finish(run: Run) -> None:
+def write_run(run: Run) -> None:
     """Write the samples of a run in their final order, verdicts, and, last, the result."""
     assert run.folder is not None
     write_text(run.folder / "samples.jsonl", sample_lines(run.samples.values()))
     write_text(run.folder / "verdicts.jsonl", verdict_lines(run.verdicts))
-    write_result(run)
-
-
-def write_result(run: Run) -> None:
-    """Write the result alone, of samples and verdicts that are there."""
-    assert run.folder is not None
     write_text(run.folder / RESULT_FILE, json.dumps(run.as_json(), indent=2) + "\n")
 
 
@@ -272,15 +254,13 @@ def evalplus_samples(runs: Sequence[Run]) -> str:
     A row is {"task_id", "solution"}: the program that was graded, or, where none was found, the
     response. Raises EvalsError for several runs, and for another benchmark.
     """
-    first, *others = dict.fromkeys(f"{run.adapter} on {run.benchmark}" for run in runs)
+    run, *others = runs
     if others:
         raise EvalsError(
-            f"found {len(others) + 1} results ({first}, {others[0]} ...), and the format holds "
-            "one; name its folder below the --out of `evals run`"
+            f"found {len(runs)} results, and the format holds one; name its folder below the --out "
+            "of `evals run`"
         )
-    (run,) = runs
-    known = OFFICIAL.get(run.benchmark)
-    if known is None or not known.cache:
+    if run.benchmark not in OFFICIAL or not OFFICIAL[run.benchmark].cache:
         raise EvalsError(f"evalplus has no {run.benchmark}; it has humaneval_plus, mbpp_plus")
     return json_lines(
         {"task_id": verdict.id, "solution": verdict.extracted or sample.solution or sample.response}

@@ -14,6 +14,7 @@ from evals.members import Group
 from evals.recipes import CODE, MATH
 from evals.run import BASE, Run
 from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
+from lora_evo import text_table
 
 TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
 TITLES |= {"code": "code avg", "math": "math avg", "total": "total avg"}
@@ -208,8 +209,10 @@ def _notes(
 
 def to_text(table: Table) -> str:
     """Return aligned columns with intervals; a rule above each group, or above the only mean."""
-    grid = aligned(heading(table), map(score_cells, table.lines), left=1, rules=ruled(table))
-    return "\n".join((grid, *table.notes))
+    head, *lines = text_table(heading(table), map(score_cells, table.lines)).split("\n")
+    rules, rule = ruled(table), "-" * max(map(len, (head, *lines)))
+    grid = [text for at, line in enumerate(lines) for text in [*[rule] * (at in rules), line]]
+    return "\n".join((head, *grid, *table.notes))
 
 
 def to_markdown(table: Table) -> str:
@@ -234,32 +237,6 @@ def ruled(table: Table) -> set[int]:
             else row.kind == "mean"
         )
     }
-
-
-def aligned(
-    head: Sequence[str], lines: Iterable[Sequence[str]], left: int, rules: Collection[int] = ()
-) -> str:
-    """Return columns of equal width, the first `left` to the left, the others to the right.
-
-    rules: numbers of lines, from 0, with a rule above them.
-    """
-    from rich.box import Box
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    box = Box("\n".join(["    "] * 4 + ["----"] + ["    "] * 3))
-    grid = Grid(box=box, show_header=False, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for place in range(len(head)):
-        grid.add_column(justify="left" if place < left else "right", no_wrap=True)
-    for number, line in enumerate((head, *lines), -1):
-        if number in rules:
-            grid.add_section()
-        grid.add_row(*map(Text, line))
-    console = Console(width=100_000, color_system=None, legacy_windows=False)
-    with console.capture() as capture:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def heading(table: Table) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         mutate,
         mutate_directory,
     )
+    from lora_evo.commands.terminal import Commands, text_table
     from lora_evo.compare import distance, retention
     from lora_evo.operators.measured import measured
     from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
@@ -32,17 +33,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "OPERATORS", "Adapter", "AdapterConfig", "EngineStopped", "Lineage", "LoraEvoError", "Operator",
-    "Slot", "adapter_hash", "appearing", "append_text", "check_output", "content_hash", "cross",
-    "cross_directory", "distance", "family", "first_line", "load_adapter", "make_child", "measured",
-    "merge", "merge_directory", "mutate", "mutate_directory", "pip_install", "push_to_hub",
-    "read_lineage", "remove_empty", "retention", "save_adapter", "sweep", "verify", "write_text",
+    "OPERATORS", "Adapter", "AdapterConfig", "Commands", "EngineStopped", "Lineage", "LoraEvoError",
+    "Operator", "Slot", "adapter_hash", "appearing", "append_text", "check_output", "content_hash",
+    "cross", "cross_directory", "distance", "family", "first_line", "load_adapter", "make_child",
+    "measured", "merge", "merge_directory", "mutate", "mutate_directory", "pip_install",
+    "push_to_hub", "read_lineage", "remove_empty", "retention", "save_adapter", "sweep",
+    "text_table", "verify", "write_text",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    places = "peft.adapter", "compare", "operators.measured", "children", "verification"
-    for place in places if name in __all__ else ():
+    places = ["peft.adapter", "compare", "operators.measured", "children", "verification"]
+    if name in ("Commands", "text_table"):
+        places = ["commands.terminal"]
+    for place in places if name in __all__ else []:
         loaded = import_module(f"lora_evo.{place}")
         if hasattr(loaded, name):
             return getattr(loaded, name)

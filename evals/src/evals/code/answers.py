@@ -8,11 +8,10 @@ for.
 import ast
 import re
 
-from code_verifier import ProgramError, code_blocks, parse_program
+from code_verifier import ProgramError, bound_names, code_blocks, parse_program
 from evals.question import MAX_CHARS
 from evals.recipes import Template, own_turn
 
-_FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
 _START = re.compile(r"(?:import|from|def|class|async def|@|if|try)\b|@|[A-Za-z_]\w*\s*[:=]")
 _CUTS = 60
 _BEGINNINGS = 40
@@ -54,23 +53,7 @@ def parse(text: str) -> ast.Module | None:
 def defines(program: str, name: str) -> bool:
     """Return whether a program binds the name at its top level, `if` and `try` included."""
     tree = parse(program)
-    return tree is not None and any(name in bound_names(node) for node in tree.body)
-
-
-def bound_names(node: ast.AST) -> set[str]:
-    """Return the names that a statement binds in the scope where it stands."""
-    if isinstance(node, _FUNCTION | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, _IMPORT):
-        return {(item.asname or item.name).partition(".")[0] for item in node.names}
-    if isinstance(node, ast.Name):
-        return {node.id} if isinstance(node.ctx, ast.Store | ast.Del) else set()
-    if isinstance(node, ast.Lambda):
-        return set()
-    names: set[str] = set()
-    for child in ast.iter_child_nodes(node):
-        names |= bound_names(child)
-    return names
+    return tree is not None and name in bound_names(tree)
 
 
 def _stretch(text: str, entry_point: str) -> str | None:

@@ -10,7 +10,8 @@ prints, assertions, examples, a `main` block.
 import ast
 from collections.abc import Iterator
 
-from evals.code.answers import bound_names, defines, extract_program, parse
+from code_verifier import bound_names
+from evals.code.answers import defines, extract_program, parse
 from evals.code.cases import FunctionProblem, read_problems
 from evals.code.grader import FunctionGrader
 from evals.data import OFFICIAL, compared, load_source

@@ -11,7 +11,6 @@ the rest is computed.
 import gzip
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -23,6 +22,7 @@ from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
 from evals.code.cases import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
+from evals.data import cache_folder
 from evals.errors import EvalsError
 from evals.question import Outcome
 from lora_evo import appearing
@@ -65,7 +65,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     ) -> None:
         self._workers = workers
         self._least_s, self._factor = min_time_s, time_factor
-        self._cache = cache if cache is not None else reference_cache()
+        self._cache = cache if cache is not None else cache_folder("populab/evals")
         # Two sets of processes: what ran a reference solution never holds a candidate.
         slots = threading.Semaphore(workers)
         self._references = ScriptRunner(allow_weak=allow_weak, slots=slots)
@@ -135,12 +135,6 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             deep=True,
             recursion=_RECURSION,
         )
-
-
-def reference_cache() -> Path:
-    """Return where expected outputs are kept: below XDG_CACHE_HOME, or ~/.cache."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "populab" / "evals"
 
 
 def expected_values(
