@@ -56,19 +56,15 @@ def _option(*names: str, help: str, **settings: Any) -> Callable[[Any], Any]:
 
 _json = _option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 _data = _option(
-    "--data",
-    "files",
-    multiple=True,
-    metavar="[NAME=]FILE",
+    "--data", "files", multiple=True, metavar="[NAME=]FILE",
     help="File with a benchmark's questions, in place of the published ones; for livecodebench "
     "also a folder of shards, or a release on the hub (release_v1 to release_v6). May repeat.",
-)
+)  # fmt: skip
 _recipe = _option(
-    "--recipe",
-    type=click.Choice(list(RECIPES)),
+    "--recipe", type=click.Choice(list(RECIPES)),
     help="How questions are asked: prompts, sampling and lengths, as `evals list` describes them; "
     "default: the benchmark's own.",
-)
+)  # fmt: skip
 _allow_weak = _option(
     "--allow-weak", is_flag=True, help="Grade even where the sandbox lacks its system-call filter."
 )
@@ -92,125 +88,88 @@ def list_benchmarks(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    shown = {
-        f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})": str(
-            row["description"]
-        )
+    shown = [
+        (f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})", row)
         for row in rows
-    }
-    shown |= {f"--recipe {recipe.name}": recipe.description for recipe in RECIPES.values()}
-    for line, text in shown.items():
+    ]
+    shown += [(f"--recipe {recipe.name}", vars(recipe)) for recipe in RECIPES.values()]
+    for line, row in shown:
+        text = row["description"]
         click.echo(f"{line}\n{click.wrap_text(text, 80, '    ', '    ')}")
     return 0
 
 
 @main.command()
 @_option(
-    "--model",
-    metavar="MODEL",
+    "--model", metavar="MODEL",
     help="Base model of the adapters: a folder, a name on the Hugging Face hub, or nano, the small "
     "model that selfplay brings; default: the one that a selfplay run names.",
-)
+)  # fmt: skip
 @_option(
-    "--adapter",
-    "adapters",
-    multiple=True,
-    metavar="[NAME=]DIR[:WHICH]",
+    "--adapter", "adapters", multiple=True, metavar="[NAME=]DIR[:WHICH]",
     help="Folder of a PEFT adapter, or of a selfplay run for its living members. RUN:students, "
     "RUN:teachers, RUN:s3 and RUN:s0,t1 choose some of them. NAME renames an adapter, and with a "
     "run it begins the names of its members. May repeat.",
-)
+)  # fmt: skip
 @_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
 @_option("--any-base", is_flag=True, help="Accept adapters whose files name another base model.")
 @_option(
-    "--engine",
-    type=click.Choice(["hf", "vllm"]),
-    default="hf",
+    "--engine", type=click.Choice(["hf", "vllm"]), default="hf",
     help="What generates responses: transformers (hf) or vLLM.",
-)
+)  # fmt: skip
 @_option(
-    "--dtype",
-    type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-    default="auto",
+    "--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto",
     help="Number type of the model's weights; auto: the one that they are stored in.",
-)
+)  # fmt: skip
 @_option(
-    "--max-rows",
-    type=_AT_LEAST_1,
-    default=64,
+    "--max-rows", type=_AT_LEAST_1, default=64,
     help="Responses generated at a time; fewer need less memory.",
-)
+)  # fmt: skip
 @_option(
-    "--benchmark",
-    "benchmarks",
-    metavar="NAME[,NAME]",
-    callback=_split_names,
-    required=True,
+    "--benchmark", "benchmarks", metavar="NAME[,NAME]", callback=_split_names, required=True,
     help="Benchmarks to run, by the names that `evals list` shows.",
-)
+)  # fmt: skip
 @_data
 @_recipe
 @_option(
-    "--n",
-    type=_AT_LEAST_1,
+    "--n", type=_AT_LEAST_1,
     help="Samples per task; default: the recipe's own number, 1 in most. More than a folder has "
     "adds those that are missing.",
-)
+)  # fmt: skip
 @_option(
-    "--temperature",
-    type=click.FloatRange(min=0.0),
+    "--temperature", type=click.FloatRange(min=0.0),
     help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's, 0 in "
     "most.",
-)
+)  # fmt: skip
 @_option(
-    "--top-p",
-    type=click.FloatRange(min=0.0, min_open=True, max=1.0),
-    default=1.0,
+    "--top-p", type=click.FloatRange(min=0.0, min_open=True, max=1.0), default=1.0,
     help="Sample among the likeliest tokens, which together have this probability; default: 1, all "
     "tokens.",
-)
+)  # fmt: skip
 @_option(
-    "--top-k",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="K",
+    "--top-k", type=click.IntRange(min=0), default=0, metavar="K",
     help="Sample among the K likeliest tokens, chosen before --top-p; default: 0, all tokens.",
-)
+)  # fmt: skip
 @_option(
     "--max-tokens", type=_AT_LEAST_1, help="Longest response, in tokens; default: the recipe's."
 )
 @_option(
-    "--chat-template-args",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_template_args,
+    "--chat-template-args", multiple=True, metavar="NAME=VALUE", callback=_template_args,
     help="Argument of the model's chat template, such as enable_thinking=false. May repeat.",
-)
+)  # fmt: skip
 @_option(
-    "--limit",
-    type=_AT_LEAST_1,
-    metavar="N",
+    "--limit", type=_AT_LEAST_1, metavar="N",
     help="Ask only the first N tasks; of benchmarks sorted by level, the first of every level.",
-)
+)  # fmt: skip
 @_option("--seed", type=click.IntRange(min=0), default=0, help="Seed of sampling.")
 @_option("--out", type=_PATH, required=True, help="Folder for responses and results.")
 @_allow_weak
 @_json
 def run(
-    model: str | None,
-    adapters: tuple[str, ...],
-    base: bool,
-    any_base: bool,
-    engine: str,
-    dtype: str,
-    max_rows: int,
-    benchmarks: list[str],
-    files: tuple[str, ...],
-    out: Path,
-    allow_weak: bool,
-    as_json: bool,
-    **sampling: Any,
-) -> int:
+    model: str | None, adapters: tuple[str, ...], base: bool, any_base: bool, engine: str,
+    dtype: str, max_rows: int, benchmarks: list[str], files: tuple[str, ...], out: Path,
+    allow_weak: bool, as_json: bool, **sampling: Any,
+) -> int:  # fmt: skip
     """Run benchmarks on a model and its adapters.
 
     The same command resumes where a run stopped.
@@ -239,15 +198,9 @@ def run(
                 total = plan.n * len(plan.questions) * len(group)
                 with progress_bar(plan.benchmark.name, total) as progress:
                     runs += evaluate(
-                        opened,
-                        plan.benchmark,
-                        group,
-                        groups=members.groups,
-                        out=out,
-                        allow_weak=allow_weak,
-                        progress=progress,
-                        **sampling,
-                    )
+                        opened, plan.benchmark, group, groups=members.groups, out=out,
+                        allow_weak=allow_weak, progress=progress, **sampling,
+                    )  # fmt: skip
         del opened  # before the next one is loaded
     order = [name or BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.adapter))
@@ -263,14 +216,9 @@ def run(
 @_allow_weak
 @_json
 def grade(
-    benchmark: str,
-    samples: Path,
-    out: Path,
-    files: tuple[str, ...],
-    recipe: str | None,
-    allow_weak: bool,
-    as_json: bool,
-) -> int:
+    benchmark: str, samples: Path, out: Path, files: tuple[str, ...], recipe: str | None,
+    allow_weak: bool, as_json: bool,
+) -> int:  # fmt: skip
     """Grade saved responses, also those of evalplus.
 
     BENCHMARK is one of `evals list`; SAMPLES is a JSON Lines file with a response a row: "id" and
@@ -315,33 +263,23 @@ def grade(
 @click.argument("folders", type=_PATH, nargs=-1, required=True)
 @_option("--html", "page", type=_PATH, help="Also write a page with charts and every response.")
 @_option(
-    "--format",
-    "form",
-    type=click.Choice([*_WRITERS, "evalplus"]),
-    default="text",
+    "--format", "form", type=click.Choice([*_WRITERS, "evalplus"]), default="text",
     help="Output format: a table as text or markdown, or one benchmark's samples as evalplus' "
     "samples.jsonl.",
-)
+)  # fmt: skip
 @_option(
-    "--k",
-    type=_AT_LEAST_1,
-    metavar="K",
+    "--k", type=_AT_LEAST_1, metavar="K",
     help="Show pass@k, the chance that one of K samples is right, not the mean over samples.",
-)
+)  # fmt: skip
 @_option(
-    "--against",
-    metavar="NAME",
+    "--against", metavar="NAME",
     help="Also compare every adapter with this one, such as base, task by task.",
-)
+)  # fmt: skip
 @_json
 def report(
-    folders: tuple[Path, ...],
-    page: Path | None,
-    form: str,
-    k: int | None,
-    against: str | None,
+    folders: tuple[Path, ...], page: Path | None, form: str, k: int | None, against: str | None,
     as_json: bool,
-) -> int:
+) -> int:  # fmt: skip
     """Show finished results as a table or an HTML page.
 
     FOLDERS hold results, or have them below, such as the --out of `evals run`. What cannot be read
@@ -408,10 +346,9 @@ def _show(
     elif table is not None:
         click.echo(_WRITERS[form](table))
         if table.differences:
-            rows = [
-                [row.label, str(row.against), row.column, *tables.pair_cells(row)]
-                for row in table.differences
-            ]
+            rows = (
+                (r.label, r.against, r.column, *tables.pair_cells(r)) for r in table.differences
+            )
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
             click.echo("\n" + text_table(head, rows, left=3))
     return _ungraded(sum(run.overall.ungraded for run in runs))
