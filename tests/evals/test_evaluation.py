@@ -182,9 +182,9 @@ def test_a_limit_takes_from_every_level() -> None:
         ("{", "line 2: not JSON"),
         ("[1]", "line 2: found list"),
         ('{"id": "p1"}', "expected an object with id, response"),
-        ('{"id": "p1", "response": 3}', "response cannot be a number"),
-        ('{"id": "p1", "response": "x", "sample": -1}', "sample cannot be a number -1"),
-        ('{"id": "p1", "response": "x", "truncated": 1}', "truncated cannot be a number"),
+        ('{"id": "p1", "response": 3}', "response cannot be 3"),
+        ('{"id": "p1", "response": "x", "sample": -1}', "sample cannot be -1"),
+        ('{"id": "p1", "response": "x", "truncated": 1}', "truncated cannot be 1"),
         ('{"id": "p0", "response": "x", "sample": 0}', "came before"),
     ],
 )

@@ -15,11 +15,11 @@ from evals.console import Commands, print_error, progress_bar
 from evals.errors import EvalsError
 from evals.evaluation import choose_recipe, evaluate, make_plan
 from evals.installation import inspect_installation
-from evals.members import find_members
+from evals.members import BASE, find_members
 from evals.question import Benchmark, Grading
 from evals.recipes import RECIPES
 from evals.records import recipe_next_to, saved_samples, verdict_lines
-from evals.run import BASE, Run, evalplus_samples, read_runs
+from evals.run import Run, evalplus_samples, read_runs
 from evals.scores import base_rate, score, score_levels
 from lora_evo import check_output, text_table, write_text
 

@@ -11,11 +11,10 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from evals.catalog import load_benchmark
 from evals.errors import EvalsError, did_you_mean
 from evals.installation import versions
-from evals.members import Group
+from evals.members import BASE, Group
 from evals.question import Benchmark, Grading, Question, Sample
 from evals.recipes import RECIPES, Recipe, Template, render
 from evals.run import (
-    BASE,
     Key,
     Run,
     Settings,

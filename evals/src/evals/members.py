@@ -14,10 +14,11 @@ from pathlib import Path
 from evals.errors import EvalsError
 from lora_evo import AdapterConfig
 
+BASE = "base"
+"""The base model without an adapter, in tables and output folders."""
 _ROLES = {"t": "teacher", "s": "student", "a": "agent"}
 _MEMBER = re.compile(r"[tsa]\d+", re.ASCII)
 _CONFIGS = "members/[!.]*/adapter_config.json"
-_BASE_NAME = "base"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.@-]+")
 
@@ -95,19 +96,17 @@ def find_members(specs: Sequence[str]) -> Members:
                 f"{spec.folder} is not a selfplay run, which alone has members to choose; "
                 f"leave out {':' + spec.choice!r}"
             )
-        renamed = spec.name if spec.is_run and spec.choice not in chosen else ""
         for member, folder in chosen.items():
-            name, group = _named(spec, member, folder, renamed, runs)
-            if name in folders and folders[name].resolve() == folder.resolve():
+            name, group = _named(spec, member, folder, runs)
+            if name in folders and folders[name].samefile(folder):
                 continue
-            counted = folder.resolve() in (other.resolve() for other in folders.values())
-            groups[name] = None if counted else group
+            groups[name] = None if any(map(folder.samefile, folders.values())) else group
             if name in folders:
                 raise EvalsError(f"two adapters are called {name!r}; name one with NAME={folder}")
-            if not _NAME.fullmatch(name) or name == _BASE_NAME:
+            if not _NAME.fullmatch(name) or name == BASE:
                 raise EvalsError(
                     f"{name!r} cannot be an adapter's name (letters, digits, . _ @ -, and not "
-                    f"{_BASE_NAME!r}); name it with --adapter NAME={folder}"
+                    f"{BASE!r}); name it with --adapter NAME={folder}"
                 )
             folders[name] = folder
     return Members(folders, groups, base)
@@ -148,32 +147,34 @@ def _replaced(run: Path) -> set[str]:
 
 
 def _named(
-    spec: _Spec, member: str, folder: Path, renamed: str, runs: dict[str, Path]
+    spec: _Spec, member: str, folder: Path, runs: dict[str, Path]
 ) -> tuple[str, Group | None]:
-    """Return what an adapter is called, and its group. renamed: what its spec calls the run."""
-    name, group = member, None
+    """Return what an adapter is called, and its group: of a run as the user calls it, else of its
+    folder's name, or as much of its path as no other run has."""
+    renamed = spec.name if spec.is_run and spec.choice != member else ""
+    name, group = (spec.name if spec.choice == member else "") or member, None
     place = folder.absolute() if spec.is_run else folder.resolve()
     role = role_of(place.name) if place.parent.name == "members" else None
     if role is not None:
         run = place.parent.parent.resolve()
-        label = _label(renamed, run, runs)
-        group = Group(role, label)
-        if spec.is_run and run != next(iter(runs.values())):
+        labels = filter(None, (renamed, run.name, "/".join(run.parts[-2:]), str(run)))
+        label = next(label for label in labels if runs.get(label, run) == run)
+        runs[label], group = run, Group(role, label)
+        if spec.is_run and not spec.name and run != next(iter(runs.values())):
             name = f"{_NOT_IN_NAMES.sub('-', label).strip('.@-') or 'run'}-{member}"
-    if spec.is_run and spec.name:
-        name = f"{renamed}-{member}" if renamed else spec.name
-    return name, group
+    return f"{renamed}-{member}" if renamed else name, group
 
 
 def _split(text: str) -> _Spec:
     """Take a spec apart by the folders that exist. Raises EvalsError where none does."""
     name, equals, rest = text.partition("=")
     for called, whole in [("", text), *([(name, rest)] if equals else [])]:
-        colons = [at for at, letter in enumerate(whole) if letter == ":"]
-        for at in (len(whole), *reversed(colons)):
-            if at and Path(whole[:at]).is_dir():
-                choice = whole[at + 1 :] if at < len(whole) else None
-                return _Spec(called, Path(whole[:at]), choice)
+        folder, choice = whole, None
+        while folder:
+            if Path(folder).is_dir():
+                return _Spec(called, Path(folder), choice)
+            folder = folder.rpartition(":")[0]
+            choice = whole[len(folder) + 1 :]
     raise EvalsError(
         f"there is no adapter folder {text}; expected the folder of a PEFT adapter, or of a "
         "selfplay run: RUN, RUN:students, RUN:s0"
@@ -202,16 +203,5 @@ def _inventory(members: Iterable[str]) -> str:
     by_role: dict[str, list[str]] = {}
     for name in members:
         by_role.setdefault(role_of(name) or "member", []).append(name)
-    parts = [
-        f"{role}{'s' if len(names) > 1 else ''} {', '.join(names)}"
-        for role, names in by_role.items()
-    ]
-    return " and ".join(parts)
-
-
-def _label(name: str, run: Path, runs: dict[str, Path]) -> str:
-    """Return what groups call a run: as the user does, else as its folder, that no other has."""
-    labels = (name, run.name, "/".join(run.parts[-2:]), str(run))
-    label = next(label for label in labels if label and runs.get(label, run) == run)
-    runs[label] = run
-    return label
+    roles = by_role.items()
+    return " and ".join(f"{role}{'s'[: len(n) - 1]} {', '.join(n)}" for role, n in roles)

@@ -10,8 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evals import tables
+from evals.members import BASE
 from evals.question import Verdict
-from evals.run import BASE, Run
+from evals.run import Run
 from evals.scores import Row, by_question, problem_scores
 
 MOST_BYTES = 4_000_000

@@ -28,8 +28,6 @@ from evals.records import (
 from evals.scores import Score
 from lora_evo import append_text, remove_empty, sweep, write_text
 
-BASE = "base"
-"""The base model without an adapter, in tables and output folders."""
 RESULT_FILE = "result.json"
 Key: TypeAlias = tuple[str, int]
 """A question's id and the number of a sample."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean
-from evals.members import Group
+from evals.members import BASE, Group
 from evals.recipes import CODE, MATH
-from evals.run import BASE, Run
+from evals.run import Run
 from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
 from lora_evo import text_table
 

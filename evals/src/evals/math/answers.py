@@ -13,7 +13,7 @@ from numbers import Number
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.notation import GOLD_RULES, MAX_LENGTH, closing, tokens
+from evals.math.notation import GOLD_RULES, MAX_LENGTH, PATTERNS, closing, tokens
 from evals.math.units import canonical_unit
 from evals.math.words import in_digits
 from evals.recipes import Template, own_turn
@@ -38,31 +38,6 @@ class Gold:
 _THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
-_ASKS_PERCENT = re.compile(
-    r"(?:what|how many|how much|as an?|which|determine the|find the|compute the)\b[^.?!]*"
-    r"percent(?:age)?s?\b",
-    re.IGNORECASE,
-)
-_ASKS_UNIT = re.compile(
-    r"""
-    \b(?:how\ many(?:\ more|\ total)?  # how many more hours
-      |in(?:\ units\ of|\ degrees)?     # in units of eV, in degrees Celsius
-    )\ (?:\$?\\(?:mathrm|text)\s*\{[~\s]*)?  # in $\mathrm{~kJ}
-    (cents|dollars
-      |seconds|minutes|hours|days|weeks|months|years
-      |(?:centi|milli|kilo)?meters|inches|feet|yards|miles
-      |(?:kilo)?grams|degrees|radians|joules|angstroms|celsius|kelvin
-      |(?-i:cm|mm|km|nm|m|kg|eV|k?J)
-    )\b(?!
-      \s*\}?\s*(?:
-        \^                                                    # not cm^2
-        |/(?!\s*(?:\\(?:text|mathrm)\s*\{)?[~\s]*mole?\b)  # not m/s, but kJ/mol
-      )
-    )
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-"""Units that an answer may give in another size, such as m for cm."""
 
 
 def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
@@ -97,12 +72,12 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
 
 def _unit_of(question: str) -> str:
     """What a question asks to count in: percent, or the one unit that it names; else ""."""
-    if _ASKS_PERCENT.search(question):
+    if PATTERNS["asks_percent"].search(question):
         return "percent"
     mark_at = question.rfind("?")
     end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
-    units = set(_ASKS_UNIT.findall(sentence))
+    units = set(PATTERNS["asks_unit"].findall(sentence))
     return canonical_unit(units.pop()) if len(units) == 1 else ""
 
 
@@ -127,47 +102,11 @@ MAX_LINE = 400
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
-_SPACE = r"[\s$;{}]|\\[,;:!\ ()\[\]]|\\q?quad|\\text\s*\{"
-_BETWEEN = re.compile(
-    rf"""
-    (?:{_SPACE}|[.,])*
-    (?:,|\band\b|\bor\b)                                      # 3, 4; 3 and 4
-    (?:{_SPACE}|,|\b(?:and|or)\b)*                             # 3, and $\quad$ 4
-    (?:[A-Za-z]\w?(?:_\w|\([^()=$]{{1,12}}\))?\s*=\s*)?[\s$]*  # and y = 4, and f(2) = 4
-    """,
-    re.VERBOSE,
-)
-"""What joins two boxes to one answer."""
 _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*+(?:text\{\s*+)?\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
-_PHRASE = re.compile(
-    r"""
-    (?:final\s+answer|answer|\bans)\s*+(?:(?:\*\*|__)\s*+)?
-      (?:to\ (?:the|this)[^.:\n]{0,60}?\s)?                               # to the question
-      (?:is\b|are\b|=|:|：|(?:would|must|should|will|has\ to)\ be\b|equals\b|comes\ (?:out\ )?to\b)+
-      (?:\s*(?:therefore|thus|simply|just|then|indeed|exactly|given\ (?:by|as)|equal\ to)\b)*+
-      \s*:?\s*(?:\*\*)?
-    |答案\s*[是为:：]\s*                              # 答案是 3
-    |^(?:[^\w\n]|_)*+(?:final\s+)?answer[\W_]*\n(?=[^\n])  # a heading: **Final Answer**
-    |^[^\S\n]*+A\s*:\s*                              # A: 3
-    """,
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
-)
 _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verified|consistent)\b")
 """What follows "the answer is" without being it."""
-MATH = re.compile(
-    r"\$\$(.{1,4000}?)\$\$|\\\[(.{1,4000}?)\\\]|\\\((.{1,4000}?)\\\)"
-    r"|(?<!\\)\$(?=(\s?))([^$\n]*?[^\s$\\])\4(?<!\\)\$(?!\d)",
-    re.DOTALL,
-)
-"""A formula between its marks, of bounded length: marks that nothing closes would each be read to
-the end. Two amounts of money are none: "$2 = $18"."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
-_SENTENCE = re.compile(
-    r"(?:[.?]|(?<!\d)!)(?=\**\s+[A-Z(]|\**\s*$|[A-Z][a-z]+:)|;\s|\s[—–]\s(?=[a-z])|,\s+(?:not|because|since|so|as|which|who"
-    r"|whose|where|if|when|while|unless|assuming|given|or \S+ in)\b"
-)
-"""The end of an answer in a sentence."""
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )
@@ -250,7 +189,7 @@ def _box(body: str) -> Extraction | None:
         end = start if content is None else match.end() + len(content) + 2
         if content is None or not 0 <= start - end < 120:
             break
-        if not _BETWEEN.fullmatch(body, end, start):
+        if not PATTERNS["between"].fullmatch(body, end, start):
             break
         text, rule = f"{content} {body[end:start].replace('$', '')} {text}", "boxes"
         start = match.start()
@@ -279,7 +218,7 @@ def _hashes(tail: str) -> Extraction | None:
 
 def _phrase(tail: str) -> Extraction | None:
     """What follows the last final-answer phrase, except in "the answer is correct"."""
-    for match in list(_PHRASE.finditer(tail))[:-17:-1]:
+    for match in list(PATTERNS["phrase"].finditer(tail))[:-17:-1]:
         rest = tail[match.end() :].lstrip(" \t:*\n`")
         if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", rest):
             continue
@@ -291,19 +230,19 @@ def _phrase(tail: str) -> Extraction | None:
 
 def _value_of(rest: str) -> str:
     """The answer at the start of `rest`: its first sentence, or its formulas and words on them."""
-    match, parts, end = MATH.match(rest), [], 0
+    match, parts, end = PATTERNS["formula"].match(rest), [], 0
     while match:
         parts.append(trim(next(part for part in (*match.groups()[:3], match[5]) if part)))
         end = match.end()
         joined = _JOINED.match(rest, end)
-        match = MATH.match(rest, joined.end()) if joined else None
+        match = PATTERNS["formula"].match(rest, joined.end()) if joined else None
         parts += [joined[0]] if joined and match else []
     line = rest[end:].partition("\n")[0]
     if parts:
         after = _AFTER.match(line)
         tail = after[0].rstrip("*") if after else ""
         return "".join((*parts, rf"\text{{{tail}}}" if after and after["words"] else tail))
-    stop = _SENTENCE.search(line)
+    stop = PATTERNS["sentence"].search(line)
     return trim(re.sub(r"(?<!\d)\*\*|\*\*(?!\d)", "", line[: stop.start()] if stop else line))
 
 

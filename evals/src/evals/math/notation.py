@@ -68,6 +68,7 @@ def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
 
 
 _REWRITTEN, GOLD_RULES = _rules("rewritten"), _rules("gold")
+PATTERNS = {name: re.compile(text) for name, text in _LISTS["patterns"].items()}
 _TOKEN = re.compile(
     r"(?P<space>(?:\s|~|\\[\s,;:!>()\[\]$&#_])+|\$)"
     r"|(?P<number>\d+(?:\.\d+)?[eE][-+]?\d+(?![A-Za-z\d])|\d+\.(?!\.)\d*|\.\d+|\d+)"

@@ -8,12 +8,10 @@ intervals, and unions as the several intervals, that they say.
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from evals.math.formulas import Tree, formula, number, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
-from evals.math.numbers import Evaluator, Undefined
 from evals.math.units import unit
 from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label
 
@@ -138,10 +136,11 @@ def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Toke
 def shape(sequence: list[Token]) -> Form:
     """The form of tokens."""
     sequence = _trimmed(split(sequence, ("=>",))[0][-1])
-    parts, _ = split(sequence, _AND)
+    parts, marks = split(sequence, _AND)
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
-        return Several(tuple(map(shape, parts)))
+        both = _overlap(parts) if marks == ["and"] else None
+        return both or Several(tuple(map(shape, parts)))
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
@@ -158,9 +157,8 @@ def shape(sequence: list[Token]) -> Form:
     parts, _ = split(sequence, ("∈",))
     if len(parts) == 2:
         return shape(parts[1]) if _names(parts[0]) else Unread(_joined_text(sequence))
-    parts, _ = split(sequence, ("without",))
-    if len(parts) == 2:
-        return _without(shape(parts[0]), shape(parts[1]))
+    if any(token.text == "without" for token in sequence):
+        return Words(_joined_text(sequence))
     parts, _ = split(sequence, (":",))
     ratio = tuple(map(shape, parts)) if len(parts) > 1 else ()
     if ratio and all(isinstance(part, Quantity) for part in ratio):
@@ -198,27 +196,18 @@ def _unlabelled(sequence: list[Token]) -> list[Token]:
     return _trimmed(rest) if begins and not applied and is_label(" ".join(words)) else sequence
 
 
-def _without(base: Form, removed: Form) -> Form:
-    """Points, or one interval, taken out of an interval: a union."""
-    if isinstance(base, Ordered) and isinstance(removed, Ordered):
-        end, start = ")" if removed.left == "[" else "]", "(" if removed.right == "]" else "["
-        below = Ordered(base.left, end, (base.items[0], removed.items[0]))
-        above = Ordered(start, base.right, (removed.items[-1], base.items[-1]))
-        return Several((below, above))
-    taken = removed.items if isinstance(removed, Several) else (removed,)
-    points = [point for point in taken if isinstance(point, Quantity)]
-    if not isinstance(base, Ordered) or len(base.items) != 2 or len(points) < len(taken):
-        return Words("without")
-    low, high = base.items
-    try:
-        value = Evaluator().value
-        points.sort(key=lambda point: complex(value(point.tree, {})).real)
-    except Undefined:
-        return Words("without")
-    spans = [Ordered("(", ")", pair) for pair in pairwise((low, *points, high))]
-    spans[0] = replace(spans[0], left=base.left)
-    spans[-1] = replace(spans[-1], right=base.right)
-    return Several(tuple(spans))
+def _overlap(parts: list[list[Token]]) -> Ordered | None:
+    """The interval of `x > 3 and x <= 4`, of the same x; None for others."""
+    ends = {form.items[1] == _HIGHEST: form for form in map(shape, parts) if _is_ray(form)}
+    names = [{t.text for t in part if t.kind in ("letter", "text")} for part in parts]
+    if len(ends) < 2 or len(parts) > 2 or not names[0] == names[1] != set():
+        return None
+    above, below = ends[True], ends[False]
+    return Ordered(above.left, below.right, (above.items[0], below.items[1]))
+
+
+def _is_ray(form: Form) -> TypeGuard[Ordered]:
+    return isinstance(form, Ordered) and (form.items[0] == _LOWEST) != (form.items[-1] == _HIGHEST)
 
 
 def _interval(

@@ -1,13 +1,12 @@
 """The words that answers are read with; one that is in no list here makes an answer unreadable.
 
-Numbers in words become digits before anything else is read: `two thirds`, `5 and a half`,
-`a hundred and twenty`. What is counted may stand after a number, a sentence that ends in a verb
-before it, and a condition after an answer.
+Whole numbers in words become digits before anything else is read: `a hundred and twenty`. What is
+counted may stand after a number, a sentence that ends in a verb before it, and a condition after
+an answer.
 """
 
 import re
 import tomllib
-from fractions import Fraction
 from pathlib import Path
 
 _LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
@@ -21,9 +20,6 @@ _VALUES = {name: value for value, name in enumerate(_ONES)} | {"a": 1, "an": 1}
 _VALUES |= {name: 10 * value for value, name in enumerate(_TENS, 2)}
 LARGE = {"dozen": 12, "hundred": 100, "thousand": 10**3}
 LARGE |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
-_PARTS = {name: value for value, name in enumerate(_LISTS["parts"].split(), 3)}
-_PARTS |= {"half": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000}
-_PLURALS = {"halves" if name == "half" else f"{name}s": name for name in _PARTS}
 
 
 def _any(*names: str) -> str:
@@ -33,14 +29,9 @@ def _any(*names: str) -> str:
 _UNDER_100 = rf"(?:{_any(*_TENS)}(?: {_any(*_ONES[1:10])})?|{_any(*_VALUES)}|\d+)"
 _UNDER_1000 = rf"{_UNDER_100}(?: hundred(?: (?:and )?{_UNDER_100})?)?"
 _WHOLE = re.compile(rf"(?:{_UNDER_1000} {_any(*LARGE)} ?(?:and )?)*(?:{_UNDER_1000})?")
-_NUMBER_WORD = (
-    rf"(?:{_any(*_ONES, *_TENS, *LARGE, *_PARTS, *_PLURALS)}"
-    rf"|an?(?=[\s-]+{_any(*LARGE, *_PARTS)}\b))"
-)
+_NUMBER_WORD = rf"(?:{_any(*_ONES, *_TENS, *LARGE)}|an?(?=[\s-]+{_any(*LARGE)}\b))"
 _SPELLED = re.compile(
-    rf"(?<![\w.^])(?:\d{{1,99}}\s+and\s+(?=an?\s|{_any(*_VALUES)}\s+{_any(*_PARTS, *_PLURALS)}\b))?"
-    rf"{_NUMBER_WORD}(?:[\s-]+(?:and\s+|of\s+(?=an?\s))?{_NUMBER_WORD})*(?!\w)",
-    re.IGNORECASE,
+    rf"(?<![\w.^]){_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)", re.IGNORECASE
 )
 _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s*\$?\1\b\$?)")
 
@@ -53,33 +44,15 @@ def in_digits(text: str) -> str:
 
 def _digits(run: str) -> str:
     """A run of number words in digits: as one number, or else those between its `and`."""
-    value = _spelled(run.lower().replace("-", " ").split())
+    value = _whole(run.lower().replace("-", " ").split())
     parts = re.split(r"\s+and\s+", run, flags=re.IGNORECASE)
     if value is None:
         return run if len(parts) == 1 else " and ".join(map(_digits, parts))
-    top, bottom = value.as_integer_ratio()
-    return str(top) if bottom == 1 else rf"\frac{{{top}}}{{{bottom}}}"
+    return str(value)
 
 
-def _spelled(words: list[str]) -> Fraction | None:
-    """The number that words spell, all of them; None where they spell none, as `third` does."""
-    if words[-1] in LARGE and (_PARTS.keys() | _PLURALS.keys()) & set(words[:-1]):
-        few = words[:-1] if words[-2] not in ("a", "an") else words[:-2]
-        part = _spelled(few[:-1] if few[-1:] == ["of"] else few)
-        return None if part is None else part * LARGE[words[-1]]
-    last = _PLURALS.get(words[-1], words[-1])
-    if last not in _PARTS:
-        return _whole(words)
-    start = len(words) - words[::-1].index("and") if "and" in words else 0
-    top = _whole(words[start:-1]) if words[start:-1] else Fraction(last == "half")
-    if top is None or top == 0 or (top == 1) != (words[-1] == last):
-        return None
-    before = _whole(words[: start - 1]) if start else Fraction(0)
-    return None if before is None else before + top / _PARTS[last]
-
-
-def _whole(words: list[str]) -> Fraction | None:
-    if not words or not _WHOLE.fullmatch(" ".join(words)):
+def _whole(words: list[str]) -> int | None:
+    if not _WHOLE.fullmatch(" ".join(words)):
         return None
     total, group = 0, 0
     for word in words:
@@ -89,7 +62,7 @@ def _whole(words: list[str]) -> Fraction | None:
             total, group = total + group * LARGE[word], 0
         elif word != "and":
             group += int(word) if word.isdigit() else _VALUES[word]
-    return Fraction(total + group)
+    return total + group
 
 
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
