@@ -131,7 +131,7 @@ def test_arguments_of_mbpp_get_their_python_types() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([DOUBLE | {"prompt": 3}], "prompt is 3"),
+        ([DOUBLE | {"prompt": 3}], "prompt cannot be 3"),
         ([DOUBLE | {"plus_input": [1]}], "list of lists"),
         ([DOUBLE | {"atol": "x"}], "atol"),
         ([SHARED | {"base_input": [[1, 2]]}], "do not fit Mbpp/2"),

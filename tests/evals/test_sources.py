@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from evals import Data, EvalsError
+from evals.catalog import load_official
 from evals.data import OFFICIAL, cache_folder, load_source, read_file, remarks
-from evals.math import problems as math
 
 ROWS = [{"question": "1 + 1?", "answer": "#### 2"}, {"question": "2^70?", "answer": str(2**70)}]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -197,7 +197,7 @@ def test_rows_with_the_columns_of_the_hub_load(
     fake = FakeDatasets([CARDS[name]])
     put("datasets", fake, monkeypatch)
     hub = OFFICIAL[name].hub
-    (question,) = math.load(name, Data()).questions
+    (question,) = load_official(name, Data()).questions
     split = hub.get("split", "test")
     assert fake.asked == [(hub["path"], hub.get("config"), split, hub["revision"])]
     assert question.problem.measured == (name == "minerva_math")
@@ -209,10 +209,10 @@ def test_rows_with_the_columns_of_the_hub_load(
     monkeypatch.undo()
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(CARDS[name]) + "\n")
-    assert math.load(name, Data(file)).questions == (question,)
+    assert load_official(name, Data(file)).questions == (question,)
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.Table.from_pylist([CARDS[name]]), file)
-    assert math.load(name, Data(file)).questions == (question,)
+    assert load_official(name, Data(file)).questions == (question,)
 
 
 def test_published_rows_are_known_by_their_fingerprint(
@@ -226,7 +226,7 @@ def test_published_rows_are_known_by_their_fingerprint(
     path = tmp_path / "rows.jsonl"
     for answer, note in (("1,200", "are the published ones"), ("1,300", "are not the published")):
         path.write_text(json.dumps({"id": "a", "question": "? ", "answer": f"#### {answer}"}))
-        assert note in math.load("gsm8k", Data(path)).notes[-1]
+        assert note in load_official("gsm8k", Data(path)).notes[-1]
 
 
 def test_a_hub_that_gives_nothing_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,27 +4,27 @@ A package adds one by an entry point of the group `evals.benchmarks`: the benchm
 function from `Data` to `Benchmark`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from evals.code import cruxeval, functions, livecodebench
-from evals.data import OFFICIAL
+from evals.data import OFFICIAL, compared, load_source
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.question import Benchmark, Data
-from evals.recipes import CODE, CRUXEVAL, MATH, RECIPES
+from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, RECIPES
 from lora_evo import first_line
 
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()
 
-_LOADERS: dict[str, Callable[[str, Data], Benchmark]] = {
-    **dict.fromkeys(CODE, functions.load),
-    "livecodebench": livecodebench.load,
-    **dict.fromkeys(CRUXEVAL, cruxeval.load),
-    **dict.fromkeys(MATH, math.load),
+_MODULES: dict[str, Any] = {
+    **dict.fromkeys(CODE, functions),
+    "livecodebench": livecodebench,
+    **dict.fromkeys(CRUXEVAL, cruxeval),
+    **dict.fromkeys(MATH, math),
 }
 
 
@@ -34,7 +34,7 @@ def benchmark_names() -> tuple[str, ...]:
     >>> benchmark_names()[:3]
     ('humaneval_plus', 'mbpp_plus', 'livecodebench')
     """
-    return tuple(dict.fromkeys((*_LOADERS, *added_benchmarks())))
+    return tuple(dict.fromkeys((*_MODULES, *added_benchmarks())))
 
 
 @cache
@@ -46,8 +46,8 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
         >>> gsm8k = load_benchmark("gsm8k", Data("test.jsonl"))
         >>> gsm8k.questions[0].fields["problem"]
     """
-    if name in _LOADERS:
-        return _LOADERS[name](name, data)
+    if name in _MODULES:
+        return load_official(name, data)
     added = added_benchmarks()
     if name not in added:
         hint = did_you_mean(name, benchmark_names())
@@ -64,6 +64,20 @@ def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
             "expected an evals.Benchmark"
         )
     return benchmark
+
+
+def load_official(name: str, data: Data) -> Benchmark:
+    """Load a benchmark of our own. Raises EvalsError."""
+    module = _MODULES[name]
+    if module is livecodebench:
+        questions, digest, notes = module.load(name, data)
+    else:
+        source = load_source(name, data.whole(name))
+        questions, digest = module.questions(name, source.rows), source.content_hash
+        published = math.published(name, source.rows) if module is math else source.rows
+        notes = (*source.notes, *compared(name, published))
+    about = OFFICIAL[name].description
+    return Benchmark(name, about, questions, module.grade, CHAT, digest, notes)
 
 
 @cache

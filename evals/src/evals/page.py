@@ -32,16 +32,12 @@ _COLOURS = {
     "adapter": ("green", PALETTE[2]),
 }
 """By role."""
-_WHOLE: dict[str, Any] = {
-    "width": "container",
-    "autosize": {"type": "fit-x", "contains": "padding"},
-}
+_WHOLE: dict[str, Any] = {"width": "container"}
+_WHOLE |= {"autosize": {"type": "fit-x", "contains": "padding"}}
 """As wide as its place."""
 _NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
-_ANSWERS = (
-    *("adapter", "benchmark", "tasks", "right answers", "by level, %"),
-    *("ill-formed, %", "cut off, %"),
-)
+_ANSWERS: tuple[str, ...] = ("adapter", "benchmark", "tasks", "right answers", "by level, %")
+_ANSWERS += ("ill-formed, %", "cut off, %")
 
 
 def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
@@ -69,12 +65,9 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
         charts[f"solved: {name}"] = questions_solved(group)
         kept, left_out = questions(group, MOST_BYTES // len(groups))
         benchmarks.append({"name": name, "asked": kept, "left_out": left_out})
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(
-        loader=PackageLoader("evals"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader("evals"), autoescape=True, undefined=StrictUndefined, **layout
     )
     roles = {BASE if run.adapter == BASE else _role(run) for run in runs}
     text = environment.get_template("page.html").render(
@@ -190,17 +183,11 @@ def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], i
             empty = {"id": verdict.id, "level": verdict.level, "prompt": prompt}
             entry = entries.setdefault(verdict.id, {**empty, "answers": [], "marks": {}})
             response = run.samples[verdict.id, verdict.sample].response
-            extracted = verdict.extracted or ""
+            extracted = "" if verdict.extracted == response else verdict.extracted or ""
             entry["marks"].setdefault(run.name, []).append(_word(verdict))
-            entry["answers"].append(
-                {
-                    "adapter": run.name,
-                    "verdict": _word(verdict),
-                    "reason": _cut(verdict.reason),
-                    "extracted": "" if extracted == response else _cut(extracted),
-                    "response": _cut(response),
-                }
-            )
+            texts = {"reason": verdict.reason, "extracted": extracted, "response": response}
+            answer = {"adapter": run.name, "verdict": _word(verdict)}
+            entry["answers"].append(answer | {name: _cut(text) for name, text in texts.items()})
     for entry in entries.values():
         words = {answer["verdict"] for answer in entry["answers"]}
         entry["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
@@ -221,37 +208,23 @@ def _role(of: Row | Run) -> str:
 def _lines(table: tables.Table) -> list[dict[str, Any]]:
     """The lines of a table, with cells of score, interval, and whose the weakest and best are."""
     rules = tables.ruled(table)
-    return [
-        {
-            "label": line[0].label,
-            "kind": line[0].kind,
-            "ruled": number in rules,
-            "cells": [
-                (score, ends.replace("-", "–"), row.member or "")
-                for row, text in zip(line, tables.score_cells(line)[1:], strict=True)
-                for score, _, ends in [text.partition(" ")]
-            ],
-        }
-        for number, line in enumerate(table.lines)
-    ]
+    lines = []
+    for number, line in enumerate(table.lines):
+        texts = [text.partition(" ") for text in tables.score_cells(line)[1:]]
+        named = zip(texts, line, strict=True)
+        cells = [(score, ends.replace("-", "–"), r.member or "") for (score, _, ends), r in named]
+        head = {"label": line[0].label, "kind": line[0].kind, "ruled": number in rules}
+        lines.append(head | {"cells": cells})
+    return lines
 
 
 def _answers(run: Run) -> list[str]:
     """The cells below `_ANSWERS`: counts, rates of levels, shares of what went wrong."""
-    overall = run.overall
-    rates = {
-        level: "-" if one.rate is None else f"{100 * one.rate:.0f}"
-        for level, one in run.levels.items()
-    }
-    return [
-        run.name,
-        run.benchmark + ("*" if run.partial else ""),
-        str(overall.tasks),
-        f"{overall.solved:,} of {overall.samples:,}",
-        ", ".join(f"{level}: {rate}" for level, rate in rates.items()),
-        f"{100 * overall.ill_formed:.1f}",
-        f"{100 * overall.truncated:.1f}",
-    ]
+    overall, rates = run.overall, {level: one.rate for level, one in run.levels.items()}
+    levels = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates.items())
+    counts = str(overall.tasks), f"{overall.solved:,} of {overall.samples:,}"
+    shares = (f"{100 * share:.1f}" for share in (overall.ill_formed, overall.truncated))
+    return [run.name, run.benchmark + "*" * run.partial, *counts, ", ".join(levels), *shares]
 
 
 def _word(verdict: Verdict) -> str:

@@ -13,7 +13,8 @@ from evals.errors import EvalsError
 from evals.question import Benchmark, Question, Sample, Verdict
 
 _VERDICT = tuple(field.name for field in fields(Verdict) if field.name != "details")
-_SAMPLE = {"sample": int, "truncated": bool, "tokens": int | None, "solution": str | None}
+_SAMPLE: dict[str, Any] = {"id": str | int, "response": str, "sample": int, "truncated": bool}
+_SAMPLE |= {"tokens": int | None, "solution": str | None}
 
 
 def sample_lines(samples: Iterable[Sample]) -> str:
@@ -57,21 +58,13 @@ def read_samples(path: Path) -> list[Sample]:
     samples: dict[tuple[str, int], Sample] = {}
     counts: Counter[str] = Counter()
     for place, row in _rows(path, ("id", "response")):
-        for name, wanted in {"id": str | int, "response": str, **_SAMPLE}.items():
-            value = row.get(name)
-            if name in row and (
-                not isinstance(value, wanted)
-                or (isinstance(value, bool) and wanted is not bool)
-                or (name == "sample" and int(value) < 0)
-            ):
+        known = {name: value for name, value in row.items() if name in _SAMPLE}
+        for name, value in known.items():
+            fits = isinstance(value, _SAMPLE[name]) and (name != "sample" or value >= 0)
+            if not fits or (isinstance(value, bool) and name != "truncated"):
                 raise EvalsError(f"{place}: {name} cannot be {value!r}"[:300])
-        name_of_row = str(row["id"])
-        sample = Sample(
-            name_of_row,
-            row.get("sample", counts[name_of_row]),
-            row["response"],
-            **{name: row[name] for name in _SAMPLE if name in row and name != "sample"},
-        )
+        known["id"] = str(row["id"])
+        sample = Sample(**{"sample": counts[known["id"]], **known})
         counts[sample.id] += 1
         if (sample.id, sample.sample) in samples:
             raise EvalsError(f"{place}: sample {sample.sample} of {sample.id} came before")

@@ -138,22 +138,21 @@ class Scores:
         """
         import numpy as np
 
-        known = [name in self.members for name in (first, second)]
-        pair = [self.values[self.members.index(n)] for n in (first, second)] if all(known) else []
-        differences = pair[0] - pair[1] if pair else np.array([])
-        differences = differences[~np.isnan(differences)]
-        if not len(differences):
+        gaps = np.array([])
+        if {first, second} <= set(self.members):
+            one, other = (self.values[self.members.index(name)] for name in (first, second))
+            gaps = (one - other)[~np.isnan(one - other)]
+        if not len(gaps):
             place = f" on {self.name}" if self.name else ""
             raise EvalsError(
                 f"no problem was graded for both {first} and {second}{place}; compare two results "
                 "on one benchmark"
             )
-        value = float(differences.mean())
-        ends = percentiles(resample(differences[None, :], "", (-1.0, 1.0))[:, 0], value)
-        count, wins, losses = len(differences), (differences > 0).sum(), (differences < 0).sum()
-        row = Row(first, self.name, value, *ends, count, against=second)
-        ties = count - int(wins) - int(losses)
-        return replace(row, wins=int(wins), losses=int(losses), ties=ties)
+        value, signs = float(gaps.mean()), np.sign(gaps).tolist()
+        ends = percentiles(resample(gaps[None, :], "", (-1.0, 1.0))[:, 0], value)
+        row = Row(first, self.name, value, *ends, len(gaps), against=second)
+        wins, losses, ties = map(signs.count, (1, -1, 0))
+        return replace(row, wins=wins, losses=losses, ties=ties)
 
 
 def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
@@ -166,15 +165,14 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     for problem, samples in verdicts.items():
         known = [bool(verdict) for verdict in samples if verdict is not None]
         n, right = len(known), sum(known)
-        if known and k is None:
-            scores[problem] = right / n
-        elif known and k is not None:
-            if not 1 <= k <= n:
-                raise EvalsError(
-                    f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} "
-                    f"has {n}"
-                )
-            scores[problem] = 1.0 - math.prod(1.0 - k / i for i in range(n - right + 1, n + 1))
+        if known and k is not None and not 1 <= k <= n:
+            raise EvalsError(
+                f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} has "
+                f"{n}"
+            )
+        if known:
+            failed = math.prod(1.0 - (k or 1) / i for i in range(n - right + 1, n + 1))
+            scores[problem] = right / n if k is None else 1.0 - failed
     return scores
 
 
@@ -332,16 +330,12 @@ def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
     questions, samples = by_question(verdicts), len(verdicts)
     scores = score_members({"": questions}, benchmark)
     row = scores.row("") if scores else None
-    return Score(
-        tasks=len(questions),
-        samples=samples,
-        solved=sum(bool(verdict.correct) for verdict in verdicts),
-        rate=row.value if row else None,
-        interval=row.interval if row else None,
-        ill_formed=sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
-        truncated=sum(verdict.truncated for verdict in verdicts) / max(1, samples),
-        ungraded=sum(verdict.correct is None for verdict in verdicts),
-    )
+    correct = [verdict.correct for verdict in verdicts]
+    ill_formed = sum(not verdict.well_formed for verdict in verdicts) / max(1, samples)
+    truncated = sum(verdict.truncated for verdict in verdicts) / max(1, samples)
+    counts, rate = (len(questions), samples, correct.count(True)), (row.value if row else None)
+    interval = row.interval if row else None
+    return Score(*counts, rate, interval, ill_formed, truncated, correct.count(None))
 
 
 def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score]:

@@ -49,28 +49,12 @@ class Table:
     def __repr__(self) -> str:
         return to_text(self)
 
-    def _repr_html_(self) -> str:
-        lines = [(heading(self), "th"), *((score_cells(line), "td") for line in self.lines)]
-        rows = "".join(
-            f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-            for cells, tag in lines
-        )
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table>{rows}</table>{notes}"
-
     def as_json(self) -> dict[str, Any]:
         """Return the table as plain data, a row for each line with its scores by column."""
-        rows = [
-            {
-                "label": line[0].label,
-                "kind": line[0].kind,
-                "scores": {
-                    row.column: {name: getattr(row, name) for name in _SCORE}
-                    for row in line
-                    if row.problems
-                },
-                "group": line[0].group and asdict(line[0].group),
-            }
+        rows: list[dict[str, Any]] = [
+            {"label": line[0].label, "kind": line[0].kind}
+            | {"scores": {row.column: _picked(row, _SCORE) for row in line if row.problems}}
+            | {"group": line[0].group and asdict(line[0].group)}
             for line in self.lines
         ]
         columns, notes = list(self.columns), list(self.notes)
@@ -80,10 +64,13 @@ class Table:
         """Return the differences as plain data."""
         return [
             {"adapter": row.label, "against": row.against, "benchmark": row.column}
-            | {"difference": row.value}
-            | {name: getattr(row, name) for name in _DIFFERENCE}
+            | {"difference": row.value, **_picked(row, _DIFFERENCE)}
             for row in self.differences
         ]
+
+
+def _picked(row: Row, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
 
 
 def build_table(
@@ -227,15 +214,13 @@ def to_markdown(table: Table) -> str:
 def ruled(table: Table) -> set[int]:
     """Return the numbers, from 0, of the lines that begin a group, or the mean of the only one."""
     firsts = [line[0] for line in table.lines]
-    several = len({row.group for row in firsts if row.kind == "member"}) > 1
+    means = {at for at, row in enumerate(firsts) if row.kind == "mean"}
+    if len({row.group for row in firsts if row.kind == "member"}) < 2:
+        return means
     return {
-        number
-        for number, (before, row) in enumerate(pairwise(firsts), 1)
-        if (
-            row.kind == "member" and (before.kind == "base" or before.group != row.group)
-            if several
-            else row.kind == "mean"
-        )
+        at
+        for at, (before, row) in enumerate(pairwise(firsts), 1)
+        if row.kind == "member" and (before.kind == "base" or before.group != row.group)
     }
 
 

@@ -63,27 +63,22 @@ def read_problems(rows: Iterable[Mapping[str, Any]], benchmark: str) -> list[Fun
 
 
 def _problem(row: Mapping[str, Any], benchmark: str, place: str) -> FunctionProblem:
-    missing = [name for name in (*_TEXTS, *_LISTS, "atol") if name not in row]
-    if missing:
+    names = (*_TEXTS, *_LISTS, "atol")
+    if missing := [name for name in names if name not in row]:
         raise EvalsError(f"{place} lacks {', '.join(missing)}")
-    for name in _TEXTS:
-        if not isinstance(row[name], str):
-            raise EvalsError(f"{place}: {name} is {row[name]!r}; expected text")
-    for name in _LISTS:
-        inputs = row[name] or []  # Mbpp/793 has an empty object for no inputs
-        if not isinstance(inputs, list) or not all(isinstance(item, list) for item in inputs):
+    for name, kind in (*((name, str) for name in _TEXTS), ("atol", int | float)):
+        if not isinstance(row[name], kind):
+            raise EvalsError(f"{place}: {name} cannot be {row[name]!r:.80}")
+    fields: dict[str, Any] = {name: row[name] for name in _TEXTS}
+    for name in _LISTS:  # Mbpp/793 has an empty object for no inputs
+        calls = row[name] or []
+        if not isinstance(calls, list) or not all(isinstance(call, list) for call in calls):
             raise EvalsError(f"{place}: {name} is not a list of lists of arguments")
-    if not isinstance(row["atol"], int | float):
-        raise EvalsError(f"{place}: atol is {row['atol']!r}; expected a number")
-    texts = {name: str(row[name]) for name in _TEXTS}
-    try:
-        base, plus = (
-            tuple(_arguments(row["task_id"], item) for item in row[name] or ()) for name in _LISTS
-        )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise EvalsError(f"{place}: inputs do not fit {row['task_id']}: {error}") from None
-    atol = float(row["atol"])
-    return FunctionProblem(benchmark, **texts, base_input=base, plus_input=plus, atol=atol)
+        try:
+            fields[name] = tuple(_arguments(row["task_id"], call) for call in calls)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise EvalsError(f"{place}: inputs do not fit {row['task_id']}: {error}") from None
+    return FunctionProblem(benchmark, **fields, atol=float(row["atol"]))
 
 
 _Shape = Callable[[Any], Any]

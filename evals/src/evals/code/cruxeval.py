@@ -5,30 +5,24 @@ An answer is an assertion, or the part of it that was asked for. As in the publi
 the right result are right. Unlike there, answers are literals: an expression is wrong.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from code_verifier import Comparison, Grade, Sandbox, Task
 from evals.code.answers import find_answer
-from evals.data import OFFICIAL, compared, load_source
+from evals.data import Row
 from evals.errors import EvalsError
-from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
-from evals.recipes import CHAT
+from evals.question import Grading, Question, Sample, Verdict
 
 _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
 
 
-def load(name: str, data: Data) -> Benchmark:
-    """Load one of them. Raises EvalsError."""
-    source = load_source(name, data.whole(name))
-    questions = tuple(_question(name, row, at) for at, row in enumerate(source.rows, 1))
-    notes = (*source.notes, *compared(name, source.rows))
-    return Benchmark(
-        name, OFFICIAL[name].description, questions, grade, CHAT, source.content_hash, notes
-    )
+def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
+    """The questions of a benchmark, in the order of the rows. Raises EvalsError."""
+    return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
-def _question(name: str, row: Mapping[str, object], number: int) -> Question:
+def _question(name: str, row: Row, number: int) -> Question:
     fields = {key: value for key in _COLUMNS if isinstance(value := row.get(key), str)}
     if missing := [key for key in _COLUMNS if key not in fields]:
         columns = ", ".join(map(str, row)) or "none"

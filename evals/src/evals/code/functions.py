@@ -8,32 +8,25 @@ prints, assertions, examples, a `main` block.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from code_verifier import bound_names
 from evals.code.answers import defines, extract_program, parse
 from evals.code.cases import FunctionProblem, read_problems
 from evals.code.grader import FunctionGrader
-from evals.data import OFFICIAL, compared, load_source
-from evals.question import Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
-from evals.recipes import CHAT, Template, own_turn
+from evals.data import Row
+from evals.question import Grading, Outcome, Question, Sample, Verdict
+from evals.recipes import Template, own_turn
 
 _FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
 _SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doctest", "pytest"})
 _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
 
-def load(name: str, data: Data) -> Benchmark:
-    """Load one of them. Raises EvalsError."""
-    source = load_source(name, data.whole(name))
-    questions = tuple(
-        Question(problem.task_id, {"prompt": problem.prompt}, problem)
-        for problem in read_problems(source.rows, name)
-    )
-    notes = (*source.notes, *compared(name, source.rows))
-    return Benchmark(
-        name, OFFICIAL[name].description, questions, grade, CHAT, source.content_hash, notes
-    )
+def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
+    """The questions of a benchmark, in the order of the rows. Raises EvalsError."""
+    problems = read_problems(rows, name)
+    return tuple(Question(task.task_id, {"prompt": task.prompt}, task) for task in problems)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

@@ -25,10 +25,10 @@ from typing import Any, TypeAlias
 
 import code_verifier
 from evals.code.answers import azr_program, official_program
-from evals.data import OFFICIAL, PARQUET, load_source, parse_object, remarks
+from evals.data import PARQUET, load_source, parse_object, remarks
 from evals.errors import EvalsError
-from evals.question import MAX_CHARS, Benchmark, Data, Grading, Outcome, Question, Sample, Verdict
-from evals.recipes import CHAT, own_turn
+from evals.question import MAX_CHARS, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.recipes import own_turn
 
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 _PROGRAM = re.compile(
@@ -162,11 +162,9 @@ def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
             raise EvalsError(f"cannot read {shard}: {error.strerror or error}") from None
 
 
-def load(name: str, data: Data) -> Benchmark:
-    """Load the problems of a file or a folder of shards, or of a release on the hub.
-
-    Hidden tests stay on disk until they are needed. Raises EvalsError.
-    """
+def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, ...]]:
+    """The questions of a file or a folder of shards, or of a release on the hub; what they were
+    read from, and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
     if data.file is not None and data.release is None:
         problems = read_problems(data.file)
         digest = content_hash(Path(data.file))
@@ -181,8 +179,7 @@ def load(name: str, data: Data) -> Benchmark:
             raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
-    questions = tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen)
-    return Benchmark(name, OFFICIAL[name].description, questions, grade, CHAT, digest, notes)
+    return tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen), digest, notes
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from code_verifier import completion_text
-from evals.data import OFFICIAL, compared, load_source
+from evals.data import Row
 from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.answers import canonical_gold, extract
-from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
-from evals.recipes import CHAT
+from evals.question import Grading, Question, Sample, Verdict
 
 _ANSWERS = {
     "minerva_math": ("solution or answer", "a solution with \\boxed{...}, or an answer"),
@@ -24,25 +23,7 @@ _NUMBERED = ("gsm8k", "minerva_math")
 """Benchmarks without ids on the hub: a row is known by its number."""
 
 
-def load(name: str, data: Data) -> Benchmark:
-    """Load one of them. Raises EvalsError."""
-    source = load_source(name, data.whole(name))
-    loaded = questions(name, source.rows)
-    published = (
-        {
-            "problem_idx": number,
-            "problem": question.fields["question"].strip(),
-            "ground_truth": _published(name, _answer(name, row)[1]),
-        }
-        for number, (question, row) in enumerate(zip(loaded, source.rows, strict=True))
-    )
-    notes = (*source.notes, *compared(name, published))
-    return Benchmark(
-        name, OFFICIAL[name].description, loaded, grade, CHAT, source.content_hash, notes
-    )
-
-
-def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:
+def questions(name: str, rows: Iterable[Row]) -> tuple[Question, ...]:
     """The questions of a benchmark, in the order of the rows.
 
     Raises EvalsError in one line for a missing column or id, and a row without a right answer.
@@ -50,7 +31,7 @@ def questions(name: str, rows: Iterable[Mapping[str, object]]) -> tuple[Question
     return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
-def _question(name: str, row: Mapping[str, object], number: int) -> Question:
+def _question(name: str, row: Row, number: int) -> Question:
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     problem = str(row.get("problem") or row.get("question") or "")
@@ -77,7 +58,7 @@ def _question(name: str, row: Mapping[str, object], number: int) -> Question:
     )
 
 
-def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
+def _answer(name: str, row: Row) -> tuple[str, object]:
     """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
     what follows ####, or what the column holds."""
     columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
@@ -92,8 +73,15 @@ def _answer(name: str, row: Mapping[str, object]) -> tuple[str, object]:
     return column, value
 
 
+def published(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows in the form that the known fingerprints are of."""
+    for number, row in enumerate(rows):
+        text = str(row.get("problem") or row["question"]).strip()
+        answer = _published(name, _answer(name, row)[1])
+        yield {"problem_idx": number, "problem": text, "ground_truth": answer}
+
+
 def _published(name: str, answer: object) -> str:
-    """An answer as it stands in what a known fingerprint is of."""
     if isinstance(answer, list):
         answer = ", ".join(map(str, answer))
     if isinstance(answer, float) and answer.is_integer():
