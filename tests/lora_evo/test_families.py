@@ -1,17 +1,28 @@
 """Stacked layers and decoders on the shapes of each family, against PEFT and transformers."""
 
 import copy
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import transformers
 from small_models import small_model
-from tiny_families import VOCABULARY, WINDOW, family, tiny_model
+from tiny_families import (
+    FAMILIES,
+    OTHERS,
+    QUICK,
+    VOCABULARY,
+    WINDOW,
+    family,
+    other_model,
+    tiny_model,
+)
 
 from lora_evo import LoraEvoError
 from lora_evo.model.base import load_base_model
-from lora_evo.model.decoding import GeneralDecoder, decoder_of
+from lora_evo.model.decoding import TESTED_FAMILIES, GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import stack_adapters
@@ -94,6 +105,70 @@ def test_greedy_texts_equal_those_of_transformers_beyond_the_window(family, made
     assert len(texts) == 4
 
 
+MANY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("name", MANY)
+def test_other_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, name):
+    base, targets = other_model(name)
+    adapters = stack_adapters(
+        copy.deepcopy(base), tiny.members, r=4, lora_alpha=8.0, target_modules=targets, seed=7
+    )
+    tiny.shake(adapters)
+    twin = tiny.peft_twin(base, adapters)
+    tokenizer = SimpleNamespace(eos_token_id=VOCABULARY, decode=lambda ids, **_: str(ids))
+    engine = HFEngine(adapters, tokenizer, max_rows=3)  # fewer than requests: they are refilled
+    assert engine._decoder.pads is (name != "lfm2, bias")
+    prompts, names = (*PROMPTS, (50,) * 20), (None, *tiny.members, "t0")
+    asked = [Request(p, n, 12 - 2 * i) for i, (p, n) in enumerate(zip(prompts, names, strict=True))]
+    for request, rollout in zip(asked, engine.generate(asked), strict=True):
+        model = base if request.adapter is None else twin
+        if request.adapter is not None:
+            twin.set_adapter(request.adapter)
+        ids = torch.tensor([request.prompt_ids])
+        # With its cache, transformers reads a single token of phi3 where it should begin anew.
+        wanted = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0,
+            max_new_tokens=request.max_tokens, use_cache=name != "phi3", output_logits=True,
+            return_dict_in_generate=True,
+        )  # fmt: skip
+        tokens = wanted.sequences[0, ids.shape[1] :]
+        assert rollout.completion_ids == tuple(tokens.tolist())
+        logits = torch.cat(wanted.logits).log_softmax(-1)
+        logprobs = logits.gather(1, tokens[:, None])[:, 0]
+        assert torch.allclose(torch.tensor(rollout.logprobs), logprobs, atol=3e-5)
+    scorer, mine = Scorer(adapters), {}
+    pairs = [(i % 3, TokenPair(prompts[i // 2], tuple(range(3, 15 - i)))) for i in range(8)]
+    member = {id(pair): m for m, pair in pairs}
+    for batch in scorer.batches([pair for _, pair in pairs], 1e6, lambda pair: member[id(pair)]):
+        padded = scorer.padded(batch, [member[id(pair)] for pair in batch])
+        (scores,) = scorer.scores(padded)
+        scores.sum().backward()
+        parts = scores.detach().split(padded.lengths)
+        mine |= {id(pair): part for pair, part in zip(batch, parts, strict=True)}
+    for index, name in enumerate(tiny.members):
+        twin.set_adapter(name)
+        for pair in [pair for m, pair in pairs if m == index]:
+            logits = twin(input_ids=torch.tensor([pair.ids[:-1]]), use_cache=False).logits[0]
+            chosen = torch.tensor(pair.completion_ids)[:, None]
+            scores = logits[len(pair.prompt_ids) - 1 :].log_softmax(-1).gather(1, chosen)[:, 0]
+            assert torch.allclose(mine[id(pair)], scores, atol=3e-5)
+            scores.sum().backward()
+        for path, p in adapters.parameters_of(index).items():
+            wanted = tiny.peft_parameter(twin, name, path).grad
+            assert (p.grad - wanted).abs().max() <= 2e-4 * wanted.abs().max()
+
+
+def test_the_tested_families_are_those_of_these_tests():
+    tried = sorted({name.partition(",")[0] for name in (*FAMILIES, *OTHERS)})
+    assert sorted(TESTED_FAMILIES) == tried
+    page = Path(__file__).parents[2] / "docs/training.md"
+    rows = [line.split("|") for line in page.read_text("utf-8").splitlines() if "|" in line]
+    listed = {kind for row in rows for kind in re.findall("`(\\w+)`", row[1])}
+    assert not set(tried) - listed
+
+
 def test_the_window_and_the_cap_matter():
     """The random models are not so mild that leaving either out would go unnoticed."""
     ids = torch.arange(3, 3 + LENGTH)[None]
@@ -114,7 +189,7 @@ def test_an_untested_family_opens_with_one_line(caplog):
     model.config.model_type = "another"
     assert type(decoder_of(model)) is GeneralDecoder
     (line,) = caplog.messages
-    assert line.startswith("another is not among the tested families (llama, mistral, ")
+    assert line.startswith(f"another is not among the {len(TESTED_FAMILIES)} tested families; ")
     assert line.endswith("`selfplay doctor --base ...` tries it")
 
 

@@ -3,9 +3,17 @@ import math
 
 import pytest
 import torch
+from tiny_families import other_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from lora_evo import Adapter, Slot
-from lora_evo.model.stacked_lora import BASE, export_adapter, import_adapter, stack_adapters
+from lora_evo import Adapter, LoraEvoError, Slot
+from lora_evo.model.stacked_lora import (
+    BASE,
+    export_adapter,
+    import_adapter,
+    put_on,
+    stack_adapters,
+)
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],
@@ -30,6 +38,41 @@ def test_forward_and_gradients_equal_peft(tiny, rows, length):
     logits = tiny.check_against_peft(base, adapters, twin, rows, ids)
     with torch.no_grad(), adapters.route(rows):
         assert torch.allclose(adapters.model(input_ids=ids).logits, logits, atol=1e-5)
+
+
+def test_flattened_tokens_are_read_by_row_and_layers_of_experts_are_refused(tiny):
+    _, adapters = tiny.stacked()
+    layer = next(iter(adapters.layers.values()))
+    x = tiny.numbers(5, 3, 4, layer.base.in_features)
+    with torch.no_grad(), adapters.route([0, 2, BASE]):
+        expected = layer(x)
+        assert torch.equal(layer(x.flatten(0, 1)), expected.flatten(0, 1))
+        assert torch.equal(layer(x[:, None]), expected[:, None])
+        for fewer in (x.flatten(0, 1)[:11], x[:2]):
+            with pytest.raises(LoraEvoError, match="the route has 3 rows"):
+                layer(fewer)
+    with pytest.raises(LoraEvoError, match="leave that one out"):
+        print(layer.weight)
+    experts = torch.nn.ModuleDict({"experts": torch.nn.ModuleList([torch.nn.Linear(4, 4)])})
+    with pytest.raises(LoraEvoError, match=r"experts.0 is of an expert"):
+        put_on(experts, {"experts.0": experts["experts"][0]}, ["a"], 2, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "words"),
+    [
+        ("gpt2", "c_attn", "none: no layer of this family is an nn.Linear.*another family"),
+        ("jamba", "dt_proj", "in_proj, x_proj"),
+        ("mamba", "out_proj", "among in_proj, x_proj"),
+        ("qwen3_next", "up_proj", r"\(experts cannot\); .*shared_expert_gate"),
+    ],
+)
+def test_families_with_other_layers_say_which_they_have(family, name, words):
+    options = {"n_embd": 32, "n_head": 2, "n_layer": 1, "vocab_size": 96}
+    config = AutoConfig.for_model("gpt2", **options)
+    model = AutoModelForCausalLM.from_config(config) if family == "gpt2" else other_model(family)[0]
+    with pytest.raises(LoraEvoError, match=f"no linear layer named {name} .*{words}"):
+        stack_adapters(model, ["a"], r=2, lora_alpha=2.0, target_modules=[name], seed=1)
 
 
 def test_nothing_of_the_base_is_trained(tiny):

@@ -12,7 +12,8 @@ from msgspec import UNSET
 from probabilities import logprobs
 from tiny_families import family, tiny_model
 
-from lora_evo.model import Rollout, micro_batches
+from lora_evo.model import Rollout
+from lora_evo.model.scoring import micro_batches
 from selfplay.learning.batch import batch_rows
 from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 

@@ -253,6 +253,7 @@ class Birth:
         )
         with _blamed(operator, "its setup"):
             self._recipe = operator.recipe(self.setup)
+        self._paths = [frozenset(parent.paths) for parent in self.parents]
         self._traces: dict[str, ModuleTrace] = {}
         self._digests: list[dict[str, str]] = [{} for _ in (None, *parents)]
         self._changes: list[tuple[float, float | None]] = []
@@ -306,7 +307,8 @@ class Birth:
         )
 
     def _grow_one(self, path: str) -> tuple[Slot, str]:
-        held = [parent.slot(path) if path in parent.paths else None for parent in self.parents]
+        both = zip(self.parents, self._paths, strict=True)
+        held = [parent.slot(path) if path in paths else None for parent, paths in both]
         some = next(slot for slot in held if slot)
         nothing = replace(some, A=some.A[:1], B=torch.zeros_like(some.B[:, :1]))  # to a merge
         slots = [slot or nothing for slot in held]

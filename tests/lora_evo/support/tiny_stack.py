@@ -7,9 +7,8 @@ import pytest
 import torch
 from small_models import small_model
 
-from lora_evo.model import TARGET_MODULES
 from lora_evo.model.engine import stream
-from lora_evo.model.stacked_lora import BASE, stack_adapters
+from lora_evo.model.stacked_lora import BASE, export_adapter, stack_adapters
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0
@@ -48,9 +47,8 @@ def shake(adapters):
 def peft_twin(base, adapters):
     """A PEFT model on a copy of `base` with adapters equal to the stacked members."""
     peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(
-        r=adapters.r, lora_alpha=adapters.lora_alpha, target_modules=list(TARGET_MODULES)
-    )
+    targets = export_adapter(adapters, 0, None).config.to_dict()["target_modules"]
+    config = peft.LoraConfig(r=adapters.r, lora_alpha=adapters.lora_alpha, target_modules=targets)
     with torch.random.fork_rng():
         twin = peft.get_peft_model(copy.deepcopy(base), config, adapter_name=adapters.members[0])
         for name in adapters.members[1:]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lora_evo.model.opening import open_engine, sharing
     from lora_evo.model.optimizer import MemberAdamW
     from lora_evo.model.output_layer import chunk_tokens
-    from lora_evo.model.scoring import Scorer, TokenPair, micro_batches
+    from lora_evo.model.scoring import Scorer, TokenPair
     from lora_evo.model.stacked_lora import (
         BASE,
         StackedAdapters,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         import_adapter,
         merge_adapter,
         stack_adapters,
+        trainable_shapes,
     )
     from lora_evo.model.supervised import SupervisedLearner, drawn, token_pair
     from lora_evo.model.vllm_engine import VLLMEngine
@@ -42,8 +43,9 @@ __all__ = [
     "Rollout", "Scorer", "Serving", "StackedAdapters", "SupervisedLearner", "TokenPair",
     "VLLMEngine", "VLLMOptions", "before_stop", "choose_device", "chunk_tokens", "derive_seed",
     "drawn", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
-    "load_tokenizer", "merge_adapter", "micro_batches", "open_engine", "public_name",
+    "load_tokenizer", "merge_adapter", "open_engine", "public_name",
     "require_vllm", "resolve", "same_base", "sharing", "stack_adapters", "stream", "token_pair",
+    "trainable_shapes",
 ]  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
     """
     with uncollected():
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoConfig
 
     source = _found(resolve(name))
     # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
@@ -146,7 +146,8 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
     tokenizer = load_tokenizer(name)
     try:
         with quiet():
-            model, info = AutoModelForCausalLM.from_pretrained(
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            model, info = model_class(config).from_pretrained(
                 source, dtype=kind, output_loading_info=True, trust_remote_code=False
             )
     except Exception as error:  # whatever a damaged folder or an absent network makes it raise
@@ -163,9 +164,20 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
         name=public_name(name),
         model=model,
         tokenizer=tokenizer,
-        context=getattr(model.config, "max_position_embeddings", None),
+        context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         fingerprint=fingerprint(model),
     )
+
+
+def model_class(config: Any) -> Any:
+    """Return what opens a model: as a text model, or, where transformers has none, with pictures'
+    part beside it."""
+    import transformers
+
+    text = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    pictures = type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    whole = pictures and not text
+    return transformers.AutoModelForImageTextToText if whole else transformers.AutoModelForCausalLM
 
 
 def _check_plain_weights(name: str, model: nn.Module) -> None:

@@ -3,21 +3,29 @@
 It calls the model's own modules (projections, norms, rotary embedding), the stacked LoRA layers
 among them, without the bookkeeping around them, which costs more than the arithmetic of a small
 model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2, Qwen3. Other
-models decode as transformers does.
+models decode as transformers does, whatever their layers keep of a text: keys and values, or the
+state of a convolution or of linear attention.
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
-GENERAL_FAMILIES = ("gemma", "gemma2", "gemma3_text")
+GENERAL_FAMILIES = (
+    "bamba", "deepseek_v2", "deepseek_v3", "falcon_h1", "falcon_mamba", "gemma", "gemma2", "gemma3",
+    "gemma3_text", "glm4_moe", "gpt_oss", "granite", "granitemoehybrid", "jamba", "lfm2",
+    "lfm2_moe", "mamba", "mamba2", "mixtral", "nemotron_h", "olmo_hybrid", "olmoe", "opt", "phi3",
+    "qwen2_5_vl", "qwen2_moe", "qwen3_5_text", "qwen3_moe", "qwen3_next", "zamba2",
+)  # fmt: skip
 """Model types that the general decoder is tested with, beside those above with their windows."""
 TESTED_FAMILIES = FAMILIES + GENERAL_FAMILIES
 """Model types whose numbers tests compare with those of transformers and PEFT."""
@@ -116,6 +124,9 @@ class KVCache:
 class Decoder:
     """Runs the layers of `model`; adapters follow the route in force around the call."""
 
+    pads = True
+    """Whether prompts of unlike lengths may be read together."""
+
     def __init__(self, model: Any):
         config = model.config
         self.model = model
@@ -198,11 +209,35 @@ class GeneralCache:
     cache: Any
     length: int
 
+    dtype = torch.float32
+    """Of the mask, of which only zeros count."""
+
     def select(self, rows: Tensor, capacity: int | None = None) -> None:
         """Keep these rows, in this order; a row may occur more than once."""
-        self.cache.batch_select_indices(rows)
+        self.cache.reorder_cache(rows)  # layers with a state have no `batch_select_indices`
 
     shrink = select
+
+    def join(self, real: Tensor, other: "GeneralCache", other_real: Tensor, room: int) -> Tensor:
+        """As `KVCache.join`, of caches whose padding is at the front."""
+        used = torch.cat((real.sum(1), other_real.sum(1)))
+        self.length = width = int(used.max())
+        for pair in zip(self.cache.layers, other.cache.layers, strict=True):
+            layer = pair[0]
+            for states in ("conv_states", "recurrent_states"):
+                for i, state in getattr(layer, states, {}).items():
+                    if state is not None:
+                        getattr(layer, states)[i] = torch.cat([getattr(p, states)[i] for p in pair])
+            if not getattr(layer, "is_initialized", False):  # which has no keys
+                continue
+            most = width
+            if layer.is_sliding:
+                layer.cumulative_length, most = width, min(width, layer.sliding_window - 1)
+            for name in ("keys", "values"):
+                parts = [getattr(one, name)[:, :, -most:] for one in pair]
+                parts = [F.pad(part, (0, 0, most - part.shape[2], 0)) for part in parts]
+                setattr(layer, name, torch.cat(parts))
+        return torch.arange(width, device=used.device) >= width - used[:, None]
 
 
 class GeneralDecoder:
@@ -210,6 +245,10 @@ class GeneralDecoder:
 
     def __init__(self, model: Any):
         self.model = model
+        self.pads = not any(map(_leaks, model.modules()))
+        """As `Decoder.pads`."""
+        self._stateful = "cache_params" in signature(model.forward).parameters
+        """Whether the model is a Mamba, without attention to what the cache holds."""
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
         """As `Decoder.prefill`, from the beginning."""
@@ -229,16 +268,35 @@ class GeneralDecoder:
         return self._forward(ids[:, None], positions[:, None], seen, cache)
 
     def _forward(self, ids: Tensor, positions: Tensor, seen: Tensor, cache: GeneralCache) -> Tensor:
-        out = self.model(
-            input_ids=ids,
-            attention_mask=seen,
-            position_ids=positions,
-            past_key_values=cache.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
+        how: dict[str, Any] = {"past_key_values": cache.cache, "position_ids": positions}
+        if self._stateful:
+            how = {"cache_params": cache.cache}
+        if not self._stateful or ids.shape[1] > 1:
+            how["attention_mask"] = seen
+        out = self.model(input_ids=ids, use_cache=True, logits_to_keep=1, **how)
         logits: Tensor = out.logits[:, -1]
         return logits
+
+
+def _leaks(part: nn.Module) -> bool:
+    """Whether padding, all zeros, is not zero any more where a convolution over tokens reads it."""
+    layers = dict(part.named_children())
+    convolves = any(isinstance(layer, nn.Conv1d) for layer in layers.values())
+    before = layers.get("in_proj")
+    before = getattr(before, "base", before)  # of a stacked layer
+    return convolves and getattr(before, "bias", None) is not None
+
+
+def turning_length(model: Any) -> float:
+    """Return the length up to which a text is read in one way, and in another from there on.
+
+    Phi-3's "longrope" has two tables of frequencies, chosen by the longest row of a batch (Ding et
+    al. 2024, arXiv 2402.13753). Other models have no such length: inf.
+    """
+    rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    tables = [rope, *(table for table in rope.values() if isinstance(table, dict))]
+    long = [table for table in tables if table.get("rope_type") == "longrope"]
+    return min((table["original_max_position_embeddings"] for table in long), default=math.inf)
 
 
 def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
@@ -260,7 +318,7 @@ def decoder_of(model: Any) -> Decoder | GeneralDecoder:
         return Decoder(model)
     if kind not in TESTED_FAMILIES:
         _log.warning(
-            f"{kind} is not among the tested families ({', '.join(TESTED_FAMILIES)}); "
+            f"{kind} is not among the {len(TESTED_FAMILIES)} tested families; "
             "`selfplay doctor --base ...` tries it"
         )
     return GeneralDecoder(model)

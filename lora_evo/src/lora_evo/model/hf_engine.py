@@ -6,8 +6,9 @@ together; equal prompts of one adapter are read once, and so is a long text that
 batch begin with.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded
+from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded, turning_length
 from lora_evo.model.engine import (
     Engine,
     Request,
@@ -38,12 +39,25 @@ _SHARED_FROM = 32
 """Tokens from which on a beginning that all prompts have in common is read once per adapter."""
 
 
+@dataclass(frozen=True, eq=False)
+class OpenRow:
+    """A request with its number, and the beginning of its completion where there is one."""
+
+    number: int
+    request: Request
+    begun: Rollout | None = None
+
+    @property
+    def text(self) -> tuple[int, ...]:
+        """Tokens that are read before the next is drawn."""
+        return self.request.prompt_ids + (self.begun.completion_ids if self.begun else ())
+
+
 @dataclass(eq=False)
 class DecodingBatch:
     """Rows that are sampled together with one cache; some of them may be finished."""
 
-    requests: list[tuple[int, Request]]
-    """With the number of each."""
+    rows: list[OpenRow]
     cache: Any
     mask: Tensor | None
     """What is added to attention scores; None without padding."""
@@ -67,17 +81,17 @@ class DecodingBatch:
 
     @classmethod
     def of(
-        cls, requests: Sequence[tuple[int, Request]], steps: int, cache: Any, mask: Tensor | None,
+        cls, rows: Sequence[OpenRow], steps: int, cache: Any, mask: Tensor | None,
         device: torch.device,
     ) -> "DecodingBatch":  # fmt: skip
-        """Begin requests of at most `steps` tokens."""
-        plain, rows = [request for _, request in requests], len(requests)
+        """Begin or continue rows of at most `steps` tokens."""
+        plain = [row.request for row in rows]
 
         def column(values: Sequence[float], dtype: torch.dtype = torch.long) -> Tensor:
             return torch.tensor(values, device=device, dtype=dtype)
 
-        return cls(
-            list(requests),
+        batch = cls(
+            list(rows),
             cache,
             mask,
             torch.from_numpy(np.stack([stream(r.seed).random(steps) for r in plain])).to(device),
@@ -86,13 +100,18 @@ class DecodingBatch:
             column([r.top_k for r in plain]),
             column([r.max_tokens for r in plain]),
             column([len(r.prompt_ids) for r in plain]),
-            torch.zeros(rows, steps, dtype=torch.long, device=device),
-            torch.zeros(rows, steps, device=device),
-            column([0] * rows),
-            column([0] * rows),
-            column([0] * rows),
-            column([0] * rows, torch.bool),
+            torch.zeros(len(rows), steps, dtype=torch.long, device=device),
+            torch.zeros(len(rows), steps, device=device),
+            column([0] * len(rows)),
+            column([len(row.begun.completion_ids) if row.begun else 0 for row in rows]),
+            column([0] * len(rows)),
+            column([0] * len(rows), torch.bool),
         )
+        for row, tokens, logprobs in zip(rows, batch.tokens, batch.logprobs, strict=True):
+            if row.begun:
+                tokens[: len(row.begun.completion_ids)] = column(row.begun.completion_ids)
+                logprobs[: len(row.begun.logprobs)] = column(row.begun.logprobs, torch.float32)
+        return batch
 
     @property
     def is_open(self) -> Tensor:
@@ -114,14 +133,14 @@ class DecodingBatch:
         keep = _without_gaps(self.is_open)
         self.cache.shrink(keep)
         self.mask = None if self.mask is None else self.mask[keep]
-        self.requests = [self.requests[i] for i in keep.tolist()]
+        self.rows = [self.rows[i] for i in keep.tolist()]
         for column in _COLUMNS:
             setattr(self, column, getattr(self, column)[keep])
 
     def join(self, other: "DecodingBatch") -> None:
         """Append the rows of another batch, whose tables hold as many tokens."""
         real, other_real = self._real(), other._real()
-        self.requests += other.requests
+        self.rows += other.rows
         for column in _COLUMNS:
             setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
         room = int((self.limits - self.drawn).max())
@@ -147,12 +166,13 @@ class DecodingBatch:
     def finished(self) -> Iterator[tuple[int, Rollout]]:
         """Yield the finished samples with their numbers."""
         columns = (self.tokens, self.logprobs, self.lengths, self.stopped)
-        rows = zip(self.requests, *(column.tolist() for column in columns), strict=True)
-        for (number, request), tokens, logprobs, length, stopped in rows:
+        rows = zip(self.rows, *(column.tolist() for column in columns), strict=True)
+        for row, tokens, logprobs, length, stopped in rows:
             if length:
+                request = row.request
                 why: Literal["stop", "length"] = "stop" if stopped else "length"
                 ids, logs = tuple(tokens[:length]), tuple(logprobs[:length])
-                yield number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
+                yield row.number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
 
 
 _COLUMNS = [column.name for column in fields(DecodingBatch)[3:]]
@@ -211,9 +231,9 @@ class HFEngine(Engine):
         self.max_rows = max_rows
         model: Any = adapters.model
         self._decoder: Any = decoder_of(model)
-        self._refills = isinstance(self._decoder, Decoder)
+        self._turn = turning_length(model)
         self._versions: dict[str, int] = {}
-        self.context = getattr(model.config, "max_position_embeddings", None)
+        self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.end_tokens = end_tokens(model, tokenizer)
 
     @property
@@ -231,72 +251,95 @@ class HFEngine(Engine):
         """Refused: members belong to the stack."""
         raise LoraEvoError(f"{name!r} is a member of the stack, which can only be replaced")
 
-    @torch.inference_mode()
     def _stream(self, requests: Sequence[Request]) -> Samples:
-        """Yield (number of the request, its sample); where rows finish, others take their place."""
-        prompts = [(len(r.prompt_ids), self._member(r), r.prompt_ids) for r in requests]
-        waiting = sorted(range(len(requests)), key=lambda i: prompts[i])
-        steps = max((request.max_tokens for request in requests), default=0)
+        """Yield (number of the request, its sample)."""
+        short = [i for i, r in enumerate(requests) if len(r.prompt_ids) <= self._turn]
+        begun: dict[int, Rollout] = {}
+        for number, rollout in self._sampled(requests, short, begun, self._turn):
+            more = len(rollout.completion_ids) < requests[number].max_tokens
+            if rollout.finish_reason == "length" and more:
+                begun[number] = rollout
+            else:
+                yield number, rollout
+        rest = begun.keys() | (set(range(len(requests))) - set(short))
+        yield from self._sampled(requests, sorted(rest), begun, math.inf)
+
+    @torch.inference_mode()
+    def _sampled(
+        self, requests: Sequence[Request], some: Sequence[int], begun: Mapping[int, Rollout],
+        most: float,
+    ) -> Samples:  # fmt: skip
+        """Yield samples of some requests; where rows finish, others take their place.
+
+        begun: beginnings of completions, which are read anew and continued. most: tokens of a text
+        that the last is drawn after.
+        """
+        rows = []
+        for number in some:
+            request, before = requests[number], begun.get(number)
+            limit = min(request.max_tokens, most + 1 - len(request.prompt_ids))
+            rows.append(OpenRow(number, replace(request, max_tokens=int(limit)), before))
+        waiting = sorted(rows, key=lambda r: (len(r.text), self._member(r.request), r.text))
+        steps = max((row.request.max_tokens for row in rows), default=0)
         while waiting:
-            batch = self._begin(requests, waiting, self.max_rows, steps)
+            batch = self._begin(waiting, self.max_rows, steps)
             while True:
                 self._decode(batch, bool(waiting))
                 yield from batch.finished()
                 if not batch.open_rows:
                     break
                 batch.drop_finished()
-                room = self.max_rows - len(batch.requests)
-                if waiting and room and self._refills:
-                    batch.join(self._begin(requests, waiting, room, steps))
+                room = self.max_rows - len(batch.rows)
+                if waiting and room:
+                    batch.join(self._begin(waiting, room, steps))
 
     def _decode(self, batch: DecodingBatch, waiting: bool) -> None:
         """Decode more tokens of every row until it is time to drop the finished ones."""
-        enough = int(_COMPACT_BELOW * len(batch.requests))
-        if waiting and self._refills:
+        enough = int(_COMPACT_BELOW * len(batch.rows))
+        if waiting:
             enough = self.max_rows - max(1, self.max_rows // _REFILLS)
-        with self.adapters.route([self._member(request) for _, request in batch.requests]):
+        with self.adapters.route([self._member(row.request) for row in batch.rows]):
             while batch.open_rows > enough:
                 positions = batch.prompt_lengths + batch.drawn - 1
                 logits = self._decoder.step(batch.last, positions, batch.mask, batch.cache)
                 self._draw(batch, logits)
 
-    def _begin(
-        self, requests: Sequence[Request], waiting: list[int], most: int, steps: int
-    ) -> DecodingBatch:
-        """Take requests from those that wait, read their prompts and draw their first tokens."""
-        chunk = sorted(waiting[:most], key=lambda i: self._member(requests[i]))
+    def _begin(self, waiting: list[OpenRow], most: int, steps: int) -> DecodingBatch:
+        """Take rows from those that wait, read their texts and draw their next tokens."""
+        if not self._decoder.pads:
+            most = min(most, sum(len(row.text) == len(waiting[0].text) for row in waiting))
+        chunk = sorted(waiting[:most], key=lambda row: self._member(row.request))
         del waiting[:most]
-        logits, cache, mask = self._prefill([requests[i] for i in chunk])
-        numbered = [(i, requests[i]) for i in chunk]
-        batch = DecodingBatch.of(numbered, steps, cache, mask, logits.device)
+        logits, cache, mask = self._prefill(chunk)
+        batch = DecodingBatch.of(chunk, steps, cache, mask, logits.device)
         self._draw(batch, logits)
         return batch
 
     def _draw(self, batch: DecodingBatch, logits: Tensor) -> None:
         """Draw the next token of every row from logits [rows, vocabulary]."""
-        if any(request.top_k or request.top_p < 1 for _, request in batch.requests):
+        if any(row.request.top_k or row.request.top_p < 1 for row in batch.rows):
             logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
         uniforms = batch.uniforms.gather(1, batch.position)[:, 0]
         tokens, logprobs = choose(logits, uniforms, batch.temperatures)
         batch.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
         self._apply_stops(batch)
 
-    def _prefill(self, requests: list[Request]) -> tuple[Tensor, Any, Tensor | None]:
-        """Read each different (member, prompt) once and spread the result over the requests.
+    def _prefill(self, chunk: Sequence[OpenRow]) -> tuple[Tensor, Any, Tensor | None]:
+        """Read each different (member, text) once and spread the result over the rows.
 
         Returns the last logits, the cache, and what is added to attention scores.
         """
-        keys = [(self._member(r), r.prompt_ids) for r in requests]
+        keys = [(self._member(row.request), row.text) for row in chunk]
         row_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         members, prompts = [member for member, _ in row_of], [prompt for _, prompt in row_of]
-        shared = _shared_length(members, prompts) if self._refills else 0
+        shared = _shared_length(members, prompts) if isinstance(self._decoder, Decoder) else 0
         device = self.adapters.device
         ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []
         with self.adapters.route(members):
             logits, cache = self._decoder.prefill(ids, real, *before)
         rows = torch.tensor([row_of[key] for key in keys], device=device)
-        room = max(r.max_tokens for r in requests)
+        room = max(row.request.max_tokens for row in chunk)
         cache.select(rows, cache.length + min(room, _FIRST_ROOM))
         real = torch.cat((real.new_ones(len(rows), shared), real[rows]), dim=1)
         return logits[rows], cache, _mask(real, room, logits.dtype)
@@ -314,8 +357,8 @@ class HFEngine(Engine):
     def _apply_stops(self, batch: DecodingBatch) -> None:
         """Close rows whose last tokens complete one of their stop texts."""
         counts = zip(batch.drawn.tolist(), batch.lengths.tolist(), strict=True)
-        rows = zip(batch.requests, counts, strict=True)
-        for row, ((_, request), (drawn, length)) in enumerate(rows):
+        for row, (one, (drawn, length)) in enumerate(zip(batch.rows, counts, strict=True)):
+            request = one.request
             if request.stop and length in (0, drawn):
                 # Each token is a byte or more, so that these can hold the longest of the texts.
                 start = max(0, drawn - max(len(text.encode()) for text in request.stop))

@@ -131,7 +131,7 @@ def _open_on(
         if kind == "vllm":
             for name, adapter in saved.items():
                 engine.put_adapter(name, 0, adapter)
-        _check_hold(engine, base.name, base.model.config.vocab_size, saved)
+        _check_hold(engine, base.name, base.model.config.get_text_config().vocab_size, saved)
     except BaseException:
         engine.close()
         raise

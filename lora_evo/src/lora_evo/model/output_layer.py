@@ -55,7 +55,7 @@ class OutputLayer:
         chunk: most tokens at a time, 0 for as many as suit the vocabulary. Raises LoraEvoError for
         a model whose logits are made in another way.
         """
-        head, config = model.get_output_embeddings(), model.config
+        head, config = model.get_output_embeddings(), model.config.get_text_config()
         if not isinstance(head, nn.Linear):
             raise LoraEvoError(
                 f"the output layer of this {config.model_type} is a {type(head).__name__}; "

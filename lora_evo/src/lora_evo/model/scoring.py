@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_threshold
-from lora_evo.model.decoding import padded
+from lora_evo.model.decoding import padded, turning_length
 from lora_evo.model.output_layer import OutputLayer, Scores
 from lora_evo.model.stacked_lora import BASE, StackedAdapters
 
@@ -206,8 +206,9 @@ class Scorer:
         from lora_evo.model import prompt_cache  # which brings transformers
 
         self._cache = prompt_cache
-        self._shares = prompt_cache.holds_prompts(self._model)
-        """Whether a prompt can be read once for the rows that share it."""
+        self._turn = turning_length(self._model)
+        self._shares = prompt_cache.holds_prompts(self._model) and self._turn == math.inf
+        """Whether a prompt can be read once for the rows that share it, whatever their length."""
         if checkpointing and adapters.device.type == "cpu":
             lower_mmap_threshold()
 
@@ -217,6 +218,16 @@ class Scorer:
         prompts = {(member, row.prompt_ids) for row, member in zip(rows, members, strict=True)}
         width = max(len(prompt) for _, prompt in prompts)
         return len(prompts) * width + len(rows) * max(len(row.completion_ids) for row in rows)
+
+    def batches(
+        self, rows: Iterable[R], tokens: float, member: Callable[[R], int] = lambda row: 0
+    ) -> Iterator[list[R]]:
+        """Cut rows as `micro_batches` does, those beyond the model's turning length apart."""
+        sides: tuple[list[R], list[R]] = [], []
+        for row in rows:
+            sides[len(row.prompt_ids) + len(row.completion_ids) - 1 > self._turn].append(row)
+        for side in sides:
+            yield from micro_batches(side, tokens, member)
 
     def padded(self, rows: Sequence[Completed], members: Sequence[int]) -> PaddedRows:
         """Lay rows out on the model's device. members: the place of each row's in the stack."""

@@ -7,6 +7,7 @@ set for the extent of a `with adapters.route(...)` block; outside of one the mod
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
+from lora_evo.model.base import model_class
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
 from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft.config import TARGET_MODULES
@@ -28,6 +30,14 @@ BASE = -1
 """Member index of rows that use no adapter."""
 _GROUP_FROM_TOKENS = 16
 """From this many tokens a row on, products by member are faster than A and B gathered by row."""
+
+
+_EXPERTS_NAMES = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
+"""Layers which PEFT 0.21 takes for those that were of experts, in most mixtures of experts."""
+_OWN_NAMES = ("qwen2_moe", "lfm2_moe")
+"""Mixtures of experts in which it does not."""
+_MAMBAS = ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h")
+"""Families of which PEFT refuses out_proj."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,8 @@ class Routing:
 class StackedLoRALinear(nn.Module):
     """A frozen linear layer with one low-rank update per member.
 
-    Input [rows, T, in], output [rows, T, out]. `lora_A[m]` is [r, in] and `lora_B[m]` [out, r].
+    Input [rows, T, in], output [rows, T, out]; [rows * T, in] and [rows, ..., in] are read as such.
+    `lora_A[m]` is [r, in] and `lora_B[m]` [out, r].
     """
 
     def __init__(self, base: nn.Linear, n_members: int, r: int, scale: float, routing: Routing):
@@ -96,7 +107,11 @@ class StackedLoRALinear(nn.Module):
         route, base = self._routing.current, self.base
         if route is None or not route.runs:
             return F.linear(x, base.weight, base.bias)
-        if len(route.rows) != x.shape[0]:
+        flat = x.dim() == 2 and x.shape[0] % len(route.rows) == 0
+        if flat or (x.dim() > 3 and x.shape[0] == len(route.rows)):
+            y = self(x.reshape(len(route.rows), -1, x.shape[-1]))
+            return cast(Tensor, y.view(*x.shape[:-1], -1))
+        if x.dim() != 3 or x.shape[0] != len(route.rows):
             raise LoraEvoError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
         if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
             down, up = self._by_row(route, x)
@@ -115,6 +130,14 @@ class StackedLoRALinear(nn.Module):
             x.contiguous(), base.weight, base.bias, down, up, scales, runs, entries, *factors
         )
         return cast(Tensor, y)
+
+    @property
+    def weight(self) -> Tensor:
+        """Refused: a model that reads it instead of calling the layer passes over the adapters."""
+        raise LoraEvoError(
+            "this model reads the weights of a layer among the target_modules without calling it, "
+            "as Mamba and Jamba do with dt_proj: leave that one out of them"
+        )
 
     @torch.no_grad()
     def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor, list[int]]:
@@ -248,14 +271,16 @@ def stack_adapters(
         raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
     if r < 1:
         raise LoraEvoError(f"rank r is {r}, expected at least 1")
-    linears = {
-        path: module for path, module in model.named_modules() if isinstance(module, nn.Linear)
-    }
+    linears = trainable_layers(model)
     names = dict.fromkeys(path.rpartition(".")[2] for path in linears)
     if missing := set(target_modules) - names.keys():
+        some = ", ".join(names) or (
+            "none: no layer of this family is an nn.Linear, as all are of Llama's and Qwen's: "
+            "choose a base of another family"
+        )
         raise LoraEvoError(
-            f"the model has no linear layer named {', '.join(sorted(missing))}; expected "
-            f"target_modules among {', '.join(names) or 'none: it has no nn.Linear'}"
+            f"the model has no linear layer named {', '.join(sorted(missing))} that members can be "
+            f"trained on (experts cannot); expected target_modules among {some}"
         )
     chosen = {p: linear for p, linear in linears.items() if p.rpartition(".")[2] in target_modules}
     adapters = put_on(model, chosen, members, r, lora_alpha)
@@ -263,6 +288,37 @@ def stack_adapters(
         for member, down in zip(members, layer.lora_A, strict=True):
             down.copy_(starting_a(tuple(down.shape), derive_seed(seed, "lora_A", member, path)))
     return adapters
+
+
+def trainable_layers(model: Any) -> dict[str, nn.Linear]:
+    """Return by path the linear layers that members can be trained on.
+
+    These are all of the text model but the output layer and experts, and but for names that PEFT
+    refuses or takes for those of experts, and dt_proj, whose weights are read without a call.
+    """
+    text, kind = text_path(model), getattr(getattr(model, "config", None), "model_type", None)
+    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    mixture = any(p.dim() == 3 and ".experts." in name for name, p in model.named_parameters())
+    left_out = {"dt_proj", *(("out_proj",) if kind in _MAMBAS else ())}
+    left_out |= set(_EXPERTS_NAMES if mixture and kind not in _OWN_NAMES else ())
+    return {
+        path: module
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear) and path.startswith(text) and module is not output
+        if path.rpartition(".")[2] not in left_out and "experts" not in path.split(".")
+    }
+
+
+def trainable_shapes(config: Any) -> tuple[int, dict[str, tuple[int, int]]]:
+    """Return the number of parameters of a model, and (inputs, outputs) of its trainable layers.
+
+    By transformers' configuration, without weights.
+    """
+    with torch.device("meta"):
+        model = model_class(config).from_config(config)
+    layers = trainable_layers(model).items()
+    shapes = {path: (layer.in_features, layer.out_features) for path, layer in layers}
+    return sum(p.numel() for p in model.parameters()), shapes
 
 
 def starting_a(shape: tuple[int, ...], seed: int) -> Tensor:
@@ -289,10 +345,12 @@ def stack_saved(model: Any, saved: Mapping[str, Adapter]) -> StackedAdapters:
 
 def export_adapter(adapters: StackedAdapters, member: int, base_model: str | None) -> Adapter:
     """Copy a member out, on the CPU; `base_model` is the name PEFT will look the base up by."""
+    names = sorted({path.rpartition(".")[2] for path in adapters.layers})
+    text = text_path(adapters.model)
     config = AdapterConfig.new(
         r=adapters.r,
         lora_alpha=adapters.lora_alpha,
-        target_modules=sorted({path.rpartition(".")[2] for path in adapters.layers}),
+        target_modules=rf"{re.escape(text)}.*\.({'|'.join(names)})" if text else names,
         base_model_name_or_path=base_model,
     )
     slots = {
@@ -366,6 +424,11 @@ def put_on(
     model.requires_grad_(False)
     _keep_soft_caps(model)
     routing = Routing()
+    if some := [path for path in linears if "experts" in path.split(".")]:
+        raise LoraEvoError(
+            f"{some[0]} is of an expert, which gets some of the tokens, and whose rows these are "
+            "cannot be told: leave layers of experts out of the target_modules"
+        )
     layers = {
         path: StackedLoRALinear(linear, len(members), r, lora_alpha / r, routing)
         for path, linear in linears.items()
@@ -374,6 +437,15 @@ def put_on(
         _put(model, path, layer)
     patched = patch_llama_modules(model)
     return StackedAdapters(model, layers, list(members), r, lora_alpha, routing, patched)
+
+
+def text_path(model: Any) -> str:
+    """Return how the paths of the text model begin in one that reads pictures too; else ''."""
+    config: Any = getattr(model, "config", None)
+    if config is None or config.get_text_config() is config:
+        return ""
+    decoder = model.get_decoder()
+    return next(f"{path}." for path, module in model.named_modules() if module is decoder)
 
 
 def _put(model: nn.Module, path: str, layer: nn.Module) -> None:
@@ -386,7 +458,7 @@ def _keep_soft_caps(model: Any) -> None:
 
     transformers' default, torch's scaled_dot_product_attention, leaves the cap out silently.
     """
-    config: Any = getattr(model, "config", None)
+    config: Any = model.config.get_text_config() if hasattr(model, "config") else None
     if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation == "sdpa":
         model.set_attn_implementation("eager")
 

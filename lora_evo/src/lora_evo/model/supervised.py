@@ -18,7 +18,7 @@ from torch import Tensor
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.optimizer import MemberAdamW
-from lora_evo.model.scoring import Scorer, TokenPair, micro_batches
+from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import StackedAdapters
 from lora_evo.peft.directory import PathLike
 
@@ -163,7 +163,7 @@ class SupervisedLearner:
         """Take one step on the mean loss of all completion tokens; return it (nats)."""
         whole = sum(len(pair.completion_ids) for pair in pairs)
         total = 0.0
-        for batch in micro_batches(pairs, self._budget):
+        for batch in self._scorer.batches(pairs, self._budget):
             loss = -torch.cat(self.logprobs(member, batch)).sum() / whole
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
@@ -180,14 +180,14 @@ class SupervisedLearner:
     def mean_loss(self, member: int, pairs: Sequence[TokenPair]) -> float:
         """Return the mean loss of all completion tokens (nats) under a member."""
         whole = sum(len(pair.completion_ids) for pair in pairs)
-        batches = micro_batches(pairs, self._budget)
+        batches = self._scorer.batches(pairs, self._budget)
         return sum(-float(torch.cat(self.logprobs(member, b)).sum()) / whole for b in batches)
 
     @torch.no_grad()
     def probabilities(self, member: int, pairs: Sequence[TokenPair]) -> list[float]:
         """Return the geometric mean of the probabilities of each completion's tokens, 0 to 1."""
         by_pair = {}
-        for batch in micro_batches(pairs, self._budget):
+        for batch in self._scorer.batches(pairs, self._budget):
             for pair, logprobs in zip(batch, self.logprobs(member, batch), strict=True):
                 by_pair[id(pair)] = math.exp(float(logprobs.double().mean()))
         return [by_pair[id(pair)] for pair in pairs]

@@ -26,7 +26,6 @@ from lora_evo.model import (
     StackedAdapters,
     export_adapter,
     import_adapter,
-    micro_batches,
     stack_adapters,
 )
 from selfplay.config import LearnerConfig
@@ -260,7 +259,7 @@ class Learner:
 
     def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
-        for batch in micro_batches(rows, self.micro_batch_tokens, lambda row: row.member):
+        for batch in self.scorer.batches(rows, self.micro_batch_tokens, lambda row: row.member):
             self._batch = batch
             loss = self.loss_scale * self.forward_pass.loss(batch, sums)
             loss.backward()  # type: ignore[no-untyped-call]

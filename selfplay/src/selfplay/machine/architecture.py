@@ -70,31 +70,23 @@ def model_config(base: str) -> Any:
 
 def read_architecture(base: str) -> Architecture:
     """Return the shape of a base model: a folder, `nano`, or a model's name on the hub."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from lora_evo.model import public_name
+    from lora_evo.model import public_name, trainable_shapes
 
     config = model_config(base)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
-    output, text = model.get_output_embeddings(), config.get_text_config()
-    heads = text.num_attention_heads
+    parameters, layers = trainable_shapes(config)
+    text = config.get_text_config()
+    heads = getattr(text, "num_attention_heads", None) or 1  # Mamba has none
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     return Architecture(
         name=public_name(base),
-        parameters=sum(p.numel() for p in model.parameters()),
+        parameters=parameters,
         hidden=text.hidden_size,
-        inner=text.intermediate_size,
+        inner=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
         layers=text.num_hidden_layers,
         heads=heads,
         query=heads * head_dim,
         key=(getattr(text, "num_key_value_heads", None) or heads) * head_dim,
         vocabulary=text.vocab_size,
         context=getattr(text, "max_position_embeddings", None),
-        linears=tuple(
-            (path.rpartition(".")[2], module.in_features, module.out_features)
-            for path, module in model.named_modules()
-            if isinstance(module, torch.nn.Linear) and module is not output
-        ),
+        linears=tuple((path.rpartition(".")[2], *shape) for path, shape in layers.items()),
     )

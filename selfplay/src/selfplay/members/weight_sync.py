@@ -69,7 +69,7 @@ def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
     update skips such a member.
     """
     model, adapters = learner.model, learner.adapters
-    names, size = (None, *learner.members), model.config.vocab_size
+    names, size = (None, *learner.members), model.config.get_text_config().vocab_size
     ids = torch.arange(1, 1 + _PROMPTS * _PROMPT_TOKENS) % size
     prompts = ids.view(_PROMPTS, 1, _PROMPT_TOKENS).expand(-1, len(names), -1)
     rollouts = engine.generate(
