@@ -129,7 +129,6 @@ SETTINGS = {
     "embed_tokens": {"target_modules": ["q_proj", "embed_tokens"]},
     "modules_to_save": {"modules_to_save": ["lm_head"]},
     "trainable_token_indices": {"trainable_token_indices": [7]},
-    "target_parameters": {"target_parameters": ["mlp.down_proj.weight"]},
     "use_bdlora": {
         "use_bdlora": {
             "target_modules_bd_a": ["q_proj"], "target_modules_bd_b": ["v_proj"], "nblocks": 2

@@ -369,7 +369,8 @@ def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -
     """Return the configuration of a merge: the first parent's, with the rank and modules of all."""
     config, paths = parents[0].config, {path for parent in parents for path in parent.paths}
     if any(paths - set(parent.paths) for parent in parents):
-        config = config.on(sorted(paths))
+        sides = (filter(parent.config.parameter, parent.paths) for parent in parents)
+        config = config.on(paths, {path for side in sides for path in side})
     highest = [max(map(one.config.rank, one.paths)) for one in parents]
     if rank is not None or (name == "merge_cat" and len(parents) > 1):
         return config.of_rank(sum(highest) if rank is None else checked_count("rank", rank))

@@ -294,9 +294,8 @@ def turning_length(model: Any) -> float:
     al. 2024, arXiv 2402.13753). Other models have no such length: inf.
     """
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    tables = [rope, *(table for table in rope.values() if isinstance(table, dict))]
-    long = [table for table in tables if table.get("rope_type") == "longrope"]
-    return min((table["original_max_position_embeddings"] for table in long), default=math.inf)
+    turns = rope.get("rope_type") == "longrope"
+    return float(rope["original_max_position_embeddings"]) if turns else math.inf
 
 
 def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:

@@ -70,8 +70,8 @@ def open_engine(
         return engine
     if len(folders) > 1:
         raise LoraEvoError(
-            f"{merged[0]!r} is DoRA or has modules_to_save: it is merged into a base of its own; "
-            "open it without other adapters"
+            f"{merged[0]!r} is DoRA or has modules_to_save or target_parameters: it is merged into "
+            "a base of its own; open it without other adapters"
         )
     (name, folder) = folders.popitem()
     with ExitStack() as stack:

@@ -1,4 +1,7 @@
-"""Adapters that are more than factors, DoRA and modules_to_save: merged into their base by PEFT."""
+"""Adapters of more than linear layers' factors: merged into their base by PEFT.
+
+These are DoRA, and those with modules_to_save or target_parameters (experts).
+"""
 
 import hashlib
 import json
@@ -19,10 +22,15 @@ _MERGED = {"use_dora": False, "modules_to_save": None}
 
 
 def needs_merge(folder: Path) -> bool:
-    """Return whether an adapter is DoRA or has modules_to_save; what is no adapter does not."""
+    """Return whether an adapter is DoRA, or has modules_to_save or target_parameters.
+
+    What is no adapter does not.
+    """
     with suppress(OSError, ValueError, RecursionError):
         settings = json.loads((folder / CONFIG_FILE).read_bytes())
-        return isinstance(settings, dict) and any(settings.get(name) for name in _MERGED)
+        return isinstance(settings, dict) and any(
+            settings.get(name) for name in (*_MERGED, "target_parameters")
+        )
     return False
 
 
@@ -47,8 +55,8 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
         import peft
     except ImportError:
         raise LoraEvoError(
-            f"{folder} is DoRA or has modules_to_save, which PEFT merges; type: "
-            f"{pip_install('peft')}"
+            f"{folder} is DoRA or has modules_to_save or target_parameters, which PEFT merges; "
+            f"type: {pip_install('peft')}"
         ) from None
     try:
         with safe_open(weights, "pt") as file, warnings.catch_warnings():

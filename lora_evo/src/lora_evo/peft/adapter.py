@@ -3,8 +3,10 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, TypeAlias
@@ -23,8 +25,10 @@ from lora_evo.peft.directory import (
     WEIGHTS_FILE,
     AdapterFiles,
     PathLike,
+    StoredTensor,
     adapter_files,
     combine,
+    module_path,
     naming,
     tensor_names,
     write_tensors,
@@ -163,7 +167,10 @@ class Adapter:
             )
         wrapped = isinstance(model, PeftModel)
         there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
-        lacking = sorted(set(self.slots) - there)
+        experts = self.config.wrappers(self.slots)
+        modules = {self.config.parameter(path) or path for path in self.slots} - experts.keys()
+        modules |= {key.rpartition(".")[0] for key in experts}
+        lacking = sorted(modules - there)
         if lacking:
             raise LoraEvoError(
                 f"the model has no module {lacking[0]} ({len(lacking)} of {len(self.slots)} are "
@@ -177,6 +184,8 @@ class Adapter:
             else:
                 model = PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
         for path, slot in self.slots.items() if not is_trainable else ():
+            if self.config.parameter(path):
+                continue
             layer = model.get_base_model().get_submodule(path)
             for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
                 weight[name].weight.data = factor.detach().to(weight[name].weight.device, copy=True)
@@ -196,12 +205,12 @@ class AdapterReader(AdapterFiles):
         with naming(self.directory):
             factors = []
             for stored in map(self.tensors.__getitem__, tensor_names(path)):
-                factor = torch.empty(stored.shape, dtype=getattr(torch, NUMBER_TYPES[stored.dtype]))
-                with stored.file.open("rb") as file:
-                    file.seek(stored.start)
-                    file.readinto(_bytes_of(factor))
+                if stored.every > 1:
+                    columns = _shared(stored.whole)[:, stored.first :: stored.every]
+                    factors.append(columns.contiguous())
+                else:
+                    factors.append(_read(stored))
                 stored.check_unchanged()
-                factors.append(factor)
             slot = Slot(factors[0], factors[1], self.config.scale(path))
             check_finite(path, slot)
         return slot
@@ -217,6 +226,18 @@ class AdapterReader(AdapterFiles):
         }
         config, paths = self.config.renamed(names), tuple(sorted(names.values()))
         return replace(self, config=config, paths=paths, tensors=tensors)
+
+
+def _read(stored: StoredTensor) -> torch.Tensor:
+    factor = torch.empty(stored.shape, dtype=getattr(torch, NUMBER_TYPES[stored.dtype]))
+    with stored.file.open("rb") as file:
+        file.seek(stored.start)
+        file.readinto(_bytes_of(factor))
+    return factor
+
+
+_shared = lru_cache(maxsize=4)(_read)
+"""Reads a B once for all experts that share it."""
 
 
 def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout:
@@ -302,12 +323,31 @@ def write_adapter(
     """Write configuration and weights into a new folder; slots come one by one, in any order."""
     folder.mkdir()
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
-    payloads = (
-        (name, _bytes_of(factor))
-        for path, slot in slots
-        for name, factor in zip(tensor_names(path), (slot.A, slot.B), strict=True)
-    )
-    write_tensors(folder / WEIGHTS_FILE, layout, payloads)
+    ends = {path: tensor_names(path) for path in map(module_path, layout)}
+    wrappers, experts = config.wrappers(ends), Counter(map(config.parameter, ends))
+    stored = dict(layout)
+    for path, (a, b) in ends.items():
+        if key := config.parameter(path):
+            (dtype, (rank, inputs)), (dtype_b, (outputs, _)) = stored.pop(a), stored.pop(b)
+            whole_a, whole_b = tensor_names(wrappers[key])
+            stored[whole_a] = dtype, (experts[key] * rank, inputs)
+            stored[whole_b] = dtype_b, (outputs, experts[key] * rank)
+
+    def payloads() -> Iterator[tuple[str, memoryview]]:
+        waiting: dict[str, dict[int, Slot]] = defaultdict(dict)
+        for path, slot in slots:
+            names, pair = tensor_names(path), (slot.A, slot.B)
+            if key := config.parameter(path):
+                waiting[key][int(path.rpartition(".")[2])] = slot
+                if len(waiting[key]) < experts[key]:
+                    continue
+                every = [one for _, one in sorted(waiting.pop(key).items())]
+                ups = torch.stack([one.B for one in every], dim=2)  # [out, r, experts]
+                pair = torch.cat([one.A for one in every]), ups.flatten(1)
+                names = tensor_names(wrappers[key])
+            yield from zip(names, map(_bytes_of, pair), strict=True)
+
+    write_tensors(folder / WEIGHTS_FILE, stored, payloads())
 
 
 def adapter_hash(adapter: Adapter) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -19,8 +19,8 @@ MERGE = f"merge it into its base in PEFT (merge_and_unload) and use that model, 
 # Settings under which the update is no longer s*B*A, or not in the factors alone: those that PEFT
 # can merge into the base, and those that it cannot.
 _MERGEABLE = (
-    "use_dora", "lora_bias", "modules_to_save", "trainable_token_indices", "target_parameters",
-    "use_bdlora", "kasa_config", "velora_config",
+    "use_dora", "lora_bias", "modules_to_save", "trainable_token_indices", "use_bdlora",
+    "kasa_config", "velora_config",
 )  # fmt: skip
 _NOT_MERGEABLE = (
     "use_qalora", "monteclora_config", "arrow_config", "alora_invocation_tokens",
@@ -33,6 +33,8 @@ _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
 _LARGEST = 1e30
 _Number = TypeVar("_Number", int, float)
 _LAYERS = ("layers_to_transform", "layers_pattern")
+_IN_ORDER = ("gate_up_proj", "down_proj")
+"""Bare parameters in the order in which models have them, by which PEFT wraps their module."""
 # All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
 # the start out of the base model, so that factors and base belong together.
 _BASE_KEPT = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
@@ -165,7 +167,7 @@ class AdapterConfig:
         for name in ("rank_pattern", "alpha_pattern"):
             if not isinstance(raw.get(name) or {}, dict):
                 raise LoraEvoError(f"{name} is {raw[name]!r}; expected an object, name to number")
-        for name in ("target_modules", "exclude_modules"):
+        for name in ("target_modules", "exclude_modules", "target_parameters"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
         targets = raw.get("target_modules")
@@ -200,6 +202,8 @@ class AdapterConfig:
             fields.pop(name, None)
         if isinstance(self.target_modules, tuple):
             fields["target_modules"] = sorted(self.target_modules)
+        if self.rest.get("target_parameters"):
+            fields["target_parameters"] = sorted(self.rest["target_parameters"])
         for name in ("rank_pattern", "alpha_pattern"):  # whose order counts
             if list(fields[name]) != sorted(fields[name]):
                 fields[name] = list(fields[name].items())
@@ -211,21 +215,29 @@ class AdapterConfig:
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
         return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
-    def on(self, paths: Sequence[str]) -> Self:
-        """Return this configuration for exactly these modules."""
-        left_out = {name: None for name in ("exclude_modules", *_LAYERS) if name in self.rest}
-        return replace(self, target_modules=tuple(paths), rest={**self.rest, **left_out})
+    def on(self, paths: Iterable[str], parameters: Iterable[str] = ()) -> Self:
+        """Return this configuration for exactly these modules, and slots of bare parameters."""
+        rest = {**self.rest, **{n: None for n in ("exclude_modules", *_LAYERS) if n in self.rest}}
+        keys = sorted({path.rpartition(".")[0] for path in parameters})
+        if keys or "target_parameters" in rest:
+            rest["target_parameters"] = keys
+        plain = tuple(sorted(set(paths) - set(parameters)))
+        return replace(self, target_modules=plain, rest=rest)
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return this configuration for exactly these modules, by new names; the keys are old."""
-        ranks = {f"^{re.escape(new)}": self.rank(old) for old, new in names.items()}
-        alphas = {f"^{re.escape(new)}": self.alpha(old) for old, new in names.items()}
-        whole = self.on(sorted(names.values()))
+        experts = [new for old, new in names.items() if self.parameter(old)]
+        settings = {new.rpartition(".")[0] if new in experts else new: old
+                    for old, new in names.items()}  # fmt: skip
+        ranks = {f"^{re.escape(new)}": self.rank(old) for new, old in settings.items()}
+        alphas = {f"^{re.escape(new)}": self.alpha(old) for new, old in settings.items()}
+        whole = self.on(names.values(), experts)
         return replace(whole, rank_pattern=ranks, alpha_pattern=alphas)
 
     def unmatched(self, paths: Sequence[str]) -> list[str]:
         """Return the fields and names in them that fit none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
+        paths = [self.parameter(path) or path for path in paths]
         ends = {path[dot.end() :] for path in paths for dot in re.finditer(r"^|\.", path)}
         odd = [f"target_modules {name!r}" for name in targets if name not in ends]
         for name in ("rank_pattern", "alpha_pattern"):
@@ -234,6 +246,38 @@ class AdapterConfig:
                 if pattern not in ends and not any(map(fits, paths)):
                     odd.append(f"{name} {pattern!r}")
         return odd
+
+    def parameter(self, path: str) -> str | None:
+        """Return the bare parameter of which the slot at `path`, such as `experts.down_proj.7`, is
+        one expert's; None for the slot of a module."""
+        key, _, number = path.rpartition(".")
+        targets = self.rest.get("target_parameters") or ()
+        return key if targets and number.isdecimal() and _ends(key, targets) else None
+
+    def parameters_of(self, module: str, count: int) -> list[str]:
+        """Return the bare parameters of a module that are adapted, `count` in the model's order."""
+        names = [name.rpartition(".") for name in self.rest.get("target_parameters") or ()]
+        told = {f"{module}.{last}" for before, _, last in names
+                if before and f".{module}".endswith(f".{before}")}  # fmt: skip
+        bare = {f"{module}.{last}" for before, _, last in names if not before}
+        keys = told if len(told) == count else told | bare
+        if len(keys) != count:
+            raise LoraEvoError(
+                f"{module} has factors of {count} parameters, of which target_parameters names "
+                f"{len(keys)}; name each as MODULE.PARAMETER, or {MERGE}"
+            )
+        return _in_order(keys)
+
+    def wrappers(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return by bare parameter what PEFT calls the module that wraps it in a file."""
+        modules: dict[str, set[str]] = {}
+        for key in filter(None, map(self.parameter, paths)):
+            modules.setdefault(key.rpartition(".")[0], set()).add(key)
+        return {
+            key: module + ".base_layer" * depth
+            for module, keys in modules.items()
+            for depth, key in enumerate(reversed(_in_order(keys)))
+        }
 
     def rank(self, path: str) -> int:
         """Return the rank of the module at `path`."""
@@ -255,7 +299,8 @@ class AdapterConfig:
                 f"the weights hold {path}, which the configuration leaves out; PEFT would drop it "
                 f"silently: name it in target_modules{''.join(f', make {n} null' for n in filters)}"
             )
-        fits = (value for key, value in patterns.items() if re.match(_PATTERN.format(key), path))
+        name = self.parameter(path) or path
+        fits = (value for key, value in patterns.items() if re.match(_PATTERN.format(key), name))
         return next(fits, default)
 
     def adapts(self, path: str) -> bool:
@@ -265,6 +310,8 @@ class AdapterConfig:
         names, `layers_to_transform`. `all-linear` is every module but lm_head. Of the patterns of
         ranks and alphas, the first that fits counts.
         """
+        if self.parameter(path):
+            return True
         targets, excluded = self.target_modules, self.rest.get("exclude_modules")
         if excluded and (
             re.fullmatch(excluded, path) if isinstance(excluded, str) else _ends(path, excluded)
@@ -291,6 +338,17 @@ def _names(name: str, value: object) -> Sequence[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         raise LoraEvoError(f"{name} is {value!r}; expected a list of names")
     return value
+
+
+def _in_order(keys: Iterable[str]) -> list[str]:
+    """Return bare parameters of one module in the order in which the model has them."""
+    names = {key.rpartition(".")[2]: key for key in sorted(keys)}
+    if len(names) > 1 and (odd := names.keys() - set(_IN_ORDER)):
+        raise LoraEvoError(
+            f"target_parameters names {names[min(odd)]} beside others of its module, and the order "
+            f"of these is not known; expected {', '.join(_IN_ORDER)}: {MERGE}"
+        )
+    return [names[name] for name in _IN_ORDER if name in names] or list(names.values())
 
 
 def _ends(path: str, names: Sequence[str]) -> bool:

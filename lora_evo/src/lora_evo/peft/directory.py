@@ -12,12 +12,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors import SafetensorError, deserialize, safe_open
+import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.peft.config import MERGE, AdapterConfig, check_pair
@@ -53,6 +54,16 @@ class StoredTensor:
     """Where its bytes begin in the file."""
     stamp: tuple[int, ...]
     """Of the file when it was looked at."""
+    every: int = 1
+    """Of a B that several experts share, one in how many columns is this one's ..."""
+    first: int = 0
+    """... from which on."""
+
+    @property
+    def whole(self) -> "StoredTensor":
+        """What is stored in one piece: the tensor, or the one that several experts share."""
+        shape = (*self.shape[:-1], self.shape[-1] * self.every)
+        return replace(self, shape=shape, every=1, first=0)
 
     def check_unchanged(self) -> None:
         """Raise `LoraEvoError` where the file is not the one that was looked at."""
@@ -162,7 +173,7 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
         except UnicodeDecodeError as error:
             raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
         config = AdapterConfig.from_json(text)
-        tensors = stored_weights(folder)
+        tensors = _cut(config, stored_weights(folder))
         return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
 
 
@@ -196,16 +207,20 @@ def tensor_names(path: str) -> tuple[str, str]:
     return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
 
 
+def module_path(name: str) -> str:
+    """Return the module of a tensor that is called as `tensor_names` says."""
+    return name.removeprefix(_PREFIX).rpartition(".lora_")[0]
+
+
 def content_hash(directory: PathLike) -> str:
     """Return the hash of an adapter directory's configuration and weights (not of its lineage).
 
     It does not depend on the order of tensors in the file and of target modules.
     """
     adapter = adapter_files(directory)
-    values: dict[str, Any] = {}
     with naming(adapter.directory):
-        for file in {tensor.file for tensor in adapter.tensors.values()}:
-            values |= deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+        files = {tensor.file for tensor in adapter.tensors.values()}
+        values = {file: memoryview(file.read_bytes()) for file in files}
         for tensor in adapter.tensors.values():
             tensor.check_unchanged()
     digests = {}
@@ -215,7 +230,11 @@ def content_hash(directory: PathLike) -> str:
             stored = adapter.tensors[name]
             # The words are torch's, so that a slot in memory has the same digest.
             digest.update(f"torch.{NUMBER_TYPES[stored.dtype]}{list(stored.shape)}".encode())
-            digest.update(values[name]["data"])
+            whole, size = stored.whole, _SIZES[stored.dtype]
+            end = whole.start + math.prod(whole.shape) * size
+            data = np.frombuffer(values[stored.file][whole.start : end], f"V{size}")
+            columns = data.reshape(whole.shape)[..., stored.first :: stored.every]
+            digest.update(np.ascontiguousarray(columns).view(np.uint8).data)
         digests[path] = digest.hexdigest()
     return combine(adapter.config, digests)
 
@@ -270,6 +289,39 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
             raise LoraEvoError(f"{folders[place]} is given twice; name every adapter once")
     candidates = (["/".join(path[-depth:]) for path in parts] for depth in count(1))
     return next(names for names in candidates if len(set(names)) == len(names))
+
+
+def _cut(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> Mapping[str, StoredTensor]:
+    """Return tensors with those of bare parameters (PEFT's target_parameters) cut by expert.
+
+    Of E experts of rank r, expert e has A[e r : (e + 1) r] and B[:, e :: E]. PEFT wraps a module
+    once for each of its parameters, the model's first inmost: `experts.base_layer.lora_A`.
+    """
+    modules: dict[str, list[str]] = {}
+    for name in tensors if config.rest.get("target_parameters") else ():
+        match = _KEY.fullmatch(name)
+        if match and tensors.keys() >= set(tensor_names(match["path"])) and match["half"] == "A":
+            modules.setdefault(match["path"].replace(".base_layer", ""), []).append(match["path"])
+    cut = dict(tensors)
+    for module, wrappers in modules.items():
+        if wrappers == [module] and config.adapts(module):
+            continue
+        keys = config.parameters_of(module, len(wrappers))
+        for key, wrapper in zip(keys, sorted(wrappers, key=len, reverse=True), strict=True):
+            a, b = (cut.pop(name) for name in tensor_names(wrapper))
+            rank = config.rank(f"{key}.0")
+            count, rest = divmod(a.shape[0], rank)
+            if len(a.shape) != 2 or rest or b.shape != (b.shape[0], rank * count):
+                raise LoraEvoError(
+                    f"the pair of {key} is {list(a.shape)} and {list(b.shape)}; expected "
+                    f"[{rank} E, in] and [out, {rank} E] for E experts of rank {rank}"
+                )
+            step = rank * a.shape[1] * _SIZES.get(a.dtype, 0)
+            for e in range(count):
+                name_a, name_b = tensor_names(f"{key}.{e}")
+                cut[name_a] = replace(a, shape=(rank, a.shape[1]), start=a.start + e * step)
+                cut[name_b] = replace(b, shape=(b.shape[0], rank), every=count, first=e)
+    return cut
 
 
 def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:

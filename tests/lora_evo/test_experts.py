@@ -1,0 +1,161 @@
+"""PEFT's adapters of experts: a slot for each, and children that PEFT loads as they were made."""
+
+import copy
+import json
+import warnings
+from contextlib import closing
+
+import pytest
+import torch
+from by_hand import breed, same
+from safetensors.torch import load_file
+from tiny_families import other_model
+from tiny_models import _tokenizer
+
+from lora_evo import (
+    Adapter,
+    LoraEvoError,
+    adapter_hash,
+    content_hash,
+    load_adapter,
+    merge_directory,
+    save_adapter,
+    verify,
+)
+from lora_evo.model import open_engine
+from lora_evo.model.engine import Request
+
+peft = pytest.importorskip("peft")
+BOTH = ["gate_up_proj", "down_proj"]
+CASES = {
+    "mixtral": {"target_modules": ["q_proj"], "target_parameters": [f"experts.{n}" for n in BOTH]},
+    "qwen3_moe": {"target_modules": "all-linear"},
+    "deepseek_v3": {"target_modules": ["gate_proj", "up_proj", "down_proj"]},
+    "gpt_oss": {"target_modules": ["q_proj"], "target_parameters": BOTH}
+    | {"rank_pattern": {"experts.down_proj": 3}, "alpha_pattern": {"down_proj": 5}},
+}
+
+
+def trained(model, folder, seed, settings):
+    """Save an adapter of PEFT's own, none of whose factors is 0."""
+    config = peft.LoraConfig(r=2, lora_alpha=4, task_type="CAUSAL_LM", **settings)
+    noise = torch.Generator().manual_seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a pattern fits no module: it fits a parameter
+        tuned = peft.get_peft_model(copy.deepcopy(model), config)
+    for name, p in tuned.named_parameters():
+        if "lora_" in name:
+            p.data = torch.randn(p.shape, generator=noise) * 0.2
+    tuned.save_pretrained(folder)
+
+
+def logits_in_peft(model, folder):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore")
+        warnings.filterwarnings("error", "Found missing adapter keys")
+        tuned = peft.PeftModel.from_pretrained(copy.deepcopy(model), folder).eval()
+    taken = peft.get_peft_model_state_dict(tuned)
+    assert taken.keys() == load_file(folder / "adapter_model.safetensors").keys()
+    return logits(tuned)
+
+
+@torch.no_grad()
+def logits_by_hand(model, folder):
+    """Those of the base with every slot's update added to its dense weights."""
+    model = copy.deepcopy(model)
+    for path, slot in load_adapter(folder).slots.items():
+        key, update = path.rpartition("."), slot.scale * slot.B @ slot.A
+        if key[2].isdecimal():
+            weight = model.get_parameter(key[0])
+            weight = weight[int(key[2])] if weight.dim() == 3 else weight
+            module = model.get_submodule(key[0].rpartition(".")[0])
+            weight.add_(update.T if getattr(module, "is_transposed", False) else update)
+        else:
+            model.get_submodule(path).weight.add_(update)
+    return logits(model)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(input_ids=torch.arange(3, 15)[None], use_cache=False).logits
+
+
+@pytest.fixture(scope="module", params=CASES)
+def parents(request, tmp_path_factory):
+    home = tmp_path_factory.mktemp(request.param)
+    base, _ = other_model(request.param)
+    for seed in (1, 2):
+        trained(base, home / f"p{seed}", seed, CASES[request.param])
+    return base, [home / "p1", home / "p2"]
+
+
+def test_every_expert_is_a_slot_and_files_come_back_as_they_were(parents, tmp_path):
+    base, (one, _) = parents
+    adapter = load_adapter(one)
+    assert any(path.endswith("layers.1.mlp.experts.down_proj.3") for path in adapter.paths)
+    assert torch.allclose(logits_by_hand(base, one), logits_in_peft(base, one), atol=3e-5)
+    save_adapter(adapter, tmp_path / "again")
+    before, after = (load_file(f / "adapter_model.safetensors") for f in (one, tmp_path / "again"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert content_hash(one) == adapter_hash(adapter) == content_hash(tmp_path / "again")
+
+
+def test_a_live_model_of_peft_takes_them_and_gives_them_back(parents):
+    base, (one, _) = parents
+    adapter = load_adapter(one)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tuned = adapter.to_peft(copy.deepcopy(base)).eval()
+    assert torch.allclose(logits(tuned), logits_by_hand(base, one), atol=3e-5)
+    assert same(Adapter.from_peft(tuned), adapter)
+
+
+@pytest.mark.parametrize(
+    "name", ["svd_structured", "slot_swap", "full_gaussian", "merge_ties", "merge_cat"]
+)
+def test_children_load_in_peft_with_the_logits_of_their_updates(parents, tmp_path, name):
+    base, folders = parents
+    child = tmp_path / "child"
+    breed(name, folders, child)
+    assert torch.allclose(logits_by_hand(base, child), logits_in_peft(base, child), atol=3e-5)
+    assert verify(child, folders).identical
+
+
+def test_a_merge_with_an_adapter_of_other_modules_counts_them_as_0(parents, tmp_path):
+    base, (one, _) = parents
+    trained(base, tmp_path / "plain", 3, {"target_modules": ["o_proj"]})
+    for order in ((one, tmp_path / "plain"), (tmp_path / "plain", one)):
+        out = tmp_path / f"child of {order[0].name}"
+        merge_directory(order, out, "cat", weights=(1, 1))
+        assert torch.allclose(logits_by_hand(base, out), logits_in_peft(base, out), atol=3e-5)
+
+
+def test_an_engine_runs_it_alone_with_the_logits_of_peft(parents, tmp_path):
+    base, (one, two) = parents
+    base.save_pretrained(tmp_path / "base")
+    _tokenizer().save_pretrained(tmp_path / "base")
+    with pytest.raises(LoraEvoError, match="target_parameters: it is merged"):
+        open_engine("hf", str(tmp_path / "base"), {"a": one, "b": two}, device="cpu")
+    with closing(open_engine("hf", str(tmp_path / "base"), {"a": one}, device="cpu")) as engine:
+        (rollout,) = engine.generate([Request((*range(3, 15),), "a", 1)])
+    expected = logits_in_peft(base, one)[0, -1].log_softmax(-1)
+    assert rollout.completion_ids == (int(expected.argmax()),)
+    assert abs(rollout.logprobs[0] - float(expected.max())) < 3e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"target_parameters": ["experts.gate_up_proj"]}, "factors of 2 parameters, of which .* 1"),
+        ({"target_parameters": ["experts.gate_up_proj", "experts.w"]}, "experts.w beside others"),
+        ({"rank_pattern": {"down_proj": 3}}, r"expected \[3 E, in\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path, change, words):
+    base, _ = other_model("mixtral")
+    trained(base, tmp_path / "p", 1, CASES["mixtral"])
+    config = tmp_path / "p" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(LoraEvoError, match=words):
+        load_adapter(tmp_path / "p")
