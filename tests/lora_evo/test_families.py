@@ -2,12 +2,14 @@
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import transformers
+from letter_model import letter_tokenizer
 from small_models import small_model
 from tiny_families import (
     FAMILIES,
@@ -20,12 +22,13 @@ from tiny_families import (
     tiny_model,
 )
 
-from lora_evo import LoraEvoError
+from lora_evo import LoraEvoError, distance, save_adapter
+from lora_evo.model import open_engine
 from lora_evo.model.base import load_base_model
 from lora_evo.model.decoding import TESTED_FAMILIES, GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
 from lora_evo.model.scoring import Scorer, TokenPair
-from lora_evo.model.stacked_lora import stack_adapters
+from lora_evo.model.stacked_lora import export_adapter, stack_adapters
 
 __all__ = ["family"]
 LENGTH = 2 * WINDOW + 3
@@ -138,7 +141,7 @@ def test_other_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, 
         logits = torch.cat(wanted.logits).log_softmax(-1)
         logprobs = logits.gather(1, tokens[:, None])[:, 0]
         assert torch.allclose(torch.tensor(rollout.logprobs), logprobs, atol=3e-5)
-    scorer, mine = Scorer(adapters), {}
+    scorer, mine = Scorer(adapters, checkpointing=name in QUICK), {}
     pairs = [(i % 3, TokenPair(prompts[i // 2], tuple(range(3, 15 - i)))) for i in range(8)]
     member = {id(pair): m for m, pair in pairs}
     for batch in scorer.batches([pair for _, pair in pairs], 1e6, lambda pair: member[id(pair)]):
@@ -158,6 +161,49 @@ def test_other_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, 
         for path, p in adapters.parameters_of(index).items():
             wanted = tiny.peft_parameter(twin, name, path).grad
             assert (p.grad - wanted).abs().max() <= 2e-4 * wanted.abs().max()
+
+
+def test_a_text_that_grows_past_the_first_length_is_the_same_alone_and_ends_at_its_stop():
+    base, targets = other_model("phi3")
+    adapters = stack_adapters(base, ["a"], r=2, lora_alpha=4.0, target_modules=targets, seed=7)
+    tokenizer = SimpleNamespace(eos_token_id=VOCABULARY, decode=lambda ids, **_: str(ids)[1:-1])
+    engine = HFEngine(adapters, tokenizer, max_rows=2)
+    asked = [
+        Request((3,) * n, "a", 12, temperature=1.0, seed=n, top_p=0.9) for n in (3, 9, 15, 16, 20)
+    ]
+    together = [rollout.completion_ids for rollout in engine.generate(asked)]
+    assert together == [engine.generate([request])[0].completion_ids for request in asked]
+    ids = together[1]  # of which 8 are drawn before it begins anew
+    (stopped,) = engine.generate([replace(asked[1], stop=(f"{ids[7]}, {ids[8]}",))])
+    assert stopped.completion_ids == ids[:9]
+    assert stopped.finish_reason == "stop"
+
+
+def test_adapters_of_both_namings_open_on_a_model_with_a_part_for_pictures(tiny, tmp_path):
+    model, targets = other_model("qwen2_5_vl")
+    for part in (model.config, model.config.get_text_config(), model.generation_config):
+        part.eos_token_id = 1
+    model.save_pretrained(tmp_path / "base")
+    letters = letter_tokenizer("abcdefgh", special=["<|pad|>", "<|end|>"])
+    letters.eos_token = "<|end|>"
+    letters.save_pretrained(tmp_path / "base")
+    base = load_base_model(str(tmp_path / "base"), torch.device("cpu"))
+    adapters = stack_adapters(
+        base.model, ["a"], r=2, lora_alpha=4.0, target_modules=targets, seed=7
+    )
+    tiny.shake(adapters)
+    mine = export_adapter(adapters, 0, None)
+    assert all(path.startswith("model.language_model.layers.") for path in mine.paths)
+    short = mine.renamed({path: path.replace("language_model.", "") for path in mine.paths})
+    older = mine.renamed({p: p.replace("model.language_", "language_model.") for p in mine.paths})
+    for name, adapter in {"new": mine, "text": short, "old": older}.items():
+        save_adapter(adapter, tmp_path / name)
+        assert distance(mine, adapter) == 0.0
+    folders = {name: tmp_path / name for name in ("new", "text", "old")}
+    engine = open_engine("hf", str(tmp_path / "base"), folders, device="cpu")
+    new, text, old = engine.generate([Request((3, 4, 5), name, 6) for name in folders])
+    assert new.completion_ids == text.completion_ids == old.completion_ids
+    assert new.logprobs == pytest.approx(text.logprobs) == old.logprobs
 
 
 def test_the_tested_families_are_those_of_these_tests():

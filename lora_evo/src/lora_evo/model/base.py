@@ -172,12 +172,11 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
 def model_class(config: Any) -> Any:
     """Return what opens a model: as a text model, or, where transformers has none, with pictures'
     part beside it."""
-    import transformers
+    import transformers as known
 
-    text = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    pictures = type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    whole = pictures and not text
-    return transformers.AutoModelForImageTextToText if whole else transformers.AutoModelForCausalLM
+    pictures = type(config) in known.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    whole = pictures and type(config) not in known.MODEL_FOR_CAUSAL_LM_MAPPING
+    return known.AutoModelForImageTextToText if whole else known.AutoModelForCausalLM
 
 
 def _check_plain_weights(name: str, model: nn.Module) -> None:

@@ -282,8 +282,7 @@ def _leaks(part: nn.Module) -> bool:
     """Whether padding, all zeros, is not zero any more where a convolution over tokens reads it."""
     layers = dict(part.named_children())
     convolves = any(isinstance(layer, nn.Conv1d) for layer in layers.values())
-    before = layers.get("in_proj")
-    before = getattr(before, "base", before)  # of a stacked layer
+    before = getattr(layers.get("in_proj"), "base", layers.get("in_proj"))  # of a stacked layer
     return convolves and getattr(before, "bias", None) is not None
 
 

@@ -291,13 +291,12 @@ def stack_adapters(
 
 
 def trainable_layers(model: Any) -> dict[str, nn.Linear]:
-    """Return by path the linear layers that members can be trained on.
+    """Return by path the linear layers that members can be trained on: those of the text model.
 
-    These are all of the text model but the output layer and experts, and but for names that PEFT
-    refuses or takes for those of experts, and dt_proj, whose weights are read without a call.
+    Not the output layer, experts, names that PEFT refuses or takes for those of experts, and
+    dt_proj, whose weights are read without a call.
     """
-    text, kind = text_path(model), getattr(getattr(model, "config", None), "model_type", None)
-    output = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    text, kind, output = text_path(model), model.config.model_type, model.get_output_embeddings()
     mixture = any(p.dim() == 3 and ".experts." in name for name, p in model.named_parameters())
     left_out = {"dt_proj", *(("out_proj",) if kind in _MAMBAS else ())}
     left_out |= set(_EXPERTS_NAMES if mixture and kind not in _OWN_NAMES else ())
@@ -441,8 +440,7 @@ def put_on(
 
 def text_path(model: Any) -> str:
     """Return how the paths of the text model begin in one that reads pictures too; else ''."""
-    config: Any = getattr(model, "config", None)
-    if config is None or config.get_text_config() is config:
+    if model.config.get_text_config() is model.config:
         return ""
     decoder = model.get_decoder()
     return next(f"{path}." for path, module in model.named_modules() if module is decoder)

@@ -183,9 +183,8 @@ class Adapter:
                 model.load_adapter(home, name, is_trainable=is_trainable)
             else:
                 model = PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
-        for path, slot in self.slots.items() if not is_trainable else ():
-            if self.config.parameter(path):
-                continue
+        plain = [path for path in self.slots if not self.config.parameter(path)]
+        for path, slot in ((path, self.slots[path]) for path in plain if not is_trainable):
             layer = model.get_base_model().get_submodule(path)
             for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
                 weight[name].weight.data = factor.detach().to(weight[name].weight.device, copy=True)
