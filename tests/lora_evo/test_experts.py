@@ -159,3 +159,11 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, change, words):
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     with pytest.raises(LoraEvoError, match=words):
         load_adapter(tmp_path / "p")
+
+
+def test_an_adapter_without_some_of_the_experts_is_not_saved(parents, tmp_path):
+    adapter = load_adapter(parents[1][0])
+    slots = {path: s for path, s in adapter.slots.items() if not path.endswith("down_proj.1")}
+    with pytest.raises(LoraEvoError, match=r"some of the experts of .*experts.down_proj"):
+        save_adapter(Adapter(adapter.config, slots), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -204,11 +204,8 @@ class AdapterReader(AdapterFiles):
         with naming(self.directory):
             factors = []
             for stored in map(self.tensors.__getitem__, tensor_names(path)):
-                if stored.every > 1:
-                    columns = _shared(stored.whole)[:, stored.first :: stored.every]
-                    factors.append(columns.contiguous())
-                else:
-                    factors.append(_read(stored))
+                whole = (_read if stored.every == 1 else _shared)(stored.whole)
+                factors.append(whole[..., stored.first :: stored.every].contiguous())
                 stored.check_unchanged()
             slot = Slot(factors[0], factors[1], self.config.scale(path))
             check_finite(path, slot)
@@ -340,6 +337,8 @@ def write_adapter(
                 waiting[key][int(path.rpartition(".")[2])] = slot
                 if len(waiting[key]) < experts[key]:
                     continue
+                if max(waiting[key]) >= experts[key]:
+                    raise LoraEvoError(f"there is no slot for some of the experts of {key}")
                 every = [one for _, one in sorted(waiting.pop(key).items())]
                 ups = torch.stack([one.B for one in every], dim=2)  # [out, r, experts]
                 pair = torch.cat([one.A for one in every]), ups.flatten(1)

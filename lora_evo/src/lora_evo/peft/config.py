@@ -226,7 +226,7 @@ class AdapterConfig:
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return this configuration for exactly these modules, by new names; the keys are old."""
-        experts = [new for old, new in names.items() if self.parameter(old)]
+        experts = {new for old, new in names.items() if self.parameter(old)}
         settings = {new.rpartition(".")[0] if new in experts else new: old
                     for old, new in names.items()}  # fmt: skip
         ranks = {f"^{re.escape(new)}": self.rank(old) for new, old in settings.items()}

@@ -17,7 +17,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from lora_evo.errors import LoraEvoError
@@ -217,6 +216,8 @@ def content_hash(directory: PathLike) -> str:
 
     It does not depend on the order of tensors in the file and of target modules.
     """
+    import numpy as np
+
     adapter = adapter_files(directory)
     with naming(adapter.directory):
         files = {tensor.file for tensor in adapter.tensors.values()}
