@@ -142,7 +142,8 @@ def test_other_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, 
         logprobs = logits.gather(1, tokens[:, None])[:, 0]
         assert torch.allclose(torch.tensor(rollout.logprobs), logprobs, atol=3e-5)
     scorer, mine = Scorer(adapters, checkpointing=name in QUICK), {}
-    pairs = [(i % 3, TokenPair(prompts[i // 2], tuple(range(3, 15 - i)))) for i in range(8)]
+    # Two of each member's rows share a prompt.
+    pairs = [(i % 3, TokenPair(prompts[i % 3 + i // 6], (*range(3, 15 - i),))) for i in range(9)]
     member = {id(pair): m for m, pair in pairs}
     for batch in scorer.batches([pair for _, pair in pairs], 1e6, lambda pair: member[id(pair)]):
         padded = scorer.padded(batch, [member[id(pair)] for pair in batch])

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lora_evo.model import Scorer, TokenPair, micro_batches
-from lora_evo.model.scoring import PaddedRows
+from lora_evo.model import Scorer, TokenPair
+from lora_evo.model.scoring import PaddedRows, micro_batches
 
 LONGEST = 20
 rows_of_members = st.lists(

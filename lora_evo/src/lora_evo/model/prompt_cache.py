@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 
 def holds_prompts(model: Any) -> bool:
-    """Return whether each layer of a model has keys and values, as those of attention do."""
+    """Return whether each layer of a model has keys and values, and no state beside them."""
     layers = DynamicCache(config=model.config).layers
-    return all(isinstance(layer, DynamicLayer) for layer in layers)
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
 
 
 def of_stems() -> Cache:
