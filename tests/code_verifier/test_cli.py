@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import completed, lists_whole_sentences
 from full_disk import on_full_disk
 from json_lines import read_rows
 from programs import python
@@ -107,28 +108,9 @@ def test_a_page_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert call("metrics", rows, "--out", out).exit_code == 0
 
 
-def test_every_command_has_a_whole_sentence_in_the_list() -> None:
-    shown = call("--help").stdout.partition("Commands:\n")[2].splitlines()
-    assert len(shown) == len(main.commands)
-    assert all(line.endswith(".") and not line.endswith("..") for line in shown)
-    for name in main.commands:
-        assert all(len(line) <= 80 for line in call(name, "--help").stdout.splitlines())
-
-
-def test_the_help_says_what_kinds_and_limits_are() -> None:
-    shown = " ".join(call("grade", "--help").stdout.split())
-    for words in ("predict the output", "find an input", "write the program"):
-        assert words in shown
-    assert "of real time and also of processor time" in shown
-
-
-def test_a_shell_completes_commands_and_options() -> None:
-    def completed(**variables: str) -> str:
-        return CliRunner().invoke(main, prog_name="code-verifier", env=variables).output
-
-    assert "complete" in completed(_CODE_VERIFIER_COMPLETE="bash_source")
-    words = {"COMP_WORDS": "code-verifier met", "COMP_CWORD": "1"}
-    assert "plain,metrics" in completed(_CODE_VERIFIER_COMPLETE="bash_complete", **words)
+def test_commands_are_listed_and_completed() -> None:
+    lists_whole_sentences(main)
+    assert "plain,metrics" in completed(main, "code-verifier met")
 
 
 def test_a_mistyped_kind_is_recognised(tmp_path: Path) -> None:
@@ -243,19 +225,13 @@ def test_standard_input_and_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        *(("--workers", value) for value in (0, 10**9)),
-        *(("--wall-s", value) for value in ("nan", "inf", 0)),
-        *(("--memory-mb", value) for value in (0, 10**12)),
-        *(("--runs", value) for value in (1, 99)),
-    ],
+    "option",
+    ["--workers=0", "--wall-s=nan", "--wall-s=0", "--memory-mb=0", "--runs=1", "--runs=99"],
 )
-def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> None:
-    result, rows = check(tmp_path, LINE, option, value)
-    assert result.exit_code == 2
+def test_options_out_of_range(tmp_path: Path, option: str) -> None:
+    result, rows = check(tmp_path, LINE, option)
+    assert (result.exit_code, rows) == (2, [])
     assert "rror: " in result.stderr
-    assert rows == []
 
 
 @pytest.mark.parametrize(
@@ -266,15 +242,12 @@ def test_options_out_of_range(tmp_path: Path, option: str, value: object) -> Non
         ("in", "in", "is the input itself"),
         ("in", "link", "is the input itself"),
         ("in", "/sys/out", "/sys/out."),
-        ("empty", "out", "/empty holds no rows; expected one JSON object a line"),
         ("in", "/dev/full", "/dev/full: No space left on device"),
         ("none", "out", "No such file"),
-        ("folder", "out", "holds no Python file (.py)"),
     ],
 )
 def test_paths_that_cannot_be(tmp_path: Path, rows: str, out: str, message: str) -> None:
     (tmp_path / "in").write_bytes(LINE)
-    (tmp_path / "empty").write_bytes(b"\n")
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
@@ -318,16 +291,6 @@ def test_wrong_usage_is_one_line_that_names_the_help(words: tuple[str, ...]) -> 
     (line,) = result.stderr.splitlines()
     assert (result.exit_code, line.startswith("error: ")) == (2, True)
     assert line.endswith(" --help")
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(LINE)
-    for page, message in (("no/page.html", f"type: mkdir -p {tmp_path}/no"), (".", "is a folder")):
-        out = ("--out", tmp_path / "out", "--html", tmp_path / page)
-        result = call("metrics", tmp_path / "in", *out)
-        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-        assert message in result.stderr
-        assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_results_of_before_stay_when_nothing_was_finished(tmp_path: Path) -> None:

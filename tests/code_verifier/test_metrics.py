@@ -181,10 +181,6 @@ STDLIB = Path(sysconfig.get_paths()["stdlib"])
 FILES = ("argparse", "dataclasses", "enum", "typing")
 
 
-def _depth(node: ast.AST) -> int:
-    return 1 + max((_depth(child) for child in ast.iter_child_nodes(node)), default=0)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name: str) -> None:
     program = (STDLIB / f"{name}.py").read_text(encoding="utf-8")
@@ -192,8 +188,6 @@ def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name: str) 
     total = h_visit(program).total
     assert math.isclose(found.halstead_volume, total.volume, rel_tol=1e-12)
     assert math.isclose(found.halstead_effort, total.effort, rel_tol=1e-12)
-    assert found.ast_nodes == sum(1 for _ in ast.walk(ast.parse(program)))
-    assert found.ast_depth == _depth(ast.parse(program))
     lines: set[int] = set()
     passed = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     for token in tokenize.generate_tokens(io.StringIO(program).readline):

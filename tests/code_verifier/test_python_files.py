@@ -200,6 +200,8 @@ def test_nothing_is_executed_or_imported() -> None:
         ([".", "--out", "a.py"], "a.py is the input itself; name another file to write"),
         ([".", "--out", "o", "--html", "a.py"], "a.py is the input itself"),
         ([".", "--out", "o", "--html", "./o"], "--out and --html are both o; expected two files"),
+        (["a.py", "--out", "o", "--html", "no/page"], "there is no folder no; type: mkdir -p no"),
+        (["a.py", "--out", "o", "--html", "empty"], "it is a folder; name a file"),
         (["tool", "--out", "o"], "the name of a Python file must end in .py"),
     ],
 )

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from league import League, LeagueConfig, LeagueError, Outcome, Rating, calibrate, calibration
 from league.analysis import TAUS, forecasts
 from league.cli import main
-from league.events import apply, results
+from league.events import apply, result
 from league.state import State
 from league.store import EVENTS
 from simulated import play
@@ -37,12 +37,13 @@ def test_forecasts_are_what_the_league_believed_and_move_with_the_settings(tmp_p
     config = LeagueConfig()
     play(tmp_path / "l", 12, 0.1, config=config, replace_at=7)
     with League(tmp_path / "l") as league:
-        league.record_many((pair, Outcome(4, 4, 4, 2, 2)) for pair in league.pair(12))
+        for pair in league.pair(12):
+            league.record(pair, Outcome(4, 4, 4, 2, 2))
         events = [event for _, event in league.events()]
     state, believed = State(config), []
     for event in events:
-        for pair_id, _ in results(event):
-            pair = state.pairs[pair_id]
+        if event["event"] == "match_recorded":
+            pair, _ = result(state, event)
             believed.append([state.members[n].rating for n in (pair.teacher, pair.student)])
         apply(state, event)
     assert [list(f[1:3]) for f in forecasts(events, config)] == believed

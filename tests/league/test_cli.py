@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from commands import completed, lists_whole_sentences
 from programs import python
 from stopping import stops_and_gives_back
 
@@ -103,25 +104,10 @@ def test_a_path_that_is_no_league_is_told_from_one(directory, tmp_path):
             assert "give teachers" not in result.stderr
 
 
-def test_every_command_has_a_whole_sentence_in_the_list():
-    shown = run("--help").stdout.partition("Commands:\n")[2].splitlines()
-    assert len(shown) == len(main.commands)
-    assert all(line.endswith(".") and not line.endswith("..") for line in shown)
-    for name in main.commands:
-        assert all(len(line) <= 80 for line in run(name, "--help").stdout.splitlines())
-
-
-def test_a_shell_completes_commands_and_options():
-    def completed(words):
-        index = str(len(words.split()) - (not words.endswith(" ")))
-        return said(_LEAGUE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=index)
-
-    def said(**variables):
-        return CliRunner().invoke(main, prog_name="league", env=variables).output
-
-    assert "complete" in said(_LEAGUE_COMPLETE="bash_source")
-    assert "plain,board" in completed("league bo")
-    assert "plain,--rows" in completed("league board --r")
+def test_commands_are_listed_and_completed():
+    lists_whole_sentences(main)
+    assert "plain,board" in completed(main, "league bo")
+    assert "plain,--rows" in completed(main, "league board --r")
 
 
 def test_module_and_version_without_torch_or_altair():

@@ -26,14 +26,12 @@ def world(path, seed, tau, drift):
     scale, table = config.model.performance_scale, []
     with League(path, TEACHERS, STUDENTS, config) as league:
         for number in range(ROUNDS):
-            results = []
             for pair in league.pair(number):
                 gap = np.array(skills[pair.student] - skills[pair.teacher])
                 solved = int(rng.binomial(TASKS, float(win_chance(gap, scale))))
                 outcome = Outcome(TASKS, TASKS, TASKS, solved, TASKS - solved)
-                results.append((pair, outcome))
+                league.record(pair, outcome)
                 table.append({"teacher": pair.teacher, "student": pair.student, "outcome": outcome})
-            league.record_many(results)
             if number < ROUNDS - 1:
                 skills = {name: x + drift * rng.standard_normal() for name, x in skills.items()}
     return league, skills, table

@@ -1,10 +1,11 @@
 """The league as its callers see it."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from league import League, LeagueConfig, LeagueError, Outcome, rate
+from league import League, LeagueConfig, LeagueError, Outcome, Pair, rate
 from worlds import EASY, HARD, new_league, outcome_of, play_rounds
 
 BROKEN = Outcome(16, 1, 4, 0, 1)
@@ -158,3 +159,39 @@ def test_bad_populations_are_refused(tmp_path, populations):
 def test_bad_settings_are_refused(settings):
     with pytest.raises(LeagueError, match="expected"):
         LeagueConfig(**settings)
+
+
+def test_tasks_without_a_verdict_are_counted_and_never_rated(tmp_path):
+    boards = []
+    for lost in (0, 5):
+        with new_league(tmp_path / str(lost), 1, 1) as league:
+            (pair,) = league.pair(0)
+            league.record(pair, Outcome(8, 6, 24, 12, 1, lost))
+            league.record(league.pair(1)[0], Outcome(0, 0, 0, 0, 0, infra_errors=lost))
+            boards.append(league.leaderboard("teacher")[0])
+            assert boards[-1].infra_errors == 2 * lost
+            assert league.state.outcomes[pair.id].infra_errors == lost
+    first, second = boards
+    assert (first.mu, first.sigma, first.valid_rate) == (second.mu, second.sigma, 0.75)
+    with pytest.raises(LeagueError, match="infra_errors is -1"):
+        Outcome(1, 1, 1, 1, 0, -1)
+
+
+def test_threads_may_share_a_league(tmp_path):
+    with new_league(tmp_path / "l", 12, 12) as league:
+        pairs = league.pair(0)
+
+        def work(mine: list[Pair]) -> None:
+            for pair in mine:
+                league.record(pair, outcome_of(pair))
+                league.leaderboard("teacher")
+                league.payoff()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, [pairs[i::4] for i in range(4)]))
+        state = league.state
+    with new_league(tmp_path / "m", 12, 12) as league:
+        work(league.pair(0))
+        assert league.state == state
+    with League(tmp_path / "l") as league:
+        assert league.state == state

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from league import Rating, RatingModel, rate_matches
-from league.ratings import child_rating, log_cdf_pair, lower_bound, rate_series
+from league.ratings import child_rating, log_cdf_pair, lower_bound
 
 MODEL = RatingModel()
 
@@ -51,13 +51,14 @@ def test_games_in_a_row_are_trueskills():
     rng = np.random.default_rng(4)
     expected = {name: env.create_rating() for name in "abcd"}
     ratings = {name: Rating(env.mu, env.sigma) for name in expected}
-    pairs, score = [], rng.integers(0, 2, 25)
-    for student_wins in score.tolist():
-        pairs.append(tuple(rng.choice([*expected], 2, replace=False).tolist()))
-        winner, loser = pairs[-1][::-1] if student_wins else pairs[-1]
+    for won in rng.integers(0, 2, 25).tolist():
+        pair = rng.choice([*expected], 2, replace=False).tolist()
+        winner, loser = pair[::-1] if won else pair
         new = trueskill.rate_1vs1(expected[winner], expected[loser], env=env)
         expected |= zip((winner, loser), new, strict=True)
-    rate_series(ratings, pairs, score.astype(float), np.ones(25), MODEL)
+        sides = ([ratings[name]] for name in pair)
+        rated = rate_matches(*sides, np.array([float(won)]), np.ones(1), MODEL)
+        ratings |= zip(pair, (rated[0][0], rated[1][0]), strict=True)
     for name, belief in expected.items():
         assert both(ratings[name]) == pytest.approx((belief.mu, belief.sigma), abs=1e-4)
 

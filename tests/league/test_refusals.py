@@ -23,7 +23,8 @@ FINE = Outcome(8, 8, 32, 16, 1)
 def league(tmp_path):
     with League(tmp_path / "l", ["t0", "t1", "t2"], ["s0", "s1", "s2"]) as found:
         for number in range(2):
-            found.record_many([(pair, FINE) for pair in found.pair(number)])
+            for pair in found.pair(number):
+                found.record(pair, FINE)
         yield found
 
 

@@ -26,11 +26,10 @@ def series(home, done=lambda: None):
     with league:
         done()
         for turn in range(2):
-            results = list(zip(league.pair(turn), OUTCOMES, strict=True))
+            pairs = league.pair(turn)
             done()
-            for pair, outcome in results if turn else ():
+            for pair, outcome in zip(pairs, OUTCOMES, strict=True):
                 league.record(pair, outcome)
-            league.record_many(results)
             done()
         if "t2" not in league.members("teacher"):
             league.replace("t1", "t2", ["t0"], "mutate, " * 25, "weaker, " * 25)

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 from json_lines import write_rows
 
-from league import LeagueConfig, LeagueError, Outcome, Rating, RatingModel, rate
+from league import LeagueConfig, LeagueError, Outcome, Rating, RatingModel, rate, rate_matches
 from league.cli import main
-from league.ratings import rate_series
 
 
 def beliefs(rated):
@@ -127,9 +126,12 @@ def test_a_fit_is_nearer_to_the_truth_than_updates_in_some_order():
         for order in range(4):
             rows = [table[i] for i in np.random.default_rng(order).permutation(len(table))]
             ratings = {name: Rating(25.0, 25 / 3) for name in names}
-            pairs = [(str(r["opponent"]), str(r["member"])) for r in rows]
-            share = np.array([r["solved"] / r["attempts"] for r in rows])
-            rate_series(ratings, pairs, share, np.full(len(rows), 64.0), RatingModel())
+            for row in rows:
+                one, two = str(row["opponent"]), str(row["member"])
+                share = np.array([row["solved"] / row["attempts"]])
+                sides = [ratings[one]], [ratings[two]]
+                new = rate_matches(*sides, share, np.array([64.0]), RatingModel())
+                ratings |= {one: new[0][0], two: new[1][0]}
             orders.append([ratings[name].mu for name in names])
             updated.append(error(orders[-1]))
         disagreement.append(np.std(orders, axis=0).mean())

@@ -205,31 +205,21 @@ def fingerprint(program: str | ParsedProgram) -> str:
     in the names that the program itself gives: its variables, parameters, functions, classes and
     `as` names. Built-in functions, attributes and imported modules count: they say what it does.
     """
-    tokens, bound = _tokens(parse_program(program).tree)
-    numbers: dict[str, str] = {}
-    parts: list[str] = []
-    for name, text in tokens:
-        if name in bound:
-            text = numbers.get(name) or numbers.setdefault(name, f" {len(numbers)}")
-        parts.append(text)
-    data = "".join(parts).encode("utf-8", "backslashreplace")
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-def _tokens(tree: ast.Module) -> tuple[list[_Token], set[str]]:
-    """The tree in order, and the names that it binds."""
     tokens: list[_Token] = []
     bound: set[str] = set()
-    stack: list[Any] = [tree]
+    stack: list[Any] = [parse_program(program).tree]
     while stack:
         item = stack.pop()
-        if item.__class__ is tuple:
-            tokens.append(item)
-        else:
-            token, parts = _opened(item, bound)
-            tokens.append(token)
-            stack.extend(reversed(parts))
-    return tokens, bound
+        token, parts = (item, ()) if item.__class__ is tuple else _opened(item, bound)
+        tokens.append(token)
+        stack.extend(reversed(parts))
+    numbers: dict[str, str] = {}
+    data = "".join(
+        numbers.setdefault(name, f" {len(numbers)}") if name in bound else text
+        for name, text in tokens
+    )
+    coded = data.encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(coded, digest_size=8).hexdigest()
 
 
 def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
@@ -239,10 +229,11 @@ def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
         return ("", "["), [*item, ("", "]")]
     if kind not in _FIELDS:
         return ("", f" {item!r}"), ()
-    plain = kind is ast.Constant or kind is ast.MatchSingleton
-    if plain or _is_signed_number(item):
-        constant = item if plain else item.operand
-        return ("", f"({type(constant.value).__name__})"), ()
+    signed = kind is ast.UnaryOp and item.op.__class__ in (ast.USub, ast.UAdd)
+    if signed and type(getattr(item.operand, "value", None)) in (int, float, complex):
+        item, kind = item.operand, ast.Constant  # `-1` is a constant to the reader
+    if kind is ast.Constant or kind is ast.MatchSingleton:
+        return ("", f"({type(item.value).__name__})"), ()
     if kind is ast.Name:
         if item.ctx.__class__ is not ast.Load:
             bound.add(item.id)
@@ -266,14 +257,6 @@ def _part(node: Any, kind: type[ast.AST], field: str, bound: set[str]) -> Any:
     if field == "body" and kind in DOCUMENTED and docstring_of(node) is not None:
         return node.body[1:] or [ast.Pass()]
     return value
-
-
-def _is_signed_number(item: Any) -> bool:
-    """`-1` is a constant to the reader."""
-    match item:
-        case ast.UnaryOp(ast.USub() | ast.UAdd(), ast.Constant(value)):
-            return isinstance(value, int | float | complex) and not isinstance(value, bool)
-    return False
 
 
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -27,33 +27,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "F_HARD",
-    "F_VAR",
-    "ConflictingResult",
-    "League",
-    "LeagueConfig",
-    "LeagueError",
-    "LeagueLocked",
-    "LeagueTables",
-    "Outcome",
-    "Pair",
-    "Payoff",
-    "RatedMember",
-    "Rating",
-    "RatingModel",
-    "Replacement",
-    "Standing",
-    "UnknownMember",
-    "UnreadableLeague",
-    "__version__",
-    "calibrate",
-    "calibration",
-    "league_chart",
-    "rank_intervals",
-    "rate",
-    "rate_matches",
-    "read_league",
-]
+    "F_HARD", "F_VAR", "ConflictingResult", "League", "LeagueConfig", "LeagueError",
+    "LeagueLocked", "LeagueTables", "Outcome", "Pair", "Payoff", "RatedMember", "Rating",
+    "RatingModel", "Replacement", "Standing", "UnknownMember", "UnreadableLeague",
+    "__version__", "calibrate", "calibration", "league_chart", "rank_intervals", "rate",
+    "rate_matches", "read_league",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.events import apply, rated, results
+from league.events import apply, rated, result
 from league.league import League
 from league.pairing import stream
 from league.ratings import Z95, Floats, Rating, RatingModel, expected_shares, log_cdf_pair, skills
@@ -83,9 +83,9 @@ def tables(league: League) -> LeagueTables:
         for pair_id in state.rounds[event["round"]] if paired else ():
             names = state.pairs[pair_id].teacher, state.pairs[pair_id].student
             uncertainty[pair_id] = math.hypot(*(state.members[n].rating.sigma for n in names))
-        for pair_id, o in results(event):
-            pair = state.pairs[pair_id]
-            of_pair = (pair.round, pair.teacher, pair.student, pair.predicted, uncertainty[pair_id])
+        if event["event"] == "match_recorded":
+            pair, o = result(state, event)
+            of_pair = (pair.round, pair.teacher, pair.student, pair.predicted, uncertainty[pair.id])
             won = o.counted * o.student_score
             matches.append((*of_pair, o.counted, won, o.valid, o.attempts, o.solved, o.unsolved))
     return LeagueTables(
@@ -252,14 +252,13 @@ def calibration(directory: str | os.PathLike[str]) -> Calibration:
 def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:
     """Return a forecast for every rated match of a log, in its order, as `config` would have it.
 
-    The matches are those of the log: other settings change only the ratings. Results of one event
-    are all forecast before any of them is taken in.
+    The matches are those of the log: other settings change only the ratings.
     """
     state = State(config)
     made: list[Forecast] = []
     for event in events:
-        for pair_id, outcome in results(event):
-            pair = state.pairs[pair_id]
+        if event["event"] == "match_recorded":
+            pair, outcome = result(state, event)
             if outcome.counted:
                 teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
                 made.append((pair.round, teacher, student, outcome))

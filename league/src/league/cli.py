@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from league.analysis import (
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
 from league.store import EVENTS, LOCK, SETTINGS, UNCHAINED
-from league.table import RatedMember, rate, read_rows
+from league.table import rate, read_rows
 
 Cell = str | int | float | None
 
@@ -50,15 +50,13 @@ class Group(click.Group):
         """Run the command line; wrong usage is one line, too."""
         try:
             sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
-        except click.exceptions.NoArgsIsHelpError as error:
-            error.show()
-            sys.exit(error.exit_code)
         except click.ClickException as error:
-            words = " ".join(error.format_message().split()).rstrip(".")
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                error.show()
+                sys.exit(error.exit_code)
             context = getattr(error, "ctx", None)
             more = f"; see {context.command_path} --help" if context else ""
-            click.echo(f"error: {words}{more}", err=True)
-            sys.exit(error.exit_code)
+            _fail(error.format_message().strip().rstrip(".") + more, error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. TERM and HUP end it as Ctrl-C does, where nobody else takes them."""
@@ -117,26 +115,20 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     two members of a league by ranks, the places where a skill lies with 95 % probability, and of a
     table by behind, the gap to the first, and behind_sigma, its standard deviation.
     """
-    if directory is None and table is not None:
-        rated = [asdict(row) for row in rate(read_rows(table))]
-        if as_json:
-            _print_json(rated)
-            return
-        header = [field.name for field in fields(RatedMember)]
-        click.echo(_table(header, [list(row.values()) for row in rated]))
-        return
-    if directory is None or table is not None:
+    if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
-    league = _opened(directory)
-    if as_json:
-        _print_json(_boards(league))
-        return
-    click.echo(_board(league))
-    click.echo(
-        f"\nRanked by {league.config.fitness}. Compare members by ranks, the 95 % interval of the "
-        "place by skill:\nsigma is of one alone. Ratings are relative: both sides may improve "
-        "while no rating moves."
-    )
+    if table is not None:
+        rated = [asdict(row) for row in rate(read_rows(table))]
+        rows = _table(list(rated[0]), [list(row.values()) for row in rated])
+        _print(rated if as_json else rows)
+    if directory is not None:
+        league = _opened(directory)
+        ranking = (
+            f"{_board(league)}\n\nRanked by {league.config.fitness}. Compare members by ranks, the "
+            "95 % interval of the place by skill:\nsigma is of one alone. Ratings are relative: "
+            "both sides may improve while no rating moves."
+        )
+        _print(_boards(league) if as_json else ranking)
 
 
 @main.command("matrix")
@@ -149,11 +141,8 @@ def matrix_command(directory: Path, as_json: bool) -> None:
     of tasks won, that share as expected, and how many tasks.
     """
     payoff = _opened(directory).payoff()
-    if as_json:
-        _print_json(asdict(payoff))
-        return
     rows = [(name, *row) for name, row in zip(payoff.teachers, payoff.observed, strict=True)]
-    click.echo(_table(("teacher", *payoff.students), rows))
+    _print(asdict(payoff) if as_json else _table(("teacher", *payoff.students), rows))
 
 
 @main.command("report")
@@ -187,22 +176,14 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         write_page(html, league)
     counts = league.state.counts
     if as_json:
-        details = {
-            "boards": _boards(league),
-            "payoff": asdict(league.payoff()),
-            "calibration": asdict(calibrated) if calibrated else {},
-        }
-        _print_json(counts | details)
+        details = {"boards": _boards(league), "payoff": asdict(league.payoff())}
+        _print(counts | details | {"calibration": asdict(calibrated) if calibrated else {}})
         return
-    click.echo(", ".join(f"{count} {name}" for name, count in counts.items()))
-    click.echo(f"\n{_board(league)}")
+    text = ", ".join(f"{count} {name}" for name, count in counts.items()) + f"\n\n{_board(league)}"
     if calibrated is not None:
-        click.echo(
-            f"\ncalibration: RMSE {calibrated.rmse:.3f}, "
-            f"{calibrated.coverage:.0%} inside 95 % intervals"
-        )
-    if html is not None:
-        click.echo(f"\nwrote {click.format_filename(html)}")
+        text += f"\n\ncalibration: RMSE {calibrated.rmse:.3f}, "
+        text += f"{calibrated.coverage:.0%} inside 95 % intervals"
+    _print(text + (f"\n\nwrote {click.format_filename(html)}" if html is not None else ""))
 
 
 @main.command("replay")
@@ -217,10 +198,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
     league = _opened(directory)
     differences = replay(league)
     counts = {"events": league.state.events} | league.state.counts | {"equal": not differences}
-    if as_json:
-        _print_json(counts)
-    else:
-        click.echo(_table(tuple(counts), [tuple(map(str, counts.values()))]))
+    _print(counts if as_json else _table(tuple(counts), [tuple(map(str, counts.values()))]))
     if differences:
         _fail(
             f"{len(differences)} ratings do not follow from the log, the first: {differences[0]}", 1
@@ -244,9 +222,6 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
     """
     _check_league(directory)
     tuning = calibrate(directory, taus or TAUS)
-    if as_json:
-        _print_json(asdict(tuning))
-        return
     rows = [
         (
             *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.coverage),
@@ -256,12 +231,12 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
         for i, x in enumerate(tuning.trials)
     ]
     header = ("tau", "log-loss", "RMSE", "coverage", "log-loss behind", "")
-    click.echo(_table(header, rows, 4))
-    click.echo(
-        "\nEvery match was predicted from what was recorded before it. log-loss: nats per task; "
-        "RMSE: of\nthe predicted share of the tasks; coverage: of 95 % predictive intervals.\n\n"
-        + _advice(tuning)
+    text = (
+        f"{_table(header, rows, 4)}\n\nEvery match was predicted from what was recorded before it. "
+        "log-loss: nats per task; RMSE: of\nthe predicted share of the tasks; coverage: of 95 % "
+        f"predictive intervals.\n\n{_advice(tuning)}"
     )
+    _print(asdict(tuning) if as_json else text)
 
 
 def _advice(tuning: Tuning) -> str:
@@ -349,8 +324,10 @@ def _cell(value: Cell, digits: int) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
 
 
-def _print_json(data: object) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+def _print(data: object) -> None:
+    """Print a text as it is, and data as JSON."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(data if isinstance(data, str) else text)
 
 
 def _fail(message: str, code: int) -> None:

@@ -7,14 +7,13 @@ order in which results came.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from league.errors import LeagueError
 from league.pairing import propose
-from league.ratings import Rating, child_rating, rate_series
+from league.ratings import Rating, child_rating, rate_matches
 from league.state import MEMBER, ROLES, STUDENT, TEACHER, Member, Outcome, Pair, Replacement, State
 
 Event = Mapping[str, Any]
@@ -38,34 +37,28 @@ def rated(state: State, event: Event) -> dict[str, Any]:
         parents = [state.members[name].rating for name in event["parents"]]
         jump, model = state.config.child_sigma, state.config.model
         new = {event["child"]: child_rating(parents, event["weights"], jump, model)}
-    elif outcomes := results(event):
-        new = _after(state, outcomes)
+    elif event.get("event") == "match_recorded":
+        pair, outcome = result(state, event)
+        new = _after(state, pair, outcome) if outcome.counted else {}
     else:
         return dict(event)
     ratings = {name: [rating.mu, rating.sigma] for name, rating in new.items()}
     return {**event, "ratings": ratings}
 
 
-def _after(state: State, outcomes: Sequence[tuple[str, Outcome]]) -> dict[str, Rating]:
-    """Return the ratings of all who played, as if one match came after the other."""
+def _after(state: State, pair: Pair, outcome: Outcome) -> dict[str, Rating]:
+    """Return the ratings of the two who played."""
     config = state.config
-    counted = [(state.pairs[pair_id], outcome) for pair_id, outcome in outcomes if outcome.counted]
-    names = [(pair.teacher, pair.student) for pair, _ in counted]
-    ratings = {name: state.members[name].rating for name in chain.from_iterable(names)}
-    score = np.array([outcome.student_score for _, outcome in counted])
-    weight = np.minimum([o.counted * config.evidence for _, o in counted], config.max_weight)
-    rate_series(ratings, names, score, weight, config.model)
-    return ratings
+    teacher, student = ([state.members[name].rating] for name in (pair.teacher, pair.student))
+    weight = min(outcome.counted * config.evidence, config.max_weight)
+    score = np.array([outcome.student_score])
+    (new_t,), (new_s,) = rate_matches(teacher, student, score, np.array([weight]), config.model)
+    return {pair.teacher: new_t, pair.student: new_s}
 
 
-def results(event: Event) -> list[tuple[str, Outcome]]:
-    """Return the (pair id, outcome) of each result in an event, if it holds any."""
-    kind = event.get("event")
-    if kind == "match_recorded":
-        return [(event["pair"], Outcome(**event["outcome"]))]
-    if kind == "matches_recorded":
-        return [(pair_id, Outcome(*numbers)) for pair_id, *numbers in event["matches"]]
-    return []
+def result(state: State, event: Event) -> tuple[Pair, Outcome]:
+    """Return the pair and the outcome of a `match_recorded`."""
+    return state.pairs[event["pair"]], Outcome(**event["outcome"])
 
 
 def apply(state: State, event: Event) -> None:
@@ -121,19 +114,17 @@ def _member_replaced(state: State, event: Event) -> None:
 
 
 def _recorded(state: State, event: Event) -> None:
-    for pair_id, outcome in results(event):
-        pair = state.pairs[pair_id]
-        state.outcomes[pair_id] = outcome
-        _remember(state, pair, outcome)
-        for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
-            state.members[name] = _with_counts(state.members[name], outcome, side)
+    pair, outcome = result(state, event)
+    state.outcomes[pair.id] = outcome
+    _remember(state, pair, outcome)
+    for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
+        state.members[name] = _with_counts(state.members[name], outcome, side)
 
 
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "league_founded": _founded,
     "round_paired": _round_paired,
     "match_recorded": _recorded,
-    "matches_recorded": _recorded,
     "member_replaced": _member_replaced,
 }
 

@@ -8,8 +8,8 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -178,37 +178,18 @@ class League:
         Ratings follow the order in which results are recorded.
         """
         with self._mutex:
-            for pair_id, new in self._new_results([(pair, outcome)]).items():
-                event = {"event": "match_recorded", "pair": pair_id, "outcome": asdict(new)}
-                self._store.commit(event)
-
-    def record_many(self, results: Iterable[tuple[Pair, Outcome]]) -> None:
-        """Log the outcomes of many pairs as one event: all of them, or none on any error.
-
-        Much faster than one after the other, and the ratings after it are the same to the bit.
-        """
-        with self._mutex:
-            new = self._new_results(results)
-            if new:
-                rows = [[pair_id, *astuple(outcome)] for pair_id, outcome in new.items()]
-                self._store.commit({"event": "matches_recorded", "matches": rows})
-
-    def _new_results(self, results: Iterable[tuple[Pair, Outcome]]) -> dict[str, Outcome]:
-        """Return the outcomes that are not recorded yet, by pair id."""
-        new: dict[str, Outcome] = {}
-        for pair, outcome in results:
             if self.state.pairs.get(pair.id) != pair:
                 raise LeagueError(
                     f"{pair} is not a pair of this league; take pairs from pair(round)"
                 )
-            known = self.state.outcomes.get(pair.id) or new.get(pair.id)
+            known = self.state.outcomes.get(pair.id)
             if known is None:
-                new[pair.id] = outcome
+                event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
+                self._store.commit(event)
             elif known != outcome:
                 raise ConflictingResult(
                     f"pair {pair.id} is already recorded as {known}, and now came as {outcome}"
                 )
-        return new
 
     def replace(
         self,

@@ -217,34 +217,6 @@ def rate_matches(
     return list(map(Rating, *first)), list(map(Rating, *second))
 
 
-def rate_series(
-    ratings: dict[str, Rating],
-    pairs: Sequence[tuple[str, str]],
-    score: Floats,
-    weight: Floats,
-    model: RatingModel,
-) -> None:
-    """Rate matches as if one after the other; the ratings change in place.
-
-    ratings: by name, of all that occur. pairs: a teacher and a student for each of n matches.
-    score, weight: shape [n], as in `rate_matches`. Matches with no name in common are rated at
-    once, so the ratings of each name change in order.
-    """
-    layers: list[list[int]] = []
-    depth: dict[str, int] = {}
-    for i, names in enumerate(pairs):
-        layer = max(depth.get(name, 0) for name in names)
-        depth |= dict.fromkeys(names, layer + 1)
-        if layer == len(layers):
-            layers.append([])
-        layers[layer].append(i)
-    for rows in layers:
-        teachers, students = ([pairs[i][side] for i in rows] for side in (0, 1))
-        first, second = ([ratings[name] for name in names] for names in (teachers, students))
-        new = rate_matches(first, second, score[rows], weight[rows], model)
-        ratings |= zip(teachers + students, [*new[0], *new[1]], strict=True)
-
-
 _SIDES = np.array([[-1.0], [1.0]])
 """The way the teacher's and the student's skill move with the gap."""
 

@@ -112,29 +112,26 @@ def _match(row: Mapping[str, Any], number: int) -> tuple[str, str, float, float]
     """Return the student and the teacher of a row, and how many tasks each of them won."""
     try:
         teacher, student = _names(row)
-        outcome, solved, attempts, tasks = (
-            _given(row, name) for name in ("outcome", "solved", "attempts", "tasks")
-        )
+        outcome: Any = _given(row, "outcome")
+        tasks: Any = _given(row, "tasks")
         if isinstance(outcome, Outcome):
-            won = outcome.counted * outcome.student_score
-            return student, teacher, won, outcome.counted - won
-        if outcome is not None:
-            count = 1.0 if tasks is None else float(tasks)
-            won = count * float(outcome)
-            if not 0.0 <= float(outcome) <= 1.0:
-                raise ValueError(f"the outcome is {outcome}; expected a number from 0 to 1")
-        elif solved is None or attempts is None:
-            raise ValueError("it has no result; expected outcome, or solved and attempts")
-        else:
-            count = float(attempts if tasks is None else tasks)
+            outcome, tasks = outcome.student_score, outcome.counted
+        if outcome is None:
+            solved, attempts = _given(row, "solved"), _given(row, "attempts")
+            if solved is None or attempts is None:
+                raise ValueError("it has no result; expected outcome, or solved and attempts")
+            tasks = attempts if tasks is None else tasks
             if not 0.0 <= float(solved) <= float(attempts):
                 raise ValueError(f"solved {solved} of {attempts} attempts")
-            won = float(solved) * (count / float(attempts)) if float(attempts) else count / 2.0
+            outcome = float(solved) / float(attempts) if float(attempts) else 0.5
+        share, count = float(outcome), 1.0 if tasks is None else float(tasks)
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"the outcome is {outcome}; expected a number from 0 to 1")
         if not 0.0 <= count < math.inf:
             raise ValueError(f"tasks is {count:g}; expected a number >= 0")
     except (TypeError, ValueError) as error:
         raise LeagueError(f"row {number}: {error}") from error
-    return student, teacher, won, count - won
+    return student, teacher, count * share, count - count * share
 
 
 def _names(row: Mapping[str, Any]) -> tuple[str, str]:
