@@ -8,6 +8,7 @@ The page is as wide as its window, and light or dark as the reader's system is. 
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import astuple
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -126,30 +127,24 @@ def ratings_panel(league: League, role: str) -> Panel:
     kept = [row.member for row in board[:_DRAWN]]
     history = tables(league)
     columns = (history.ratings[name] for name in ("round", "member", "mu", "sigma"))
-    columns_of = ("name", "role", "ended", "born", "parents", "operator", "mu", "sigma")
-    lives = {
-        name: life
-        for name, of_role, *life in zip(
-            *(history.members[name] for name in columns_of), strict=True
-        )
-        if of_role == role
-    }
-    gone = sorted((life[0], name) for name, life in lives.items() if life[0] is not None)
+    lives = {m.name: m for m in league.state.members.values() if m.role == role}
+    gone = sorted((r.rounds, r.member) for r in league.state.replacements if r.member in lives)
     retired = {name: ended for ended, name in gone[-_RETIRED:]}
-    points = [*zip(*columns, strict=True), *((n, m, *lives[m][4:]) for m, n in retired.items())]
+    points = [*zip(*columns, strict=True)]
+    points += [(n, m, *astuple(lives[m].rating)) for m, n in retired.items()]
     tracks: dict[str, list[dict[str, Any]]] = {}
     for number, member, mu, sigma in points:
         if member in kept or member in retired:
-            row = {"round": number, "member": member, "parents": " × ".join(lives[member][2])}
+            row = {"round": number, "member": member, "parents": " × ".join(lives[member].parents)}
             tracks.setdefault(member, []).append(row | _interval(mu, sigma))
     births = [
         {"round": tracks[name][0]["round"], "mu": near["mu"], "to": tracks[name][0]["mu"]}
-        | {"member": name, "parent": parent, "operator": operator}
-        for name, (_, born, parents, operator, *_) in lives.items()
+        | {"member": name, "parent": parent, "operator": member.operator}
+        for name, member in lives.items()
         if name in tracks
-        for parent in parents
+        for parent in member.parents
         if parent in tracks
-        for near in [min(tracks[parent], key=lambda row: abs(row["round"] - born))]
+        for near in [min(tracks[parent], key=lambda row: abs(row["round"] - member.born))]
     ]
     legend = alt.Legend(
         orient="bottom",

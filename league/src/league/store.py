@@ -29,10 +29,9 @@ LOCK = "league.lock"
 
 SCHEMA = 3
 
-RETIRED_SETTINGS = ("coverage_every", "anchor_share", "matcher", "snapshot_every")
-"""Settings that a league of schema 2 may hold."""
-_WITHOUT_EFFECT = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled"}
-"""Their values that this version does as well."""
+_RETIRED = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled", "snapshot_every": None}
+"""Settings that a league of schema 2 may hold, with the value that this version does as well, or
+None where any is without effect."""
 
 
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
@@ -319,9 +318,9 @@ def read_settings(path: Path) -> Settings:
         values = {**data["config"], "pfsp": tuple(data["config"]["pfsp"])}
         if data["schema"] == SCHEMA:
             return Settings(LeagueConfig(**values), data["config"])
-        for name in RETIRED_SETTINGS:
+        for name, harmless in _RETIRED.items():
             value = values.pop(name, None)
-            if value and value != _WITHOUT_EFFECT.get(name, value):
+            if value and harmless is not None and value != harmless:
                 raise LeagueError(
                     f"{name} is {value}, which this version does not have: take the version of "
                     "populab-league that wrote it"
