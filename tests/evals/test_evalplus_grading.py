@@ -1,6 +1,7 @@
 """HumanEval+ and MBPP+: problems, the program in an answer, and verdicts with reasons."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,46 +144,17 @@ def test_rows_that_are_no_problems(rows: list[dict[str, object]], message: str) 
         read_problems(rows, name)
 
 
+_FILE = Path(__file__).parent / "data" / "answers_with_programs.toml"
+ANSWERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 PROGRAM = "def f(x):\n    return x + 1"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        PROGRAM,
-        f"Here it is:\n```python\n{PROGRAM}\n```\nIt adds one.",
-        f"```py\n{PROGRAM}\n",  # cut off
-        f"~~~~\n{PROGRAM}\n~~~~",
-        "1. Like this:\n\n   ```python\n   def f(x):\n       return x + 1\n   ```",
-        f"First:\n```python\ndef f(x):\n    return x +\n```\nOr:\n```python\n{PROGRAM}\n```",
-        f"```python\n{PROGRAM}\n```\nUse it so:\n```python\nprint(f(1))\n```",
-        f"Sure, here is the function.\n{PROGRAM}\nThis adds one to x.",
-        f"{PROGRAM}\n\nprint(f(2))\nassert f(1) == 2",
-        f"{PROGRAM}\n\nif __name__ == '__main__':\n    print(f(1))",
-        f"{PROGRAM}\n\ndef unused(y):\n    return y",
-        f"{PROGRAM}\n\ndef g(x):\n    return",
-    ],
-)
+@pytest.mark.parametrize("answer", ANSWERS["wrapped"])
 def test_one_program_in_many_wrappings(answer: str) -> None:
     assert sanitize(answer, "f").strip() == PROGRAM
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "import sys\nsys.setrecursionlimit(9999)\ndef f(x):\n    return x",
-        "memo = {}\nmemo[0] = 1\ndef f(x):\n    return memo[x]",
-        "def log(x):\n    pass\ndef f(x):\n    log(x)\n    return x",
-        "import functools\n@functools.cache\ndef f(x):\n    return x",
-        "try:\n    import numpy\nexcept ImportError:\n    numpy = 0\ndef f(x):\n    return numpy",
-        "if True:\n    def g(x):\n        return x\ndef f(x):\n    return g(x)",
-        "primes = []\nfor n in range(9):\n    primes.append(n)\ndef f(x):\n    return primes[x]",
-        "async def g():\n    pass\ndef f(x):\n    return g()",
-        "class Node:\n    pass\nclass Leaf(Node):\n    pass\ndef f(x):\n    return Leaf()",
-        "def f(x):\n    return 1\ndef f(x):\n    return 2",
-        "f = lambda x: g(x)\ng = abs",
-    ],
-)
+@pytest.mark.parametrize("program", ANSWERS["whole"])
 def test_what_the_entry_point_needs_stays(program: str) -> None:
     assert sanitize(f"```\n{program}\nprint(f(1))\n```", "f") == program
 

@@ -65,14 +65,10 @@ def decimals(draw: random.Random) -> Pairs:
     text = f"{n / 10**places:.{places}f}"
     return (
         text,
-        [
-            text + "0",
-            _frac(Fraction(n, 10**places)),
-            rf"{n} \times 10^{{-{places}}}",
-            f"{n}e-{places}",
-        ],
+        [text + "0", _frac(Fraction(n, 10**places)), rf"{n} \times 10^{{-{places}}}",
+         f"{n}e-{places}"],
         [f"{(n + 1) / 10**places:.{places}f}", f"-{text}", f"{text}1", str(n)],
-    )
+    )  # fmt: skip
 
 
 def percents(draw: random.Random) -> Pairs:
@@ -135,13 +131,9 @@ def sets(draw: random.Random) -> Pairs:
     return (
         rf"\{{{text}\}}",
         [rf"\{{{turned}\}}", turned, rf"\left\{{{text}\right\}}"],
-        [
-            rf"\{{{text}, 99\}}",
-            ", ".join(map(str, items[1:])),
-            f"{text}, {items[0]}",
-            rf"\{{\{{{text}\}}\}}",
-        ],
-    )
+        [rf"\{{{text}, 99\}}", ", ".join(map(str, items[1:])), f"{text}, {items[0]}",
+         rf"\{{\{{{text}\}}\}}"],
+    )  # fmt: skip
 
 
 def tuples(draw: random.Random) -> Pairs:
@@ -161,13 +153,9 @@ def polynomials(draw: random.Random) -> Pairs:
     return (
         _sum(terms),
         [f"(x-({p}))(x-({q}))", f"{p * q} + x^2 - ({p + q})x", f"x(x-({p + q}))+({p * q})"],
-        [
-            _sum([p * q + 1, -(p + q), 1]),
-            f"(x-({p}))(x-({q}))^2",
-            _sum([p * q, p + q + 1, 1], "y"),
-            f"{_sum(terms)}=0",
-        ],
-    )
+        [_sum([p * q + 1, -(p + q), 1]), f"(x-({p}))(x-({q}))^2", _sum([p * q, p + q + 1, 1], "y"),
+         f"{_sum(terms)}=0"],
+    )  # fmt: skip
 
 
 def rational_functions(draw: random.Random) -> Pairs:
@@ -189,8 +177,7 @@ def roots(draw: random.Random) -> Pairs:
         [rf"\sqrt{{{k * k * n}}}", rf"\sqrt{n}\cdot {k}" if n < 10 else rf"\sqrt{{{n}}}\cdot {k}",
          rf"\frac{{{k * n}}}{{\sqrt{{{n}}}}}", f"{k}*{n}^(1/2)", f"{k * math.sqrt(n):.12f}"],
         [rf"\sqrt{{{k * k * n + 1}}}", rf"-{k}\sqrt{{{n}}}", rf"{k}\sqrt[3]{{{n}}}",
-         rf"\pm{k}\sqrt{{{n}}}", f"{k * math.sqrt(n):.3f}",
-         rf"\sqrt{{{k * k * n}+10^{{-20}}}}"],
+         rf"\pm{k}\sqrt{{{n}}}", f"{k * math.sqrt(n):.3f}", rf"\sqrt{{{k * k * n}+10^{{-20}}}}"],
     )  # fmt: skip
 
 
@@ -271,13 +258,9 @@ def units(draw: random.Random) -> Pairs:
     return (
         rf"{n}\text{{ {large}}}",
         [str(n), rf"{n}\,\mathrm{{{large}}}", rf"{n * times}\text{{ {small}}}"],
-        [
-            rf"{n}\text{{ {small}}}",
-            rf"{n}\text{{ {other}}}",
-            str(n * times),
-            rf"{n + 1}\text{{ {large}}}",
-        ],
-    )
+        [rf"{n}\text{{ {small}}}", rf"{n}\text{{ {other}}}", str(n * times),
+         rf"{n + 1}\text{{ {large}}}"],
+    )  # fmt: skip
 
 
 def lines_and_circles(draw: random.Random) -> Pairs:
@@ -303,18 +286,11 @@ def matrices(draw: random.Random) -> Pairs:
     form = r"\begin{pmatrix} %s & %s \\ %s & %s \end{pmatrix}"
     return (
         form % (a, b, c, d),
-        [
-            form.replace("pmatrix", "bmatrix") % (a, b, c, d),
-            f"[[{a},{b}],[{c},{d}]]",
-            rf"\frac12{form % (2 * a, 2 * b, 2 * c, 2 * d)}",
-        ],
-        [
-            form % (a, c, b, d),
-            form % (a, b, c, d + 1),
-            f"[[{a},{b},{c},{d}]]",
-            f"({a},{b},{c},{d})",
-        ],
-    )
+        [form.replace("pmatrix", "bmatrix") % (a, b, c, d), f"[[{a},{b}],[{c},{d}]]",
+         rf"\frac12{form % (2 * a, 2 * b, 2 * c, 2 * d)}"],
+        [form % (a, c, b, d), form % (a, b, c, d + 1), f"[[{a},{b},{c},{d}]]",
+         f"({a},{b},{c},{d})"],
+    )  # fmt: skip
 
 
 def complex_numbers(draw: random.Random) -> Pairs:
@@ -322,27 +298,9 @@ def complex_numbers(draw: random.Random) -> Pairs:
     return (
         f"{a}+{b}i",
         [f"{b}i+{a}", f"{a}-({-b})i", rf"\frac{{{a * a + b * b}}}{{{a}-{b}i}}", f"i({b}-{a}i)"],
-        [
-            f"{a}-{b}i",
-            f"{b}+{a}i" if a != b else "0",
-            f"-{a}+{b}i",
-            str(a + b),
-            f"({a},{b})",
-            f"{a}+{b}x",
-        ],
-    )
-
-
-def choices(draw: random.Random) -> Pairs:
-    letter, other = draw.sample("ABCDE", 2)
-    return (
-        letter,
-        _each(
-            rf"({letter}) ; \text{{{letter}}} ; \textbf{{({letter})}} ; {letter}. ; "
-            rf"Option {letter}"
-        ),
-        [other, f"({other})", f"{letter} or {other}", f"not {letter}", f"{letter}{other}"],
-    )
+        [f"{a}-{b}i", f"{b}+{a}i" if a != b else "0", f"-{a}+{b}i", str(a + b), f"({a},{b})",
+         f"{a}+{b}x"],
+    )  # fmt: skip
 
 
 def signs(draw: random.Random) -> Pairs:
@@ -365,32 +323,20 @@ def thousands(draw: random.Random) -> Pairs:
     return (
         f"{n:,}",
         [str(n), f"{n:,}".replace(",", "{,}"), f"{n:,}".replace(",", r"\,"), rf"\${n:,}"],
-        [
-            str(n + 1),
-            f"{n:,}".replace(",", ", ") + ", 1",
-            str(n)[:-1],
-            f"{n:,}".replace(",", ".", 1) + "5",
-        ],
-    )
+        [str(n + 1), f"{n:,}".replace(",", ", ") + ", 1", str(n)[:-1],
+         f"{n:,}".replace(",", ".", 1) + "5"],
+    )  # fmt: skip
 
 
 def powers_of_ten(draw: random.Random) -> Pairs:
     n, k = draw.randint(11, 99), draw.randint(3, 30)
     return (
         rf"{n / 10} \times 10^{{{k}}}",
-        [
-            f"{n / 10}e{k}",
-            rf"{n / 10}\cdot 10^{k}" if k < 10 else rf"{n / 10}\cdot 10^{{{k}}}",
-            str(n * 10 ** (k - 1)),
-            rf"{n} \times 10^{{{k - 1}}}",
-        ],
-        [
-            rf"{n / 10}\times 10^{{{k + 1}}}",
-            rf"{n / 10}\times 10^{{-{k}}}",
-            f"{n / 10}",
-            str(n * 10 ** (k - 1) + 1),
-        ],
-    )
+        [f"{n / 10}e{k}", rf"{n / 10}\cdot 10^{k}" if k < 10 else rf"{n / 10}\cdot 10^{{{k}}}",
+         str(n * 10 ** (k - 1)), rf"{n} \times 10^{{{k - 1}}}"],
+        [rf"{n / 10}\times 10^{{{k + 1}}}", rf"{n / 10}\times 10^{{-{k}}}", f"{n / 10}",
+         str(n * 10 ** (k - 1) + 1)],
+    )  # fmt: skip
 
 
 def repeating_decimals(draw: random.Random) -> Pairs:
@@ -399,24 +345,9 @@ def repeating_decimals(draw: random.Random) -> Pairs:
     return (
         rf"{whole}.\overline{{{period:02d}}}",
         [_frac(value), rf"{whole}+\frac{{{period}}}{{99}}"],
-        [
-            f"{whole}.{period:02d}",
-            _frac(value + 1),
-            _frac(whole + Fraction(period, 100)),
-            f"{float(value) + 0.5:.12f}",
-        ],
-    )
-
-
-def words(draw: random.Random) -> Pairs:
-    name, other = draw.sample(
-        ["east", "red", "Evelyn", "parabola", "up", "Tuesday", "hyperbola"], 2
-    )
-    return (
-        draw.choice([name, rf"\text{{{name}}}"]),
-        [rf"\text{{{name}}}", name, rf"\textbf{{{name}}}", rf"\text{{ {name} }}"],
-        [rf"\text{{{other}}}", rf"\text{{not {name}}}", rf"\text{{{name} or {other}}}", "3"],
-    )
+        [f"{whole}.{period:02d}", _frac(value + 1), _frac(whole + Fraction(period, 100)),
+         f"{float(value) + 0.5:.12f}"],
+    )  # fmt: skip
 
 
 def spelled_numbers(draw: random.Random) -> Pairs:
@@ -444,12 +375,10 @@ def vectors(draw: random.Random) -> Pairs:
     column = r"\begin{pmatrix} %s \\ %s \end{pmatrix}"
     return (
         column % (a, b),
-        [
-            column.replace("pmatrix", "bmatrix") % (a, b),
-            rf"\frac{{1}}{{3}}{column % (3 * a, 3 * b)}",
-        ],
+        [column.replace("pmatrix", "bmatrix") % (a, b),
+         rf"\frac{{1}}{{3}}{column % (3 * a, 3 * b)}"],
         [column % (b, a), column % (a, b + 1), rf"{a}", rf"-{column % (a or 1, b or 1)}"],
-    )
+    )  # fmt: skip
 
 
 def residues(draw: random.Random) -> Pairs:
@@ -468,32 +397,22 @@ def counts(draw: random.Random) -> Pairs:
     value = math.comb(n, k)
     return (
         rf"\binom{{{n}}}{{{k}}}",
-        [
-            str(value),
-            rf"{{{n} \choose {k}}}",
-            rf"\frac{{{n}!}}{{{k}!{n - k}!}}",
-            rf"\binom{{{n}}}{{{n - k}}}",
-        ],
-        [
-            str(value + 1),
-            rf"\binom{{{n + 1}}}{{{k}}}",
-            rf"\frac{{{n}!}}{{{n - k}!}}" if k > 1 else "0",
-            rf"\frac{{{n}}}{{{k}}}" if k > 1 else "0",
-        ],
-    )
+        [str(value), rf"{{{n} \choose {k}}}", rf"\frac{{{n}!}}{{{k}!{n - k}!}}",
+         rf"\binom{{{n}}}{{{n - k}}}"],
+        [str(value + 1), rf"\binom{{{n + 1}}}{{{k}}}",
+         rf"\frac{{{n}!}}{{{n - k}!}}" if k > 1 else "0",
+         rf"\frac{{{n}}}{{{k}}}" if k > 1 else "0"],
+    )  # fmt: skip
 
 
 def factorials(draw: random.Random) -> Pairs:
     k = draw.randint(1, 5)
     return (
         rf"\frac{{(n+{k})!}}{{n!}}",
-        [
-            "".join(f"(n+{i})" for i in range(1, k + 1)),
-            rf"{k}!\binom{{n+{k}}}{{{k}}}",
-            rf"\frac{{(n+{k + 1})!}}{{n!(n+{k + 1})}}",
-        ],
+        ["".join(f"(n+{i})" for i in range(1, k + 1)), rf"{k}!\binom{{n+{k}}}{{{k}}}",
+         rf"\frac{{(n+{k + 1})!}}{{n!(n+{k + 1})}}"],
         [f"{k}!", f"(n+{k})", f"(n+{k})!"] if k > 1 else ["n", "n!", "(n+1)!"],
-    )
+    )  # fmt: skip
 
 
 def ratios(draw: random.Random) -> Pairs:
@@ -505,24 +424,12 @@ def ratios(draw: random.Random) -> Pairs:
     )
 
 
-def nothing(draw: random.Random) -> Pairs:
-    gold = draw.choice(
-        [r"\emptyset", r"\text{no solution}", r"\varnothing", r"\text{none}", r"\{\}"]
-    )
-    return (
-        gold,
-        [r"\emptyset", "no solutions", "none", r"\{\}", r"\text{No real solution}", "∅"],
-        ["0", r"\{\emptyset\}", r"\{0\}", "one solution", r"\mathbb{R}", str(draw.randint(1, 99))],
-    )
-
-
 FAMILIES: list[Callable[[random.Random], Pairs]] = [
     whole_numbers, fractions, decimals, percents, mixed_numbers, intervals, unions,
     punctured_lines, sets, tuples, polynomials, rational_functions, roots, logarithms,
     trigonometry, absolute_values, even_roots, floors, near_numbers, units, lines_and_circles,
-    matrices, complex_numbers, choices, signs, thousands, powers_of_ten, repeating_decimals, words,
-    spelled_numbers, inequalities, vectors, residues, counts, factorials,
-    ratios, nothing,
+    matrices, complex_numbers, signs, thousands, powers_of_ten, repeating_decimals,
+    spelled_numbers, inequalities, vectors, residues, counts, factorials, ratios,
 ]  # fmt: skip
 
 

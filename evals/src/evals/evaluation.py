@@ -13,7 +13,7 @@ from evals.errors import EvalsError, did_you_mean
 from evals.installation import versions
 from evals.members import BASE, Group
 from evals.question import Benchmark, Grading, Question, Sample
-from evals.recipes import RECIPES, Recipe, Template, render
+from evals.recipes import RECIPES, Recipe, render
 from evals.run import (
     Key,
     Run,
@@ -51,24 +51,19 @@ class Sampling(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark and all that is decided about asking it; made by `make_plan`."""
+    """A benchmark and all that is decided about asking it; made by `make_plan`.
+
+    asked: what all requests have in common.
+    """
 
     benchmark: Benchmark
     questions: Sequence[Question]
     recipe: Recipe
     n: int
-    temperature: float
-    max_tokens: int
-    top_p: float
-    top_k: int
+    asked: Request
     limit: int | None
     seed: int
     chat_template_args: Mapping[str, Any]
-
-    @property
-    def template(self) -> Template:
-        """How the recipe asks the benchmark."""
-        return self.recipe.template(self.benchmark.name)
 
     def prompts(self, tokenizer: Any) -> dict[str, str]:
         """Return the prompt of each question. Raises EvalsError."""
@@ -80,37 +75,28 @@ class Plan:
 
     def settings(self, prompts: Mapping[str, str]) -> Settings:
         """Return what a run can only be resumed with."""
-        text = json.dumps(prompts, sort_keys=True)
+        asked, text = self.asked, json.dumps(prompts, sort_keys=True)
         return {
             "benchmark_hash": self.benchmark.content_hash,
             "prompts_hash": f"blake2b:{blake2b(text.encode(), digest_size=16).hexdigest()}",
             "n": self.n,
-            "temperature": float(self.temperature),
-            "max_tokens": self.max_tokens,
+            "temperature": float(asked.temperature),
+            "max_tokens": asked.max_tokens,
             "limit": self.limit,
             "seed": self.seed,
             **self.recipe.settings(self.benchmark.name),
-            **({"top_p": float(self.top_p)} if self.top_p < 1 else {}),
-            **({"top_k": self.top_k} if self.top_k else {}),
+            **({"top_p": float(asked.top_p)} if asked.top_p < 1 else {}),
+            **({"top_k": asked.top_k} if asked.top_k else {}),
             **({"chat_template_args": dict(args)} if (args := self.chat_template_args) else {}),
         }
 
     def requests(self, adapter: str | None, prompts: Mapping[str, str]) -> dict[Key, Request]:
         """Return the request of each sample, in the order of the questions."""
+        run = self.seed, self.benchmark.name
         return {
-            (question.id, number): Request(
-                prompt=prompts[question.id],
-                adapter=adapter,
-                max_tokens=self.max_tokens,
-                temperature=self.temperature,
-                seed=sample_seed(self.seed, self.benchmark.name, question.id, number),
-                stop=self.template.stop,
-                special_tokens=self.template.mode == "completion",
-                top_p=self.top_p,
-                top_k=self.top_k,
-            )
-            for question in self.questions
-            for number in range(self.n)
+            (q, i): replace(self.asked, prompt=text, adapter=adapter, seed=sample_seed(*run, q, i))
+            for q, text in prompts.items()
+            for i in range(self.n)
         }
 
 
@@ -124,19 +110,19 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
     recipe = choose_recipe(loaded, sampling.get("recipe"))
     n, temperature = sampling.get("n") or recipe.n, sampling.get("temperature")
     temperature = recipe.temperature if temperature is None else temperature
-    limit, top_p, top_k = (
-        sampling.get("limit"),
-        sampling.get("top_p", 1.0),
-        sampling.get("top_k", 0),
-    )
-    max_tokens = sampling.get("max_tokens") or recipe.template(loaded.name).max_tokens
-    seed, args = sampling.get("seed", 0), sampling.get("chat_template_args") or {}
+    top_p, top_k = sampling.get("top_p", 1.0), sampling.get("top_k", 0)
+    template = recipe.template(loaded.name)
     if n > 1 and temperature == 0:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
     if (top_p < 1 or top_k > 0) and temperature == 0:
         raise EvalsError("top-p and top-k do nothing at temperature 0; add --temperature 1")
-    kept, sizes = loaded.part(limit), (n, temperature, max_tokens)
-    return Plan(loaded, kept, recipe, *sizes, top_p, top_k, limit, seed, args)
+    asked = Request(
+        "", max_tokens=sampling.get("max_tokens") or template.max_tokens, temperature=temperature,
+        stop=template.stop, special_tokens=template.mode == "completion", top_p=top_p, top_k=top_k,
+    )  # fmt: skip
+    limit, seed = sampling.get("limit"), sampling.get("seed", 0)
+    args = sampling.get("chat_template_args") or {}
+    return Plan(loaded, loaded.part(limit), recipe, n, asked, limit, seed, args)
 
 
 def evaluate(
