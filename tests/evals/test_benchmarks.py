@@ -247,7 +247,7 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
     model = ("run", "--model", tmp_path, "--out", tmp_path / "out", "--benchmark")
     for message, arguments in (
         ("did you mean 'mbpp_plus'", ("mbpp_pls",)),
-        ("there is no file", ("humaneval_plus", "--data", tmp_path / "absent.jsonl")),
+        ("absent.jsonl: No such file", ("humaneval_plus", "--data", tmp_path / "absent.jsonl")),
         ("is for one of", ("humaneval_plus,mbpp_plus", "--data", functions)),
         ("gsm8k is not asked for", ("mbpp_plus", "--data", f"gsm8k={functions}")),
         ("two files", ("mbpp_plus", "--data", functions, "--data", functions)),

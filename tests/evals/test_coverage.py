@@ -37,17 +37,11 @@ def held(name: str, hits: list[bool], least: float = 0.92) -> None:
 @pytest.mark.parametrize(
     ("kind", "problems", "samples", "share"),
     [
-        (ALIKE, 30, 1, 0.01),
-        (ALIKE, 30, 1, 0.03),
-        (ALIKE, 30, 1, 0.3),
-        (ALIKE, 164, 1, 0.95),
-        (HARD, 30, 4, 0.03),
-        (HARD, 30, 16, 0.3),
-        (ALIKE, 30, 64, 0.5),
-        (NEVER, 30, 16, 0.05),
+        (ALIKE, 30, 1, 0.01), (ALIKE, 30, 1, 0.03), (ALIKE, 30, 1, 0.3), (ALIKE, 164, 1, 0.95),
+        (HARD, 30, 4, 0.03), (HARD, 30, 16, 0.3), (ALIKE, 30, 64, 0.5), (NEVER, 30, 16, 0.05),
         (HARD, 164, 4, 0.9),
     ],
-)
+)  # fmt: skip
 def test_a_score_is_in_its_interval(kind: str, problems: int, samples: int, share: float) -> None:
     rng = np.random.default_rng([problems, samples, int(1000 * share)])
     hits = []

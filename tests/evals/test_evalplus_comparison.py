@@ -1,7 +1,12 @@
 """evalplus' rules, on values as data."""
 
+import collections
+import re
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from evalplus_problems import DOUBLE, ROOT, SEEK, SHARED, problem, row
 
@@ -37,90 +42,52 @@ def test_long_values_are_compared_piece_by_piece() -> None:
     assert value([*numbers, object()]).chars == -1
 
 
-@pytest.mark.parametrize(
-    ("expected", "found"),
-    [
-        (2, 2.0), (2.0, 2), (1, True), ([1, 2.0], [True, 2]), ({1, 2}, frozenset({2, 1.0})),
-        ({"a": 1, "b": [2]}, {"b": [2.0], "a": True}), (1.0, 1.0 + 1e-9), ([0.1], [0.1 + 1e-8]),
-        ((0.5, 0.25), (0.5, 0.2500001)), (b"x", bytearray(b"x")), (1 + 0j, 1),
-        (float("inf"), float("inf")), ([], []), (-0.0, 0), (None, None),
-    ],
-)  # fmt: skip
-def test_equal_enough(expected: Any, found: Any) -> None:
-    assert right(expected, found)
+class Liar(list):  # type: ignore[type-arg]
+    """A list that says to equal everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
 
 
-@pytest.mark.parametrize(
-    ("expected", "found"),
-    [
-        ([1], (1,)), (1.0, 1.1), (1.5, "1.5"), ([0.1], (0.1,)), ([0.1], [0.1, 0.2]), (NAN, NAN),
-        ([1.5, NAN], [1.5, NAN]), ("a", "b"), (1, None), ([1, 2.5], [1, 2.5 + 1e-9]), ({}, set()),
-        (5, 5.0000001), (2.5, object()), ([], ()), (0, ""), ("1", 1),
-        ({1: 2}, {1: 3}), (1.5, [1.5]), ([1.5], [[]]), ([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]]),
-        (1.5, type("float", (list,), {})()), ([1.5], type("list", (list,), {})([[]])),
-    ],
-)  # fmt: skip
-def test_not_equal_enough(expected: Any, found: Any) -> None:
-    assert not right(expected, found)
+HALF, BIG, INF = Fraction(1, 2), 10**30 + 1, float("inf")
+Pair = collections.namedtuple("Pair", "x y")
+DEEP: list[Any] = []
+DEEP.append(DEEP)
+RIGHT: list[tuple[Any, Any]] = [
+    (2, 2.0), (2.0, 2), (1, True), ([1, 2.0], [True, 2]), ({1, 2}, frozenset({2, 1.0})),
+    ({"a": 1, "b": [2]}, {"b": [2.0], "a": True}), (1.0, 1.0 + 1e-9), ([0.1], [0.1 + 1e-8]),
+    ((0.5, 0.25), (0.5, 0.2500001)), (b"x", bytearray(b"x")), (1 + 0j, 1), (INF, INF), ([], []),
+    (-0.0, 0), (None, None), (10**5000, 10**5000), ("\ud800", "\ud800"),
+    # A subclass counts as its data; numpy by rule; numbers and views of the standard library.
+    ({"a": 2}, collections.Counter("aa")), ((1, 2), Pair(1, 2)), ([1], Liar([1])),
+    (2, np.int64(2)), (2.5, np.float64(2.5)), (True, np.bool_(True)),
+    ([1, 2], [np.int64(1), np.float32(2)]), ([1, 2], np.array([1, 2])),
+    ([[1], 2], [np.array([1]), 2]), (INF, np.float32("inf")), ("a", np.array("a", dtype=object)),
+    (10**30, np.array(10**30)), (0.5, HALF), (0.5, Decimal("0.5")), ((HALF,), (0.5,)),
+    ([0.5, 1], [HALF, Decimal(1)]), (BIG, Decimal(BIG)), (INF, Decimal("inf")),
+    ({1, 2}, {1: 0, 2: 0}.keys()), ({(1, 2)}, {1: 2}.items()),
+]  # fmt: skip
+WRONG: list[tuple[Any, Any]] = [
+    ([1], (1,)), (1.0, 1.1), (1.5, "1.5"), ([0.1], (0.1,)), ([0.1], [0.1, 0.2]), (NAN, NAN),
+    ([1.5, NAN], [1.5, NAN]), ("a", "b"), (1, None), ([1, 2.5], [1, 2.5 + 1e-9]), ({}, set()),
+    (5, 5.0000001), (2.5, object()), ([], ()), (0, ""), ("1", 1),
+    ({1: 2}, {1: 3}), (1.5, [1.5]), ([1.5], [[]]), ([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]]),
+    (1.5, type("float", (list,), {})()), ([1.5], type("list", (list,), {})([[]])),
+    (10**5000, 10**5000 + 1), ([], DEEP), ([1], Liar([2])), ([1], collections.deque([1])),
+    (3, np.array([3])), ((1, 2), np.array([1, 2])), ([], np.array([1])), ([5], np.array([3])),
+    (0.1, np.float32(0.1)),  # other numbers, without rounding
+    (1e300, np.float32("inf")), (1, np.datetime64("2020-01-01")),
+    (2.5, np.float64(2.5 + 1e-9)),  # close, but of another type
+    (0.25, HALF), (1 / 3, Fraction(1, 3)), (0.1, Decimal("0.1")), (1, Decimal("nan")),
+    (1, Decimal("sNaN")), (1, Decimal("1e999999")), ([1], {1: 0}.keys()), ({1}, {1: 0}.values()),
+    ({1}, {1: []}.items()),
+]  # fmt: skip
 
 
-def test_values_that_are_hard_to_write() -> None:
-    assert right(10**5000, 10**5000)
-    assert not right(10**5000, 10**5000 + 1)
-    assert right("\ud800", "\ud800")
-    deep: list[Any] = []
-    deep.append(deep)
-    assert not right([], deep)
-
-
-def test_a_subclass_counts_as_its_data() -> None:
-    import collections
-
-    assert right({"a": 2}, collections.Counter("aa"))
-    assert right((1, 2), collections.namedtuple("P", "x y")(1, 2))
-    assert right([1], type("L", (list,), {"__eq__": lambda self, other: False})([1]))
-    assert not right([1], type("L", (list,), {"__eq__": lambda self, other: True})([2]))
-    assert not right([1], collections.deque([1]))
-
-
-def test_numpy_by_rule() -> None:
-    import numpy as np
-
-    assert right(2, np.int64(2))
-    assert right(2.5, np.float64(2.5))
-    assert right(True, np.bool_(True))
-    assert right([1, 2], [np.int64(1), np.float32(2)])
-    assert right([1, 2], np.array([1, 2]))
-    assert right([[1], 2], [np.array([1]), 2])
-    assert right(float("inf"), np.float32("inf"))
-    assert right("a", np.array("a", dtype=object))
-    assert right(10**30, np.array(10**30))
-    assert not any(right(*pair) for pair in ((3, np.array([3])), ((1, 2), np.array([1, 2]))))
-    assert not right(0.1, np.float32(0.1))  # other numbers, without rounding
-    assert not right(1e300, np.float32("inf"))
-    assert not any(right(*pair) for pair in (([], np.array([1])), ([5], np.array([3]))))
-    assert right(True, np.False_, SEEK)  # no bool, and so not None
-    assert not right(2.5, np.float64(2.5 + 1e-9))  # close, but of another type
-    assert not right(1, np.datetime64("2020-01-01"))
-
-
-def test_numbers_and_views_of_the_standard_library() -> None:
-    from decimal import Decimal
-    from fractions import Fraction
-
-    half, big = Fraction(1, 2), 10**30 + 1
-    same = [
-        (0.5, half), (0.5, Decimal("0.5")), ([0.5, 1], [half, Decimal(1)]), ((half,), (0.5,)),
-        (big, Decimal(big)), (float("inf"), Decimal("inf")), ({1, 2}, {1: 0, 2: 0}.keys()),
-        ({(1, 2)}, {1: 2}.items()),
-    ]  # fmt: skip
-    other = [
-        (0.25, half), (1 / 3, Fraction(1, 3)), (0.1, Decimal("0.1")), (1, Decimal("nan")),
-        (1, Decimal("sNaN")), (1, Decimal("1e999999")), ([1], {1: 0}.keys()),
-        ({1}, {1: 0}.values()), ({1}, {1: []}.items()),
-    ]  # fmt: skip
-    assert [pair for pair in same if not right(*pair)] == []
-    assert [pair for pair in other if right(*pair)] == []
+@pytest.mark.parametrize(("pairs", "equal"), [(RIGHT, True), (WRONG, False)])
+def test_what_is_equal_enough(pairs: list[tuple[Any, Any]], equal: bool) -> None:
+    for expected, found in pairs:
+        assert right(expected, found) == equal, (expected, found)
 
 
 def test_the_tolerance_stays_on_after_the_first_float() -> None:
@@ -132,40 +99,29 @@ def test_the_tolerance_stays_on_after_the_first_float() -> None:
     assert first_wrong(task, inputs, *early) == 0
 
 
-def test_sets_where_the_task_says_so() -> None:
-    assert right((2, 3), [3, 2, 2], SHARED)
-    assert right((2, 3), iter([3, 2]), SHARED)
-    assert right((2, 3), {2: 0, 3: 0}, SHARED)
-    assert not right((2, 3), [2], SHARED)
-    assert not right((2, 3), [[2], 3], SHARED)
-    assert not right((2, 3), 2, SHARED)
+PYRAMID = row("Mbpp/581", "surface_Area", "(a, b):\n    return 33\n", base_input=[[3, 4]])
+DIGITS = row("Mbpp/558", "digit_distance_nums", "(a, b):\n    return 1\n", base_input=[[1, 23]])
+DIVISORS = row("Mbpp/295", "sum_div", "(a):\n    return 1\n", base_input=[[8]])
+ANYTHING = row("Mbpp/164", "are_equivalent", "(a):\n    return 1\n")
+MATCH = re.search("a", "a")
 
 
-def test_presence_where_the_output_is_no_data() -> None:
-    import re
-
-    match = re.search("a", "a")
-    for found, wanted in ((match, True), (True, True), (None, False), (False, False), (0, True)):
-        assert right(match if wanted else None, found, SEEK)
-        assert not right(None if wanted else match, found, SEEK)
-
-
-def test_any_root_will_do() -> None:
-    assert right(-0.5, -0.50000001, ROOT)
-    assert not right(-0.5, 0.5, ROOT)
-    assert not right(-0.5, "x", ROOT)
-
-
-def test_what_some_tasks_accept_as_well() -> None:
-    pyramid = row("Mbpp/581", "surface_Area", "(a, b):\n    return 33\n", base_input=[[3, 4]])
-    assert right(33, 35, pyramid)
-    assert not right(33, 34, pyramid)
-    digits = row("Mbpp/558", "digit_distance_nums", "(a, b):\n    return 1\n", base_input=[[1, 23]])
-    assert right(0, 4, digits)
-    divisors = row("Mbpp/295", "sum_div", "(a):\n    return 1\n", base_input=[[8]])
-    assert right(7, 0, divisors)
-    assert not right(7, 1, divisors)
-    assert right(1, "anything", row("Mbpp/164", "are_equivalent", "(a):\n    return 1\n"))
+@pytest.mark.parametrize(
+    ("task", "expected", "good", "bad"),
+    [
+        (SHARED, (2, 3), [[3, 2, 2], iter([3, 2]), {2: 0, 3: 0}], [[2], [[2], 3], 2]),
+        # Present or not; False of numpy is no bool, and so not None.
+        (SEEK, MATCH, [MATCH, True, 0], [None, False]), (SEEK, True, [np.False_], [None]),
+        (SEEK, None, [None, False], [MATCH, True, 0]),
+        (ROOT, -0.5, [-0.50000001], [0.5, "x"]), (PYRAMID, 33, [35], [34]),
+        (DIGITS, 0, [4], []), (DIVISORS, 7, [0], [1]), (ANYTHING, 1, ["anything"], []),
+    ],
+)  # fmt: skip
+def test_what_some_tasks_accept_as_well(
+    task: dict[str, Any], expected: Any, good: list[Any], bad: list[Any]
+) -> None:
+    assert [found for found in good if not right(expected, found, task)] == []
+    assert [found for found in bad if right(expected, found, task)] == []
 
 
 def test_a_forged_text_of_any_length_is_not_read() -> None:

@@ -62,12 +62,8 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     ask(TableEngine(GOLD), tmp_path / "a")
     whole, cut = (tmp_path / name / "base" / "sums" for name in "ab")
     assert sorted(files(whole)) == [
-        "prompts.jsonl",
-        "result.json",
-        "samples.jsonl",
-        "settings.json",
-        "verdicts.jsonl",
-    ]
+        "prompts.jsonl", "result.json", "samples.jsonl", "settings.json", "verdicts.jsonl",
+    ]  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
         ask(TableEngine(GOLD, patience=16), tmp_path / "b")
     samples = cut / "samples.jsonl"

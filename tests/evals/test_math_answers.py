@@ -17,22 +17,13 @@ RESPONSES = read_rows(Path(__file__).parent / "data" / "math_responses.jsonl")
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ("025", "25"),
-        (27.0, "27"),
-        ("+2", "2"),
-        ("2,125", "2125"),
-        (r"11,\! 111,\! 100", "11111100"),
-        (r"\$18.90", "18.90"),
-        (r"$\frac{1}{2}$", r"\frac{1}{2}"),
-        ("np.arcsin(10/13)", r"\arcsin(10/13)"),
-        (r"$t(0,4]$", "(0,4]"),
-        (r"$(0,1)$.", "(0,1)"),
-        ("(312,123,231)", "(312,123,231)"),
-        ("41352,42351", "41352,42351"),
-        ("1,3,5", "1,3,5"),
-        ("4.5e33", "4.5e33"),
+        ("025", "25"), (27.0, "27"), ("+2", "2"), ("2,125", "2125"),
+        (r"11,\! 111,\! 100", "11111100"), (r"\$18.90", "18.90"),
+        (r"$\frac{1}{2}$", r"\frac{1}{2}"), ("np.arcsin(10/13)", r"\arcsin(10/13)"),
+        (r"$t(0,4]$", "(0,4]"), (r"$(0,1)$.", "(0,1)"), ("(312,123,231)", "(312,123,231)"),
+        ("41352,42351", "41352,42351"), ("1,3,5", "1,3,5"), ("4.5e33", "4.5e33"),
     ],
-)
+)  # fmt: skip
 def test_the_text_of_a_row_is_brought_into_one_form(raw: object, text: str) -> None:
     assert canonical_gold(raw).text == text
 
@@ -79,25 +70,14 @@ def test_the_marked_answer_is_found(row: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "response",
     [
-        "a" * 5_000_000 + r"\boxed{5}",
-        "\\boxed{" * 20_000,
-        "\\boxed{5}" * 20_000,
-        "\\boxed{5} " + "{ }" * 50 + "\\boxed{5}",
-        "$" * 100_000,
-        "the answer is " * 20_000,
-        "1 " * 50_000,
-        "\\[ " * 20_000,
-        "(" * 100_000 + "=" * 100_000,
-        " " * 1_000_000,
-        "and, " * 100_000 + r"\boxed{5}",
-        "\nQ: the answer is 5" * 20_000,
-        "\nQ: 5" * 20_000,
-        "<<" * 5_000 + ">" * 5_000,
-        "answer to the " * 2_000,
-        "*answer*" * 3_000,
+        "a" * 5_000_000 + r"\boxed{5}", "\\boxed{" * 20_000, "\\boxed{5}" * 20_000,
+        "\\boxed{5} " + "{ }" * 50 + "\\boxed{5}", "$" * 100_000, "the answer is " * 20_000,
+        "1 " * 50_000, "\\[ " * 20_000, "(" * 100_000 + "=" * 100_000, " " * 1_000_000,
+        "and, " * 100_000 + r"\boxed{5}", "\nQ: the answer is 5" * 20_000, "\nQ: 5" * 20_000,
+        "<<" * 5_000 + ">" * 5_000, "answer to the " * 2_000, "*answer*" * 3_000,
         "." * 20_000 + "answer",
     ],
-)
+)  # fmt: skip
 def test_long_responses_take_linear_time(response: str) -> None:
     begin = time.process_time()
     extract(response)

@@ -24,15 +24,11 @@ LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 @pytest.mark.parametrize(
     "data",
     [
-        LINES,
-        LINES.rstrip(),
-        b"\xef\xbb\xbf" + LINES,
-        LINES.replace(b"\n", b"\r\n\n"),
-        gzip.compress(LINES, mtime=0),
-        json.dumps(ROWS, indent=1).encode(),
+        LINES, LINES.rstrip(), b"\xef\xbb\xbf" + LINES, LINES.replace(b"\n", b"\r\n\n"),
+        gzip.compress(LINES, mtime=0), json.dumps(ROWS, indent=1).encode(),
         gzip.compress(json.dumps(ROWS).encode(), mtime=0),
     ],
-)
+)  # fmt: skip
 def test_files_are_known_by_content(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes(data)
@@ -53,21 +49,16 @@ def test_large_numbers_and_mixed_lists_stay_what_they_are(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "is empty"),
-        (b" \n\n", "is empty"),
-        (b"[]", "holds no rows"),
-        (LINES[:-20], "line 2: not JSON"),
-        (b"{}\nx\n{}", "line 2: not JSON"),
+        (b"", "is empty"), (b" \n\n", "is empty"), (b"[]", "holds no rows"),
+        (LINES[:-20], "line 2: not JSON"), (b"{}\nx\n{}", "line 2: not JSON"),
         (b"[1]", "item 1: found int, expected an object"),
         (b'{"a": 1}\n[2]', "line 2: found list, expected an object"),
         (b"null\n{}", "line 1: found NoneType"),
-        (gzip.compress(LINES, mtime=0)[:-9], "broken gzip"),
-        (b"\x1f\x8b\x00\x00", "broken gzip"),
+        (gzip.compress(LINES, mtime=0)[:-9], "broken gzip"), (b"\x1f\x8b\x00\x00", "broken gzip"),
         (b"\x80\x04\x95pickle", "neither JSON nor gzip nor parquet"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
+        (b"[" * 100_000, "not JSON"), (b'{"a": 1' + b"0" * 5000 + b"}\n{}", "line 1: not JSON"),
     ],
-)
+)  # fmt: skip
 def test_broken_files_are_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "broken.jsonl"
     path.write_bytes(data)

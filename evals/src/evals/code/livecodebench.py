@@ -142,24 +142,20 @@ def content_hash(path: Path) -> str:
 
 
 def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
-    """Yield each row, and what reads it again. Raises EvalsError."""
+    """Yield each row, and what reads it again. Raises EvalsError, OSError."""
     for shard in shards(path):
-        try:
-            with shard.open("rb") as file:
-                if file.read(4) == PARQUET:
-                    raise EvalsError(
-                        f"{shard} is parquet; give JSON Lines, or a release on the hub: "
-                        "--data release_v5"
-                    )
-                file.seek(0)
-                end = 0
-                for number, line in enumerate(file, 1):
-                    start, end = end, end + len(line)
-                    if line.strip():
-                        row = parse_object(line, f"{shard}, line {number}")
-                        yield row, partial(_read_again, shard, start, len(line))
-        except OSError as error:
-            raise EvalsError(f"cannot read {shard}: {error.strerror or error}") from None
+        with shard.open("rb") as file:
+            if file.read(4) == PARQUET:
+                raise EvalsError(
+                    f"{shard} is parquet; give JSON Lines, or a release on the hub: "
+                    "--data release_v5"
+                )
+            end = file.seek(0)
+            for number, line in enumerate(file, 1):
+                start, end = end, end + len(line)
+                if line.strip():
+                    row = parse_object(line, f"{shard}, line {number}")
+                    yield row, partial(_read_again, shard, start, len(line))
 
 
 def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, ...]]:
