@@ -16,6 +16,8 @@ from evals.code.functions import sanitize
 from evals.code.grader import FunctionGrader
 from evals.question import Outcome
 
+_FILE = Path(__file__).parent / "data" / "answers_with_programs.toml"
+ANSWERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 TASK = problem(DOUBLE)
 
 
@@ -31,36 +33,17 @@ def test_reference_solutions_pass(grader: FunctionGrader) -> None:
     assert verdicts == [(Outcome("pass"), Outcome("pass"))] * 5
 
 
-@pytest.mark.parametrize(
-    ("program", "base", "plus", "test", "reason"),
-    [
-        ("def double(x):\n    return [x] * 2", "pass", "pass", None, ""),
-        ("def double(x):\n    return [x, 2]", "fail", "fail", 0, r"returned \[1, 2\]; expected"),
-        ("def double(x):\n    return [x, x] if x in (1, 2) else 0", "pass", "fail", 0, "expected"),
-        ("def double(x):\n    return [x, x] if x != 2 else 0", "fail", "pass", 1, "returned 0"),
-        ("def double(x):\n    return (x, x)", "fail", "fail", 0, "returned"),
-        ("def double(x):\n    1 / 0", "fail", "fail", 0, "ZeroDivisionError: division by zero"),
-        ("def double(x):\n    raise SystemExit(0)", "fail", "fail", 0, "SystemExit"),
-        ("def double(x): return", "fail", "fail", 0, "returned None"),
-        ("def twice(x): return [x, x]", "fail", "fail", None, "KeyError"),
-        ("def double(x:", "fail", "fail", None, "SyntaxError"),
-        ("1 / 0", "fail", "fail", None, "ZeroDivisionError"),
-        ("", "fail", "fail", None, "KeyError"),
-        ("\ud800\0", "fail", "fail", None, "Error"),
-        ("import os\ndef double(x):\n    os._exit(0)", "timeout", "timeout", 0, "left"),
-        ("import time\ndef double(x):\n    time.sleep(1e9)", "fail", "fail", 0, "slept"),
-        ("print('hi')\ndef double(x):\n    print(x)\n    return [x, x]", "pass", "pass", None, ""),
-        ("from __future__ import annotations\nimport dataclasses, typing, re, enum, threading\n"
-         "@dataclasses.dataclass\nclass A:\n    x: typing.Any\n"
-         "def double(x):\n    return [A(x).x, x]", "pass", "pass", None, ""),
-    ],
-)  # fmt: skip
+JUDGED = [*ANSWERS["judged"], ("\ud800\0", "fail", "fail", -1, "Error")]
+
+
+@pytest.mark.parametrize(("program", "base", "plus", "test", "reason"), JUDGED)
 def test_verdicts(
-    grader: FunctionGrader, program: str, base: str, plus: str, test: int | None, reason: str
+    grader: FunctionGrader, program: str, base: str, plus: str, test: int, reason: str
 ) -> None:
     first, second = grader.grade(TASK, program)
     worse = first if first.status != "pass" else second
-    assert (first.status, second.status, worse.failed_test) == (base, plus, test)
+    failed = -1 if worse.failed_test is None else worse.failed_test
+    assert (first.status, second.status, failed) == (base, plus, test)
     assert re.search(reason, worse.reason)
 
 
@@ -144,8 +127,6 @@ def test_rows_that_are_no_problems(rows: list[dict[str, object]], message: str) 
         read_problems(rows, name)
 
 
-_FILE = Path(__file__).parent / "data" / "answers_with_programs.toml"
-ANSWERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 PROGRAM = "def f(x):\n    return x + 1"
 
 

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from json_lines import read_rows
 
 from evals import Data, EvalsError
 from evals.catalog import load_official
@@ -163,21 +164,8 @@ def test_hub_rows_are_plain_and_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fake.bars
 
 
-CARDS: dict[str, dict[str, Any]] = {
-    "aime24": {"id": 60, "problem": "?", "solution": "So 7.", "answer": "007", "url": "u",
-               "year": "2024"},
-    "aime25": {"problem": "?", "answer": "7", "id": "0"},
-    "amc23": {"id": 0, "answer": "7", "url": "u", "question": "?"},
-    "math500": {"problem": "?", "solution": "So \\boxed{7}.", "answer": "7",
-                "subject": "Algebra", "level": 2, "unique_id": "test/algebra/1.json"},
-    "minerva_math": {"question": "?", "answer": "7"},
-    "gsm8k": {"question": "?", "answer": "3 + 4 = <<3+4=7>>7\n#### 7"},
-    "olympiadbench": {"id": 1606, "question": "?", "solution": ["So 7."], "final_answer": ["7"],
-                      "context": None, "image_1": None, "modality": "Text-only",
-                      "difficulty": "Competition", "is_multiple_answer": False, "unit": None,
-                      "answer_type": "Numerical", "error": None, "question_type": "Open-ended",
-                      "subfield": "Algebra", "subject": "Math", "language": "English"},
-}  # fmt: skip
+_FILE = Path(__file__).parent / "data" / "math_cards.jsonl"
+CARDS = {card["benchmark"]: card["row"] for card in read_rows(_FILE)}
 """The columns that the hub's cards name."""
 
 
