@@ -185,12 +185,36 @@ CHANCE = {
         "class A:\n    def __repr__(self): return ''\n    @property\n    def p(self): return 1\n"
         "def f(x):\n    return len(str(A.p)) > 0"
     ),
+    "text of a module's function": (
+        "import functools\ndef f(x):\n    return len(str(functools.wraps)) > 0"
+    ),
+    "text of a method by a format": "def f(x):\n    return len('{0.append}'.format([])) > 0",
+    "frame by names of its own": (
+        "def f(x):\n    dict(gi_frame=1, f_builtins=1)\n"
+        "    return (i for i in [1]).gi_frame.f_builtins['hash'](x) == x"
+    ),
     "attribute by name": "def f(x):\n    n = '__has' + 'h__'\n    return getattr(x, n)() == x",
     "JSON": "import json\ndef f(x):\n    return len(json.dumps([object], default=repr)) > 0",
     "JSON of a class": (
         "import json\nclass A: pass\ndef f(x):\n    return len(json.dumps(A(), default=repr)) > 0"
     ),
 }
+
+
+CHAINS = {
+    "functions": "def v0(x): return x\n" + "".join(f"v{n + 1}=v{n}\n" for n in range(6000)),
+    "instances": "class A: pass\n"
+    + "".join(f"v{n}=v{n + 1}\n" for n in range(3000))
+    + "v3000=A()\n",
+}
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_no_chain_of_names_delays_the_reader(sandbox: Sandbox, kind: str) -> None:
+    """To follow a name at a time would take all of its budget."""
+    verdict = sandbox.run(CHAINS[kind] + "def f(x): return f'{x}'", "1")
+    wanted = {"functions": Status.OK, "instances": Status.EXCEPTION}
+    assert verdict.status == wanted[kind], verdict.reason
 
 
 @pytest.mark.parametrize("source", CHANCE)

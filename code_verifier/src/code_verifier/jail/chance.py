@@ -13,8 +13,11 @@ counts as reached. A program is quiet when
 
 import ast
 import builtins
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
 from code_verifier.jail.imports import words
@@ -96,6 +99,10 @@ _METHODS = _OF_BUILT_IN - words("real imag numerator denominator start stop step
 _SPECIAL = words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
 _FINALISERS = words("__del__ __hash__ __deepcopy__")
 """Methods that are called at a moment of chance, or get an address."""
+_INSIDE = {"obj"}.union(
+    *map(dir, (FrameType, TracebackType, GeneratorType, CoroutineType, AsyncGeneratorType))
+) - words("send throw close")
+"""Attributes of built-in objects that may lead anywhere: an exception's, and those to frames."""
 _ATTRIBUTES = (
     _OF_BUILT_IN
     | _SPECIAL
@@ -122,6 +129,8 @@ _DATA_MODULES = words("""
     heapq json string unicodedata
 """)
 """What their functions give has a text without an address."""
+_OF_PYTHON = words("copy dataclasses functools heapq json re statistics textwrap typing")
+"""Modules with functions whose texts show addresses; the names of all else are not lower case."""
 _DEEP = words("groupby tee fields classmethod staticmethod property")
 """What they give holds objects whose texts show addresses."""
 _ITERATORS = (
@@ -163,9 +172,7 @@ class Program:
         """The names that it binds, each as often as it is bound."""
         self.bound = set(self.bindings)
         self.hints = _hints(nodes)
-        self.own = {node.name for node in nodes[ast.FunctionDef]}
-        while not self.own.issuperset(others := self.aliases()):
-            self.own |= others
+        self.own = self.with_aliases({node.name for node in nodes[ast.FunctionDef]})
 
     def has_quiet_members(self) -> bool:
         """Whether it uses quiet members of modules only, and modules for nothing else."""
@@ -234,7 +241,7 @@ class Program:
                 own |= {word for x in texts for word in str(x).replace(",", " ").split()}
             elif getattr(node.func, "id", "") == "setattr":
                 own.add(node.args[1].value)
-        return own - {"obj"}  # an exception's, which may be anything
+        return own - _INSIDE
 
     def has_algebra(self) -> bool:
         operations = (*self.nodes[ast.BinOp], *self.nodes[ast.AugAssign])
@@ -306,6 +313,8 @@ class Program:
         nodes = self.nodes
         if self.names & _DEEP or any(n.decorator_list for kind in _DEFINED for n in nodes[kind]):
             return True  # a decorator may keep what it is given
+        if any(map(_looks_into, nodes[ast.Attribute])):
+            return True
         if nodes[ast.Yield] or nodes[ast.YieldFrom] or nodes[ast.AsyncFunctionDef]:
             return True
         makers = [*filter(self.makes_iterator, nodes[ast.Call]), *nodes[ast.GeneratorExp]]
@@ -322,9 +331,18 @@ class Program:
         read += [n for n in self.nodes[ast.Name] if n.id in names and type(n.ctx) is ast.Load]
         names |= _METHODS
         read += [
-            n for n in self.nodes[ast.Attribute] if n.attr in names and type(n.ctx) is ast.Load
+            n
+            for n in self.nodes[ast.Attribute]
+            if type(n.ctx) is ast.Load and (n.attr in names or self.is_of_library(n))
         ]
         return read + [node for node in self.lookups if node.args[1].value in names]
+
+    def is_of_library(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is a function of a module that is written in Python."""
+        module = self.modules.get(getattr(node.value, "id", ""), "")
+        return (module in _OF_PYTHON and node.attr.islower()) or (
+            module != "" and node.attr in ("capwords", "namedtuple")
+        )
 
     def takes_anything(self, method: ast.Attribute) -> bool:
         """Whether a call of an attribute may be one of a built-in object or of a module."""
@@ -332,10 +350,18 @@ class Program:
             return True
         return isinstance(method.value, ast.Name) and method.value.id in self.modules
 
-    def aliases(self) -> set[str]:
-        """The variables that functions of its own are assigned to."""
-        functions = (n for n in self.nodes[ast.Name] if n.id in self.own)
-        return {name for node in functions if (name := self.alias(node))}
+    def with_aliases(self, functions: set[str]) -> set[str]:
+        """The names of functions, and the variables that they are assigned to."""
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for node in self.nodes[ast.Name]:
+            if alias := self.alias(node):
+                names[node.id].append(alias)
+        rest = [*functions]
+        while rest:
+            new = {name for name in names.pop(rest.pop(), ()) if name not in functions}
+            functions |= new
+            rest += new
+        return functions
 
     def alias(self, node: ast.AST) -> str:
         """The variable that a function is assigned to where it stands, or ""."""
@@ -401,6 +427,14 @@ def _looks_up_quietly(node: ast.Call) -> bool:
         case ast.Call(ast.Name(name), [_, ast.Constant(str(attribute)), *_]) if name in _LOOKUPS:
             return attribute not in _VIEWS and attribute[:2] != "__"
     return False
+
+
+def _looks_into(node: ast.Attribute) -> bool:
+    """Whether a format may give the text of an attribute: `"{0.append}".format([])`."""
+    if node.attr not in ("format", "format_map"):
+        return False
+    text = getattr(node.value, "value", None)
+    return type(text) is not str or re.search(r"\{[^{}:!]*\.", text) is not None
 
 
 def _is_number(node: ast.BinOp) -> bool:

@@ -38,6 +38,9 @@ def prepare(modules: str) -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ALLOWED and type(module) is type(sys):
             module.__dict__.update(__loader__=None, __spec__=None)  # how it was built
+            for place in ("__file__", "__cached__", "__path__"):
+                module.__dict__.pop(place, None)
+    sys.version = sys.version.partition(" ")[0]
     sys.argv, sys.path = [""], []
     sys.meta_path[:] = [_Missing] if modules == wire.COMMON else []
     sys.modules["program"] = _program

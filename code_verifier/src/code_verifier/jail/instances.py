@@ -17,6 +17,7 @@ _PLAIN = words("dict list tuple str int float")
 """Built-in classes whose text shows no address, as that of exceptions."""
 _ASKING = words("isinstance issubclass callable hasattr getattr setattr print")
 """Built-in functions that keep nothing of their first argument."""
+_MOST_ROUNDS = 32
 _SCOPES = (ast.FunctionDef, ast.ClassDef, ast.Module, ast.Lambda)
 
 
@@ -38,7 +39,7 @@ class _Instances:
         self.makers: set[str] = set()
 
     def are_kept(self) -> bool:
-        """Follow them until nothing new holds one."""
+        """Follow them until nothing new holds one, or for too long."""
         if not self.classes:
             return False
         nodes = self.program.nodes
@@ -52,12 +53,14 @@ class _Instances:
         if not all(map(self.starts_well, self.functions)):
             return True
         known = -1
-        while known < (known := sum(map(len, (self.variables, self.attributes, self.makers)))):
+        for _ in range(_MOST_ROUNDS):
+            if known == (known := sum(map(len, (self.variables, self.attributes, self.makers)))):
+                return False
             if not all(map(self.goes_on, self.instances())):
                 return True
             if self.makers and self.program.own - {node.name for node in self.functions}:
                 return True  # one may have another name
-        return False
+        return True
 
     def starts_well(self, function: ast.FunctionDef) -> bool:
         """Note what a method is given: `self`, and what operators have on their other side."""

@@ -76,6 +76,7 @@ class Server:
         from code_verifier.jail import child, imports
 
         imports.preload(config["modules"], config["numpy"])
+        self.lacks_modules = config["modules"] == wire.COMMON
         self.run: dict[str, Any] = {FUNCTION: child.function}
         if config["modules"] == wire.ALL:
             from code_verifier.jail import entropy
@@ -89,7 +90,9 @@ class Server:
             ordinary.prepare()
             self.run = {CALLS: ordinary.calls, SCRIPT: ordinary.script}
         root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
-        self.layers = walls.confine(config["jail_dir"], config["memory"], _INPUT_BYTES, user)
+        # Less for every other execution, so that what fits into memory differs, too.
+        memory = config["memory"] - (config["memory"] >> 5) * (strict and config["index"] % 2)
+        self.layers = walls.confine(config["jail_dir"], memory, _INPUT_BYTES, user)
         # Whether the kernel counts processes and threads for this server and its child alone.
         self.alone = os.geteuid() == user if root else self.layers["namespaces"]
         filters: dict[str, bytes] = config["filters"]
@@ -257,11 +260,12 @@ class Server:
         if code < 0:
             name = signal.Signals(-code).name
             return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
+        if code == MISSED and self.lacks_modules:
+            return wire.MISSING, ""
         own = {
             NO_MEMORY: (Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"),
             SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
             RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
-            MISSED: (wire.MISSING, ""),
             FULL: (Status.TOO_LONG, "returned more than the limit of output"),
         }
         return own.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))

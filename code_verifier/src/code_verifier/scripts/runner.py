@@ -203,7 +203,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})
         reply = self._reply(order, task)
-        return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number)
+        return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number % 256)
 
     def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
         numpy = "numpy" in task["program"] + task["prelude"]
