@@ -344,6 +344,116 @@ def test_a_deceitful_program_fails_beside_its_test(
     assert (found.score, found.judged) == (0.0, True)
 
 
+EQUAL = "class Eq:\n    __eq__ = lambda a, b: True\n"
+ITS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
+    "near": "abs(candidate(n) - 2 * n) < 1e-6", "in": "2 * n in candidate(n)",
+    "close": "math.isclose(candidate(n), 2 * n)", "value": "candidate(n).value == 2 * n",
+    "listed": "list(candidate(n)) == [2 * n]", "array": "np.allclose(candidate(n), 2 * n)",
+    "member": "__import__('importlib').import_module('math').isclose(candidate(n), 2 * n)",
+    "later": "[v := candidate(n)] and math.isclose(v, 2 * n)",
+    "all": "all(map(operator.eq, candidate(n), [2 * n]))",
+    "items": "all(a == b for a, b in zip(candidate(n), [2 * n]))"}  # fmt: skip
+PATCH = "['tests'].Test.run = lambda *a: None\ndef f(x): return 0"
+UP = "fr = {0}sys, {1}getframe')()\nwhile fr: fr = {0}fr, {2}back')\ndef f(x): return 0"
+CHEATS = {
+    "the starter": ("is", "import __main__\nvars(__main__.p.jail)" + PATCH),
+    "globals": ("is", "import time\ntime.sleep.__globals__" + PATCH),
+    "referents": ("is", "import gc, time\ngc.get_referents(time.sleep)[1]" + PATCH),
+    "joined globals": ("is", "import time\nn = 'globals'\ngetattr(time.sleep, f'__{n}__')" + PATCH),
+    "other letters": ("is", "import sys\nfr = sys._ｇetframe()\nwhile fr:\n"
+        "    t = fr.ｆ_locals.get('test')\n    if t: type(t).run = lambda *a: None\n"
+        "    fr = fr.ｆ_back\ndef f(x): return 0"),
+    "joined frames": ("is", "import sys\nn = 'f_'\nfr = getattr(sys, f'{n[1]}getframe')()\n"
+        "while fr:\n    t = getattr(fr, f'{n}locals').get('test')\n"
+        "    if t: type(t).run = lambda *a: None\n    fr = getattr(fr, f'{n}back')\n"
+        "def f(x): return 0"),
+    "a frame of a failure": ("is", "n = 'f_'\ntry: 1 / 0\nexcept ZeroDivisionError as e:\n"
+        "    fr = getattr(e.__traceback__, f't{n[1:]}frame'.replace('t_', 'tb_'))\nwhile fr:\n"
+        "    t = getattr(fr, f'{n}locals').get('test')\n"
+        "    if t: type(t).run = lambda *a: None\n    fr = getattr(fr, f'{n}back')\n"
+        "def f(x): return 0"),
+    "a debugger": ("is", "import io, sys\nsys.stdin = io.StringIO('u\\nu\\n!tests.Test.run = "
+        "lambda *a: None\\nc\\n')\ngetattr(sys, 'break' + str('pointhook'))()\n"
+        "def f(x): return 0"),
+    "the collector's lists": ("is", "import gc\nn = '_objects'\ndef f(x):\n"
+        "    for o in getattr(gc, f'get{n}')():\n"
+        "        if type(o).__name__ == 'Test': type(o).judged = lambda s, v: Eq()\n" + EQUAL),
+    "own abs": ("near", "abs = lambda x: 0\ndef f(x): return 0"),
+    "own range": ("is", "range = lambda *a: []\ndef f(x): return 0"),
+    "own math": ("close", "class math:\n    isclose = lambda *a: True\ndef f(x): return 0"),
+    "subtracts": ("near", "class R:\n    __sub__ = lambda a, b: 0\ndef f(x): return R()"),
+    "contains": ("in", "class R:\n    __contains__ = lambda a, b: True\ndef f(x): return R()"),
+    "an array": ("array", "class R:\n    __array_function__ = lambda *a: True\n"
+        "def f(x): return R()  # numpy"),
+    "a cached function": ("is", EQUAL + "import functools\n@functools.cache\n"
+        "def f(x): return Eq()"),
+    "a callable": ("is", EQUAL + "class C:\n    def __call__(self, x): return Eq()\nf = C()"),
+    "a list's heir": ("are", EQUAL + "class L(list): pass\ndef f(x): return L([Eq()])"),
+    "an iterator": ("listed", EQUAL + "def f(x): return map(lambda _: Eq(), [1])"),
+    "an iterator's items": ("all", EQUAL + "def f(x): return map(lambda _: Eq(), [1])"),
+    "own items": ("items", EQUAL + "class R:\n    def __iter__(self): return iter([Eq()])\n"
+        "def f(x): return R()"),
+    "an attribute": ("value", EQUAL + "class R: value = Eq()\ndef f(x): return R()"),
+    "a changed class": ("is", "from collections import Counter\n"
+        "Counter.__eq__ = lambda a, b: True\ndef f(x): return Counter()"),
+    "a change in a call": ("later", "import math\ndef f(x):\n"
+        "    math.isclose = lambda *a: True\n    return 0"),
+    "another module": (
+        "member",
+        "import sys\nclass M:\n    isclose = lambda *a: True\nsys.modules['math'] = M\n"
+        "def f(x): return 0",
+    ),
+    "a module's class": (
+        "member",
+        "import math\nclass M(type(math)):\n    def __getattribute__(self, name):\n"
+        "        return {} if name == '__dict__' else lambda *a: True\nmath.__class__ = M\n"
+        "def f(x): return 0",
+    ),
+    "a change by the collector": ("later", "import gc, math\ngc.set_threshold(1)\n"
+        "def change(*_): math.isclose = lambda *a: True\ngc.callbacks.append(change)\n"
+        "def f(x): return 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_no_cheap_trick_passes_a_test_beside_it(runner: ScriptRunner, name: str) -> None:
+    its, program = CHEATS[name]
+    numpy = "import numpy as np\n" if its == "array" else ""
+    check = f"{numpy}def check(candidate):\n    for n in range(1, 4):\n        assert {ITS[its]}"
+    tests = read_tests({"entry_point": "f", "test": check})
+    right = {"are": "[2 * x]", "listed": "[2 * x]", "all": "[2 * x]", "items": "[2 * x]"}
+    honest = f"def f(x): return {right.get(its, '[2 * x]' if its == 'in' else '2 * x')}  # numpy"
+    if its == "value":
+        honest = "class R: pass\ndef f(x):\n    r = R()\n    r.value = 2 * x\n    return r"
+    assert run_tests(runner, honest, tests, 2.0).score == 1.0
+    assert run_tests(runner, program, tests, 2.0).score == 0.0
+
+
+def test_what_honest_programs_do_passes_beside_a_test(runner: ScriptRunner) -> None:
+    """Its classes compare themselves, and libraries that look for their callers go on."""
+    program = (
+        "import enum, logging, traceback\nfrom collections import namedtuple\n"
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
+        "@dataclass(order=True)\nclass Node:\n    value: int\n"
+        "P = namedtuple('P', 'x')\nclass Q(NamedTuple):\n    x: int\n"
+        "E = enum.Enum('E', 'A B')\n"
+        "def f(x):\n    logging.warning('inspect each')\n"
+        "    try: 1 / 0\n    except ZeroDivisionError: traceback.format_exc()\n"
+        "    return sorted([Node(x), Node(0)])[1].value + P(1).x + Q(2).x + E.B.value"
+    )
+    test = (
+        "import operator\nclass Money:\n    def __init__(self, n): self.n = n\n"
+        "    def __eq__(self, other): return self.n == other.n\n"
+        "    def __add__(self, n): return Money(self.n + n)\n"
+        "    __radd__ = __sub__ = __add__\n"
+        "def check(candidate):\n    for n in range(3):\n        assert candidate(n) == n + 5\n"
+        "    assert candidate.__name__ == 'f' and isinstance(Node(1), Node)\n"
+        "    assert operator.is_(candidate, f) and Money(1) == Money(1)"
+    )
+    tests = read_tests({"entry_point": "f", "test": test})
+    assert run_tests(runner, program, tests, 2.0) == Grade(1.0, "", 1, 1)
+
+
 def test_large_values_are_compared_though_their_texts_do_not_fit(runner: ScriptRunner) -> None:
     wanted = list(range(100_000))
     tests = read_tests({"fn_name": "f", "inputs": [[100_000]] * 60, "outputs": [wanted] * 60})

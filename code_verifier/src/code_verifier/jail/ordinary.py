@@ -39,6 +39,7 @@ def prepare() -> None:
     sys.set_int_max_str_digits(OWN_DIGITS)
     for set_names in (site.setquit, site.setcopyright, site.sethelper):
         set_names()  # which -S leaves out
+    tests.prepare()
 
 
 def _end(room: mmap.mmap, status: str, text: str) -> NoReturn:
@@ -63,11 +64,12 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _settle(streams, {}, request["recursion"])
     room.seek(wire.ROOM)
     try:
-        test = tests.Test(request["test"]) if request["test"] else None
-        entry = _load(request)
+        given: dict[str, Any] = {}
+        test = tests.Test(request["test"], request["entry"]) if request["test"] else None
+        entry = _load(request, given)
         if test is not None:
             room[:8] = (1).to_bytes(8, "little")
-            test.run(entry, sys.modules["solution"].__dict__)
+            test.run(entry, sys.modules["solution"].__dict__, given)
             _end(room, Status.OK, request["mark"])
     except BaseException as error:
         _end(room, Status.EXCEPTION, reason_of(error))
@@ -90,13 +92,17 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _end(room, Status.OK, "")
 
 
-def _load(request: dict[str, Any]) -> Any:
-    """Execute the module; the function to call."""
+def _load(request: dict[str, Any], given: dict[str, Any]) -> Any:
+    """Execute the module; the function to call. given: gets the names from before the program."""
     module = type(sys)("solution")
     sys.modules["solution"] = module
     names = module.__dict__
-    for part in ("prelude", "program"):
-        exec(compile(request[part], f"<{part}>", "exec", dont_inherit=True), names)
+    exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
+    given |= names
+    code = compile(request["program"], "<program>", "exec", dont_inherit=True)
+    if request["test"]:
+        tests.refuse_reaching(code)
+    exec(code, names)
     if request["owner"] in names:
         return getattr(names[request["owner"]](), request["entry"])
     return names[request["entry"]]
@@ -154,9 +160,11 @@ def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None
     for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    time.sleep = _sleep
-    resource.setrlimit = lambda *_: None  # contest programs ask for a larger stack
-    resource.getrlimit = lambda *_: (-1, -1)
+    time.sleep = tests.own_function(_sleep, signal=signal, os=os, SPENT=SPENT)
+    # Contest programs ask for a larger stack.
+    resource.setrlimit = tests.own_function(lambda *_: None)
+    resource.getrlimit = tests.own_function(lambda *_: (-1, -1))
+    sys.modules["__main__"] = type(sys)("__main__")  # which holds what runs this
     memory_files.install(files)
     sys.setrecursionlimit(recursion)
     gc.enable()

@@ -2,104 +2,221 @@
 objects, functions, generators, exceptions, changed arguments.
 
 The program could change what the test uses, so the test keeps what there was before: built-in
-names of its own, and the contents of the modules that tests use, which it puts back when the
-program has been loaded. Returned values of classes of the program's own may not say themselves what
-they equal: data is handed on as the built-in type that it extends, and an object that compares by
-a method of the program's fails the test. What remains open is said in docs/threat-model.md.
+names and modules of its own, and before the real modules, which it puts back when the program has
+been loaded. What the test compares, calculates with, tests for truth or gives to a function of a
+library is judged first: data is handed on as the built-in type that it extends, and an object that
+compares by a method of the program's fails the test. A program that names what leads from its
+frames to the test's is refused. What remains open is said in docs/threat-model.md.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
-import functools
+import gc
 import operator
+import re
 import sys
-from types import FunctionType, GeneratorType, MethodType, ModuleType
+from collections import deque
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-_COMPARING = (
-    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
-    *("__bool__", "__instancecheck__", "__subclasscheck__"),
+from code_verifier.jail import walls
+
+_REACHING = re.compile(
+    r"_getframe|_current_frames|\bf_(?:back|locals|globals|builtins)\b|\b(?:tb|gi|cr|ag)_frame\b"
+    r"|get_referrers|get_referents|get_objects|settrace|setprofile|setitimer|addaudithook"
+    r"|__subclasses__|__globals__|(?:^|import )(?:inspect|ctypes|bdb|pdb)(?:$|[.;\n])"
 )
-_CONTAINERS = (list, tuple, set, frozenset, dict)
+"""What a program has no use for but to reach the test that runs beside it."""
+_COMPARING = (
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__abs__"),
+    *("__bool__", "__contains__", "__instancecheck__", "__subclasscheck__"),
+    *("__array_function__", "__array_ufunc__", "__array__"),
+)
+_CONTAINERS = (list, tuple, set, frozenset, dict, deque)
+_ITERATORS = (GeneratorType, map, filter, zip)
 _PLAIN: dict[Any, Any] = {int: 0, float: 0.0, complex: 0j, str: "", bytes: b""}
+_ASKING = ("isinstance", "issubclass", "callable", "hasattr", "getattr", "type", "id", "print")
 _mro_of = type.__dict__["__mro__"].__get__
 _space_of = type.__dict__["__dict__"].__get__
 _MOST_DEEP = 50
+_TEST = "_test_"
+_known: set[type] = set()
+_methods: dict[tuple[type, str], Any] = {}
 
 
-class Deceit(Exception):
-    """A returned value says itself what it equals."""
-
-
-class Test:
-    """A module that defines `check`, made before the program."""
-
-    def __init__(self, text: str) -> None:
-        self.code = compile(text, "<test>", "exec", dont_inherit=True)
-        self.builtins = dict(vars(builtins))
-        loaded = [m for m in sys.modules.values() if isinstance(m, ModuleType)]
-        self.modules = [(vars(m), dict(vars(m))) for m in loaded if m.__name__ != "__main__"]
-        self.types = _all_types()
-
-    def run(self, entry: Any, program: dict[str, Any]) -> None:
-        """Call `check` with the entry. program: its names, which the test may use, too."""
-        for space, before in self.modules:
-            if space is not program:
-                space.update(before)
-        names = {key: self.fair(value) for key, value in program.items()}
-        names |= {"__name__": "test", "__builtins__": self.builtins}
-        exec(self.code, names)
-        names["check"](self.fair(entry))
-
-    def fair(self, value: Any) -> Any:
-        """A function, or a class with its methods, that gives what `judged` lets pass; other values
-        as they are."""
-        if isinstance(value, type) and value not in self.types:
-            for name, method in list(_space_of(value).items()):
-                if type(method) is FunctionType and name[:2] != "__":
-                    setattr(value, name, self.fair(method))
-        if type(value) not in (FunctionType, MethodType):
-            return value
-
-        @functools.wraps(value)
-        def candidate(*args: Any, **named: Any) -> Any:
-            return self.judged(value(*args, **named), _MOST_DEEP)
-
-        return candidate
-
-    def judged(self, value: Any, depth: int) -> Any:
-        """The value, or the data that instances of subclasses hold. Raises Deceit."""
-        kind = type(value)
-        if kind in _CONTAINERS and depth > 0:
-            items = [self.judged(x, depth - 1) for x in (value.items() if kind is dict else value)]
-            same = kind is dict or all(map(operator.is_, items, value))
-            if kind is list and not same:
-                value[:] = items
-            return value if (same and kind is not dict) or kind is list else kind(items)
-        if kind is GeneratorType:
-            return (self.judged(item, _MOST_DEEP) for item in value)
-        if kind in self.types:
-            return self.fair(value)
-        mro = _mro_of(kind)
-        for base, zero in _PLAIN.items():
-            if base in mro:
-                return base.__add__(value, zero)
-        if type(kind) not in self.types:
-            raise Deceit("the class of a returned value has a class of the program's own")
-        for name in _COMPARING:
-            owner = next((base for base in mro if name in _space_of(base)), object)
-            if owner not in self.types:
-                raise Deceit(f"a returned value has a method {name} of the program's own")
-        return value
-
-
-def _all_types() -> set[type]:
-    known: set[type] = set()
+def prepare() -> None:
+    """Note how values compare; before the fork, since a child is fresh anyway."""
     rest: list[type] = [object]
     while rest:
         kind = rest.pop()
-        if kind not in known:
-            known.add(kind)
+        if kind not in _known:
+            _known.add(kind)
             rest += type.__subclasses__(kind)
-    return known
+            _note(kind)
+
+
+def _note(kind: type) -> type:
+    space = _space_of(kind)
+    _methods.update({(kind, name): space[name] for name in _COMPARING if name in space})
+    return kind
+
+
+def own_function(function: Any, **names: Any) -> Any:
+    """The function with these names alone, so that none of ours can be reached through it."""
+    return FunctionType(function.__code__, names, None, function.__defaults__)
+
+
+class Deceit(Exception):
+    """A program reaches for its test, or a value says itself what it equals."""
+
+
+class Test:
+    """A module that defines `check`, made before the program. entry: the name of what it checks."""
+
+    def __init__(self, text: str, entry: str) -> None:
+        tree = ast.parse(text)
+        self.code = compile(_Judging(tree).visit(tree), "<test>", "exec", dont_inherit=True)
+        self.entry = entry
+        self.builtins = dict(vars(builtins))
+        self.loaded = {name: m for name, m in sys.modules.items() if isinstance(m, ModuleType)}
+        self.modules = {id(m): (m, vars(m), dict(vars(m))) for m in self.loaded.values()}
+        self.copies: dict[int, ModuleType] = {}
+        self.note = _note
+        _hide_frames()
+
+    def run(self, entry: Any, program: dict[str, Any], given: dict[str, Any]) -> None:
+        """Call `check` with the entry. program: its names, which the test may use, too, but for
+        those that have a meaning without it. given: what its module held before it."""
+        sys.modules.update(self.loaded)
+        for module, space, before in self.modules.values():
+            if type(module) not in _known:
+                ModuleType.__setattr__(module, "__class__", ModuleType)
+            space.update(before)
+        names = {k: x for k, x in program.items() if k == self.entry or k not in self.builtins}
+        names |= {name: value for name, value in given.items() if name != self.entry}
+        names |= {"__name__": "test", "__builtins__": self.builtins, _TEST: self}
+        exec(self.code, names)
+        gc.freeze()
+        names["check"](entry)
+
+    def module(self, value: Any) -> Any:
+        """A module as it was before the program, whatever has become of it; or what else it is."""
+        if id(value) not in self.modules:
+            return value
+        if id(value) not in self.copies:
+            copy = self.copies[id(value)] = ModuleType("")
+            vars(copy).update(self.modules[id(value)][-1])
+        return self.copies[id(value)]
+
+    def judged(self, value: Any, depth: int = _MOST_DEEP) -> Any:
+        """The value, or the data that instances of subclasses hold. Raises Deceit."""
+        kind = type(value)
+        if kind in _ITERATORS:
+            return (self.judged(item) for item in value)
+        mro = _mro_of(kind)
+        for base, zero in _PLAIN.items():
+            if base in mro:
+                return value if kind is base or kind is bool else base.__add__(value, zero)
+        for name in _COMPARING:
+            owner = next((base for base in mro if name in _space_of(base)), object)
+            if _space_of(owner).get(name) is not _methods.get((owner, name)):
+                raise Deceit(f"a value has a method {name} of the program's own")
+        for base in _CONTAINERS if depth > 0 else ():
+            if base in mro:
+                before = [*(dict.items(value) if base is dict else base.__iter__(value))]
+                items = [self.judged(item, depth - 1) for item in before]
+                if all(map(operator.is_, items, before)):
+                    return value
+                if kind is not list:
+                    return base(items)
+                value[:] = items
+        return value
+
+
+class _Judging(ast.NodeTransformer):
+    """Has a test judge what it compares, calculates with, tests for truth and gives to functions
+    that are built in or of a library."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+        self.known = {alias.asname or alias.name for node in imports for alias in node.names}
+        self.known |= vars(builtins).keys() - set(_ASKING)
+
+    def visit(self, node: ast.AST) -> Any:
+        """The node with what it uses judged."""
+        self.generic_visit(node)
+        match node:
+            case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
+                node.left = _told("judged", node.left)
+                node.comparators = [_told("judged", item) for item in node.comparators]
+            case ast.BinOp():
+                node.left, node.right = _told("judged", node.left), _told("judged", node.right)
+            case ast.BoolOp():
+                node.values = [_told("judged", item) for item in node.values]
+            case ast.UnaryOp():
+                node.operand = _told("judged", node.operand)
+            case ast.Assert() | ast.If() | ast.While() | ast.IfExp():
+                node.test = _told("judged", node.test)
+            case ast.comprehension():
+                node.ifs = [_told("judged", item) for item in node.ifs]
+            case ast.Match():
+                node.subject = _told("judged", node.subject)
+            case ast.Call() if self.is_known(node.func):
+                node.args = [_told("judged", item) for item in node.args]
+                for keyword in node.keywords:
+                    keyword.value = _told("judged", keyword.value)
+            case ast.Attribute(ctx=ast.Load(), value=ast.Name() | ast.Attribute()):
+                node.value = _told("module", node.value)
+            case ast.ClassDef():
+                node.decorator_list.append(_of_test("note", node))
+        return node
+
+    def is_known(self, function: ast.expr) -> bool:
+        return getattr(function, "id", "") in self.known or isinstance(function, ast.Attribute)
+
+
+def _told(method: str, node: ast.expr) -> ast.expr:
+    """A call of a method of the test with the value of a node."""
+    if isinstance(node, ast.Constant):
+        return node
+    if isinstance(node, ast.Starred):
+        node.value = _told(method, node.value)
+        return node
+    return ast.copy_location(ast.Call(_of_test(method, node), [node], []), node)
+
+
+def _of_test(method: str, node: ast.AST) -> ast.expr:
+    name = ast.copy_location(ast.Name(_TEST, ast.Load()), node)
+    return ast.copy_location(ast.Attribute(name, method, ast.Load()), node)
+
+
+def refuse_reaching(code: CodeType) -> None:
+    """Raise Deceit for a program that names what leads to its test."""
+    for word in _words(code):
+        if match := _REACHING.search(word):
+            raise Deceit(f"the program uses {match[0]!r}, which reaches for its test")
+
+
+def _words(code: Any) -> Iterator[str]:
+    """The names and texts of a program, as the compiler has read and joined them."""
+    if isinstance(code, CodeType):
+        yield from (*code.co_names, *code.co_varnames)
+        code = code.co_consts
+    for item in code:
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, CodeType | tuple | frozenset):
+            yield from _words(item)
+
+
+def _hide_frames() -> None:
+    """Have no way lead from a program's frames to those outside it."""
+    sys._getframe = own_function(lambda depth=0: None)
+    sys._current_frames = dict
+    space: Any = gc.get_referents(FrameType.__dict__)[0]
+    space["f_back"] = None
+    walls.changed(FrameType)
+    gc.freeze()  # which the collector's lists leave out

@@ -133,6 +133,11 @@ def hide_modules(names: tuple[str, ...]) -> None:
             del sys.modules[name]
 
 
+def changed(kind: type) -> None:
+    """Tell the interpreter that what a built-in type holds is another now."""
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
+
+
 def _become(user: int = _NOBODY) -> None:
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)

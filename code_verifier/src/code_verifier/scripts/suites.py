@@ -13,7 +13,6 @@ import io
 import json
 import marshal
 import pickle
-import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,12 +41,6 @@ _FEW_CHARS, _TEXT_CHARS = 1 << 14, 1 << 20
 _LEAST_BYTES = 1 << 24
 _MOST_BYTES = 1 << 30
 _RECURSION = 50_000
-_REACHING = re.compile(
-    r"_getframe|_current_frames|currentframe|\bf_(?:back|locals|globals|builtins)\b|\btb_frame\b"
-    r"|\b(?:gi|cr|ag)_frame\b|get_referrers|get_objects|\binspect\b|settrace|setprofile|setitimer"
-    r"|addaudithook|__subclasses__|\bctypes\b"
-)
-"""What a program has no use for but to reach the test that runs beside it."""
 
 
 @dataclass(frozen=True)
@@ -307,8 +300,6 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
 
 def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     """Run `check` in the program's process, see `jail.tests`."""
-    if match := _REACHING.search(program):
-        return _failed(tests, None, f"the program uses {match[0]!r}, which reaches for its test")
     (test,) = tests.inputs
     calls = _ask(runner, program, tests.entry, [], cpu_s, owner="Solution", test=test)
     if calls.status == Status.OK:
