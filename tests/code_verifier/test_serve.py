@@ -160,6 +160,23 @@ def test_a_request_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPa
         assert run(server, "print(1)")["status"] == "Success"
 
 
+def test_a_body_that_trickles_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though something of it always arrives in time."""
+    with serving(Server(0, workers=1, queue=1)) as server:
+        monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.2)
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=0.05) as client:
+            client.sendall(b"POST /run_code HTTP/1.1\r\nContent-Length: 999\r\n\r\n")
+            for _ in range(999):
+                client.sendall(b"[")
+                try:
+                    answer = client.recv(100)
+                except TimeoutError:
+                    continue
+                break
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert run(server, "print(1)")["status"] == "Success"
+
+
 @pytest.mark.parametrize(
     ("request_", "status", "line"),
     [

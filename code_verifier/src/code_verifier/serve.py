@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import threading
+import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -95,9 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _run(self, size: int) -> None:
         """Read the body, and answer with what the program does."""
         try:
-            body = self.rfile.read(size)
-            if len(body) < size:
-                raise ConnectionError
+            body = self._read(size)
             self._answer(200, run_code(self.server.runner, body))
         except TimeoutError:
             self._refuse(408, f"no whole request of {size} bytes came in time")
@@ -105,6 +104,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, _response("SandboxError", str(error), None))
         except CodeVerifierError as error:
             self._answer(400, {"detail": str(error)})
+
+    def _read(self, size: int) -> bytes:
+        """A body of so many bytes, in the time for something to arrive and one second a MiB."""
+        ends = time.monotonic() + self.timeout + size / (1 << 20)
+        body = bytearray()
+        while len(body) < size:
+            part = self.rfile.read1(min(size - len(body), 1 << 20))
+            if not part:
+                raise ConnectionError
+            if time.monotonic() > ends:
+                raise TimeoutError
+            body += part
+        return bytes(body)
 
     def _stranger(self) -> str:
         """Why the request is not from this machine's own programs, or "": a web page that a browser

@@ -84,12 +84,16 @@ def receive_config() -> dict[str, Any]:
 def _read(count: int) -> bytes:
     """So many bytes of standard input and no more; none when it ends before."""
     data = os.read(0, count)
-    while len(data) < count:
-        more = os.read(0, min(READ, count - len(data)))
-        if not more:
+    if len(data) == count:
+        return data
+    parts = [data]
+    left = count - len(data)
+    while left:
+        parts.append(os.read(0, min(READ, left)))
+        if not parts[-1]:
             return b""
-        data += more
-    return data
+        left -= len(parts[-1])
+    return b"".join(parts)
 
 
 def write(file: int, *parts: bytes | memoryview) -> None:
