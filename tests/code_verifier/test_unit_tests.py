@@ -377,7 +377,8 @@ CHEATS = {
         "def f(x): return 0"),
     "the collector's lists": ("is", "import gc\nn = '_objects'\ndef f(x):\n"
         "    for o in getattr(gc, f'get{n}')():\n"
-        "        if type(o).__name__ == 'Test': type(o).judged = lambda s, v: Eq()\n" + EQUAL),
+        "        if type(o).__name__ == 'Test': type(o).judged = lambda *a: 0\n"
+        "    return 0"),
     "own abs": ("near", "abs = lambda x: 0\ndef f(x): return 0"),
     "own range": ("is", "range = lambda *a: []\ndef f(x): return 0"),
     "own math": ("close", "class math:\n    isclose = lambda *a: True\ndef f(x): return 0"),
