@@ -100,9 +100,7 @@ def texts(count: int, seed: int) -> Iterator[str]:
             case 3:
                 yield choose.choice(PIECES)[:20] * choose.choice((10, 300, 2000))
             case _:
-                piece, end = choose.choice(
-                    (("[", "]"), ("(", ")"), ("{1:", "}"), ("f(", ")"), ("-", "1"))
-                )
+                piece, end = choose.choice(BRACKETS)
                 times = choose.choice((5, 60, 99, 300, 3000))
                 yield choose.choice(("", "x = ", "```\n")) + piece * times + "1" + end * times
 

@@ -208,7 +208,7 @@ def test_other_addresses_are_refused(server: Server) -> None:
         assert json.load(response) == "pong"
 
 
-def test_a_full_queue_is_said_in_a_line(server: Server) -> None:
+def test_a_full_server_refuses_before_it_reads(server: Server) -> None:
     for _ in range(64):
         assert server.places.acquire(timeout=10)
     try:

@@ -241,28 +241,28 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
     """
     counts: Counter[str] = Counter()
     with _sandbox(workers, **limits) as sandbox:
-
-        def one(line: int, row: Row) -> Row:
-            name = row.get("id") or row.get("task_id") or line
-            try:
-                grade = check_row(row, sandbox)
-            except SandboxUnavailable:
-                raise
-            except CodeVerifierError as error:
-                return {"id": name, "status": "unreadable", "reason": str(error)}
-            if grade is None:
-                return {"id": name, "status": "no solution"}
-            states = {None: "not judged", 0.0: "not solved", 1.0: "solved"}
-            state = states[grade.score if grade.judged else None]
-            return {"id": name, "status": state, "reason": grade.reason}
-
-        for row in _run(rows, one, workers):
+        for row in _run(rows, partial(_proved, sandbox), workers):
             counts[row["status"]] += 1
             if row["status"] not in ("solved", "no solution"):
                 text = "{id}: {status}: {reason}".format(**row)
                 click.echo(json.dumps(row) if as_json else " ".join(text.split()))
     _print_counts(counts, "status", as_json, Path("-") if as_json else rows)
     return 1 if counts.keys() - {"solved", "no solution"} else 0
+
+
+def _proved(sandbox: Sandbox, line: int, row: Row) -> Row:
+    """Whether a row's own solution solves it."""
+    name = row.get("id") or row.get("task_id") or line
+    try:
+        grade = check_row(row, sandbox)
+    except SandboxUnavailable:
+        raise
+    except CodeVerifierError as error:
+        return {"id": name, "status": "unreadable", "reason": str(error)}
+    if grade is None:
+        return {"id": name, "status": "no solution"}
+    solved = "solved" if grade.score else "not solved"
+    return {"id": name, "status": solved if grade.judged else "not judged", "reason": grade.reason}
 
 
 _METRICS_HELP = """Measure the size and complexity of Python programs.
@@ -398,8 +398,8 @@ def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **mo
 
 
 def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterator[Row]:
-    """The result of every row, in order; a bad row ends it with an error. workers: rows at a time,
-    0 for no threads."""
+    """The result of every row, in order; a file without rows, or a bad row, ends it with an error.
+    workers: rows at a time, 0 for no threads."""
 
     def result(item: tuple[int, Row]) -> Row:
         try:
@@ -409,19 +409,12 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
         except CodeVerifierError as error:
             raise CodeVerifierError(f"{rows}, line {item[0]}: {error}") from None
 
-    items = _some(rows)
-    return ordered_map(result, items, workers) if workers else map(result, items)
-
-
-def _some(rows: Path) -> Iterator[tuple[int, Row]]:
-    """Read the rows of a file, which has one at least."""
     items = user_files.read_rows(rows)
-    first = next(items, None)
-    if first is None:
+    if (first := next(items, None)) is None:
         name = "standard input" if str(rows) == "-" else rows
         raise CodeVerifierError(f"{name} holds no rows; expected one JSON object a line")
-    yield first
-    yield from items
+    items = chain([first], items)
+    return ordered_map(result, items, workers) if workers else map(result, items)
 
 
 def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:

@@ -50,12 +50,9 @@ class Metrics:
     - structure: the program's `fingerprint`.
 
     `cyclomatic` equals `radon.visitors.ComplexityVisitor.from_code(text).total_complexity`, which
-    radon's maintainability index uses too. In terms of the blocks that `radon cc` lists, it is 1
-    for the module, plus the decisions outside of all blocks, plus C - 1 for each function with
-    complexity C, plus for each class the decisions in its body and C for each of its methods. The
-    row of a class in `radon cc` summarises its methods, so it is not added to them. Of a program
-    that is one function it is the C of that function. As radon, it leaves out functions and
-    classes inside functions, and classes inside classes.
+    radon's maintainability index uses too: 1, and 1 for each decision, and for each method. Of a
+    program that is one function it is that function's number in `radon cc`. As radon, it leaves out
+    functions and classes inside functions, and classes inside classes.
     """
 
     ast_depth: int
