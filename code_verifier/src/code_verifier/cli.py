@@ -20,7 +20,7 @@ from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavail
 from code_verifier.literals import Comparison
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
-from code_verifier.parallel import Stopped, ordered_map, stop_on_signals
+from code_verifier.parallel import ordered_map, stop_on_signals
 from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.rewards import check_row
 from code_verifier.sandbox import Sandbox
@@ -72,7 +72,7 @@ class _Commands(click.Group):
             code = 1 if isinstance(error, SandboxUnavailable) else 2
         except KeyboardInterrupt as stopped:
             click.echo("error: interrupted; finished results are kept", err=True)
-            code = 1 if isinstance(stopped, Stopped) else 130
+            code = getattr(stopped, "exit_code", 130)
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 1

@@ -85,6 +85,8 @@ def ordered_map(
 class Stopped(KeyboardInterrupt):
     """A TERM or HUP signal asked a command to end."""
 
+    exit_code = 1
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import lora_evo
-from code_verifier import CodeVerifierError, SandboxUnavailable, Stopped, stop_on_signals
+from code_verifier import CodeVerifierError, SandboxUnavailable, stop_on_signals
 from evals.errors import EvalsError
 from lora_evo import EngineStopped, LoraEvoError
 
@@ -33,7 +33,7 @@ class Commands(lora_evo.Commands):
             )
         except KeyboardInterrupt as error:
             text = "interrupted; finished samples are kept, the same command resumes"
-            code = print_error(text, 1 if isinstance(error, Stopped) else 130)
+            code = print_error(text, getattr(error, "exit_code", 130))
         except BrokenPipeError:  # the reader of the output is gone
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (nothing to flush at the end)
             code = 1
