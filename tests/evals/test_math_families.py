@@ -370,27 +370,6 @@ def inequalities(draw: random.Random) -> Pairs:
     )
 
 
-def vectors(draw: random.Random) -> Pairs:
-    a, b = draw.sample(range(-30, 30), 2)
-    column = r"\begin{pmatrix} %s \\ %s \end{pmatrix}"
-    return (
-        column % (a, b),
-        [column.replace("pmatrix", "bmatrix") % (a, b),
-         rf"\frac{{1}}{{3}}{column % (3 * a, 3 * b)}"],
-        [column % (b, a), column % (a, b + 1), rf"{a}", rf"-{column % (a or 1, b or 1)}"],
-    )  # fmt: skip
-
-
-def residues(draw: random.Random) -> Pairs:
-    m = draw.randint(3, 50)
-    n = draw.randint(0, m - 1)
-    return (
-        str(n),
-        [rf"{n} \pmod{{{m}}}", rf"n \equiv {n} \pmod{{{m}}}", f"{n} (mod {m})"],
-        [rf"{n + 1} \pmod{{{m}}}", rf"{n + m} \bmod {m + 1}0", f"{m}", f"{n} mod {m}x"],
-    )
-
-
 def counts(draw: random.Random) -> Pairs:
     n = draw.randint(4, 20)
     k = draw.randint(1, n // 2)
@@ -415,21 +394,12 @@ def factorials(draw: random.Random) -> Pairs:
     )  # fmt: skip
 
 
-def ratios(draw: random.Random) -> Pairs:
-    a, b = draw.sample([2, 3, 5, 7, 11, 13], 2)
-    return (
-        f"{a}:{b}",
-        [f"{a} : {b}", rf"{a}\colon {b}"],
-        [f"{b}:{a}", f"{a}:{b}:1", f"{a}, {b}", f"{a + 1}:{b}"],
-    )
-
-
 FAMILIES: list[Callable[[random.Random], Pairs]] = [
     whole_numbers, fractions, decimals, percents, mixed_numbers, intervals, unions,
     punctured_lines, sets, tuples, polynomials, rational_functions, roots, logarithms,
     trigonometry, absolute_values, even_roots, floors, near_numbers, units, lines_and_circles,
     matrices, complex_numbers, signs, thousands, powers_of_ten, repeating_decimals,
-    spelled_numbers, inequalities, vectors, residues, counts, factorials, ratios,
+    spelled_numbers, inequalities, counts, factorials,
 ]  # fmt: skip
 
 

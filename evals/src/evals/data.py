@@ -145,11 +145,10 @@ def parse_rows(data: bytes, place: str) -> list[Row]:
 def parse_object(line: bytes | str, place: str) -> Row:
     """Return the object of one line. place: what errors call it. Raises EvalsError."""
     try:
-        return _object(json.loads(line), place)
-    except EvalsError:
-        raise
+        row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise EvalsError(f"{place}: not JSON ({first_line(error)})") from None
+    return _object(row, place)
 
 
 def _object(row: Any, place: str) -> Row:
@@ -231,11 +230,10 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
     except Exception as error:  # datasets lets errors of many libraries through
         raise EvalsError(
             f"{benchmark}: cannot get {hub['path']} from the hub or its cache: "
-            f"{first_line(error)}; "
-            f"give a file instead: --data {benchmark}.jsonl"
+            f"{first_line(error)}; give a file instead: --data {benchmark}.jsonl"
         ) from None
-    note = remarks(benchmark, len(rows))
-    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", (note,))
+    notes = (remarks(benchmark, len(rows)),)
+    return Source(rows, f"sha256 of the rows: {digest.hexdigest()}", notes)
 
 
 def remarks(benchmark: str, count: int) -> str:

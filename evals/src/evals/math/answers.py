@@ -25,8 +25,7 @@ class Gold:
 
     text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
     unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
-    measured: whether a decimal is a rounded amount, so that what has more digits and rounds to it
-    is the same.
+    measured: whether it is a rounded amount, of which "about" may be said.
     """
 
     text: str

@@ -229,12 +229,10 @@ class _Comparison:
             repeated = [
                 row for item, row in zip(wanted, rows, strict=True) if wanted.count(item) > 1
             ]
-            if (
-                all(map(any, rows))
-                and all(map(any, zip(*rows, strict=True)))
-                and all(sum(row) == len(repeated) for row in repeated)
-                and (len(wanted) == len(values) or _spells_one(wanted, values))
-            ):
+            covered = all(map(any, rows)) and all(map(any, zip(*rows, strict=True)))
+            counted = all(sum(row) == len(repeated) for row in repeated)
+            alike = len(wanted) == len(values) or _spells_one(wanted, values)
+            if covered and counted and alike:
                 return True
         return False
 
@@ -255,7 +253,7 @@ class _Comparison:
             assert isinstance(answer, Relation)
             if isinstance(gold, Words):
                 return Match(gold in answer.sides, "equation")
-            return self.first(self.match(gold, side) for side in self.said(answer))
+            return self.said_by(answer, gold)
         value = _named_value(gold)
         if not isinstance(answer, Relation):
             if value is not None and any(gold.names):
@@ -265,19 +263,16 @@ class _Comparison:
             return Match(True, "equation")
         named = gold.names[0] and any(name[:1] == gold.names[0][0] for name in answer.names[:-1])
         if value is not None and named:
-            return self.first(self.match(value, side) for side in self.said(answer))
+            return self.said_by(answer, value)
         same = (gold.signs == answer.signs and "=" not in gold.signs) and all(
             map(self.same, gold.sides, answer.sides)
         )
         return Match(same, "equation")
 
-    def first(self, matches: Iterator[Match]) -> Match:
-        """The first match that is right, else the last that was tried."""
-        last = Match(False, "equation")
-        for last in matches:
-            if last.correct:
-                break
-        return last
+    def said_by(self, relation: Relation, gold: Form) -> Match:
+        """The first side of an equation that is the gold."""
+        matches = (self.match(gold, side) for side in self.said(relation))
+        return next((match for match in matches if match.correct), Match(False, "equation"))
 
     def said(self, relation: Relation) -> Iterator[Form]:
         """The sides that an equation may offer as its answer.
