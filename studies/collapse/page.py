@@ -17,11 +17,12 @@ import altair as alt
 import numpy as np
 import yaml
 from studies.collapse.measures import MEASURES, MOST, NO_SHARES, written
+from studies.shares import share_interval
 
 from selfplay import RunRecord
 from selfplay.experiments.comparison import compare
 from selfplay.experiments.experiment import open_plan
-from selfplay.experiments.intervals import Estimate, estimate, share_interval
+from selfplay.experiments.intervals import Estimate, estimate
 from selfplay.files.read import Floats
 
 PREDICTED = Path(__file__).with_name("predicted.yaml")

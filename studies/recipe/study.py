@@ -24,10 +24,11 @@ import yaml
 from studies.collapse.measures import families_of, tasks_in_bins, written
 from studies.collapse.niches import FAMILIES, family_of
 from studies.recipe import real_model
+from studies.shares import share_interval
 
 from selfplay import RunRecord, read_run
 from selfplay.experiments.experiment import open_plan
-from selfplay.experiments.intervals import estimate, share_interval
+from selfplay.experiments.intervals import estimate
 from selfplay.files.read import signs_in
 
 HERE = Path(__file__).parent

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from studies.shares import clopper_pearson, share_interval
 
 from selfplay import RunRecord, read_run
-from selfplay.experiments.intervals import Z, clopper_pearson, estimate, share_interval
+from selfplay.experiments.intervals import Z, estimate
 from selfplay.files.read import Floats
 
 MARGIN = 0.02

@@ -98,7 +98,7 @@ def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
 
 def row(kl):
     values = {"mismatch_kl": kl, "logp_difference_max": 0.1}
-    return SimpleNamespace(members={"t0": SimpleNamespace(number=values.get)})
+    return SimpleNamespace(members={"t0": SimpleNamespace(**values)})
 
 
 def test_what_bfloat16_gives_by_itself_is_no_drift():

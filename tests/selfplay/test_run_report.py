@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import re
 from io import StringIO
 
@@ -16,9 +15,9 @@ from rich.console import Console
 from selfplay.errors import RunDirectoryError
 from selfplay.files.read import (
     conclusion,
+    quarters,
     read_run,
     smooth,
-    trend,
     warnings_of,
 )
 from selfplay.reports.charts import skill
@@ -97,14 +96,6 @@ def test_every_chart_is_on_the_page_and_can_be_saved_by_itself(run, tmp_path):
         assert name in drawn
     drawn["lineage: Family tree"][0].save(tmp_path / "lineage.svg")
     assert "t2" in (tmp_path / "lineage.svg").read_text()
-
-
-def test_only_the_reward_of_the_paper_is_explained_as_such(tmp_path):
-    run = make_run(tmp_path / "run", steps=4)
-    for reward, said in (("populora", True), ("azr", False)):
-        (run / "config.yaml").write_text(yaml.safe_dump({"reward": {"teacher": reward}}))
-        _, hint = report_charts(read_run(run))["moved: Teacher reward"]
-        assert ("else 1 − its solve rate" in hint) == said
 
 
 def test_the_evaluation_against_the_frozen_base_comes_first(whole, tmp_path):
@@ -207,23 +198,6 @@ def test_both_charts_of_the_evaluation_have_the_base_and_ticks_where_it_was_meas
         assert layers["line"]["encoding"]["x"]["axis"]["values"] == [0, 10, 20]
 
 
-def test_a_legend_s_rows_do_not_change_while_the_chart_is_laid_out(run):
-    _, layers = parts_of(report_charts(read_run(run))["tasks: Rejected proposals"][0])
-    columns = layers["line"]["encoding"]["color"]["legend"]["columns"]["expr"]
-    assert "containerSize" in columns
-    assert "width" not in columns
-
-
-def test_two_skills_have_two_scales(measured):
-    chart = report_charts(read_run(measured))["lineage: Family tree"][0].to_dict()
-    assert chart["resolve"] == {"scale": {"color": "independent"}}
-    bars = [
-        layer["encoding"]["color"] for layer in chart["layer"] if layer["mark"]["type"] == "bar"
-    ]
-    legends = {colour["condition"]["legend"]["title"] for colour in bars}
-    assert len(legends) == len({str(colour["condition"]["scale"]) for colour in bars}) == 2
-
-
 def test_a_stranger_is_shown_what_this_is_and_that_members_think(measured, tmp_path):
     text = Page(page_of(tmp_path, measured)).text
     opening = text[: text.index("Evaluation against")]
@@ -231,11 +205,21 @@ def test_a_stranger_is_shown_what_this_is_and_that_members_think(measured, tmp_p
         assert words in opening
     assert "code_i, find an input that gives the output" in opening
     assert "one agent" not in opening
-    solo = make_run(tmp_path / "solo", steps=4, mode="azr")
-    opening = Page(page_of(tmp_path, solo)).text.partition("Evaluation against")[0]
+    assert re.search(r"frozen base +40.0 % +40.0 % +20.0\n", summary(measured))
+
+
+def test_a_single_agent_is_shown_as_one_and_so_is_a_run_that_goes_on(tmp_path):
+    run = make_run(tmp_path / "solo", steps=6, mode="azr")
+    opening = Page(page_of(tmp_path, run)).text.partition("Evaluation against")[0]
     assert "one agent (a0) writes" in opening
     assert "teachers (t0" not in opening
-    assert re.search(r"frozen base +40.0 % +40.0 % +20.0\n", summary(measured))
+    assert not [name for name in report_charts(read_run(run)) if "Ratings" in name]
+    path = run / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
+    text = summary(run)
+    assert "One agent in both roles" in text
+    assert "4 of 6 steps so far" in text
+    assert "rating" not in text
 
 
 def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
@@ -312,7 +296,7 @@ def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
     (run / "config.yaml").write_text(yaml.safe_dump({"mode": bad, "base": bad, "steps": 4}))
     text = page_of(tmp_path, run)
     page = Page(text)
-    assert page.count("script") == 3  # charts, tokens, code
+    assert page.count("script") == 2  # charts, code
     assert HOSTILE not in text
     assert HOSTILE in page.text
     assert page.count("b") == page.count("i") == 0
@@ -320,13 +304,6 @@ def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
     assert "<U+202E><U+D800>" in page.text
     assert "</script><script>x" not in text
     assert "\x1b" not in summary(run)
-
-
-def test_a_single_agent_has_no_ratings(tmp_path):
-    run = make_run(tmp_path / "solo", steps=8, mode="azr")
-    assert "One agent in both roles" in summary(run)
-    assert "rating" not in summary(run)
-    assert not [name for name in report_charts(read_run(run)) if "Ratings" in name]
 
 
 @pytest.mark.parametrize("file", ["metrics.jsonl", "tasks.jsonl"])
@@ -397,6 +374,8 @@ def test_every_section_can_be_gone_to_and_parents_have_skills(whole, tmp_path):
     anchors = {a["href"][1:] for t, a in page.tags if t == "a"}
     assert anchors == {a["id"] for t, a in page.tags if t == "section"}
     assert {task.id for task in read.tasks() if task.base_attempts}
+    for words in ("· shown seed-", "teacher · reward ", ", advantage "):
+        assert words in page.text, "a task is followed from its reference to what it moved"
     drawn = report_charts(read)
     for title in ("eval: Held-out gain of the students", "population: Teachers against students"):
         assert drawn[title][0].to_dict()["datasets"]
@@ -417,12 +396,6 @@ def test_the_gallery_shows_some_tasks_of_three_steps_and_each_reason(run, tmp_pa
     assert [task.status for task in choose(rows)] == ["ok"] * 4 + ["exception", "form"]
 
 
-def test_a_task_can_be_followed_from_its_reference_to_what_it_moved(whole, tmp_path):
-    page = Page(page_of(tmp_path, whole)).text
-    for words in ("· shown seed-", "teacher · reward ", ", advantage "):
-        assert words in page
-
-
 def test_lives_follow_replacements(run):
     everyone = {life.name: life for life in read_run(run).lives()}
     assert set(everyone) == {"t0", "t1", "s0", "s1", "t2", "s2", "t3"}
@@ -431,13 +404,6 @@ def test_lives_follow_replacements(run):
     assert everyone["t2"].place == everyone["t0"].place
     assert everyone["t3"].birth.parents == ("t1", "t2")
     assert everyone["s1"].died is None
-
-
-def test_unfinished_runs_say_so(tmp_path):
-    run = make_run(tmp_path / "run", steps=6)
-    path = run / "metrics.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]))
-    assert "4 of 6 steps so far" in summary(run)
 
 
 def test_texts_their_cut_share_and_divergences_have_a_line_for_each_role(whole):
@@ -454,23 +420,9 @@ def test_texts_their_cut_share_and_divergences_have_a_line_for_each_role(whole):
     assert {row["kind"] for row in rows} == measured
 
 
-def test_a_page_counts_the_tokens_of_every_step(whole, tmp_path):
-    text = page_of(tmp_path, whole)
-    (found,) = re.findall(r'id="tokens">(.*?)</script>', text)
-    sampled = [step.tokens.sampled for step in read_run(whole).steps]
-    assert json.loads(found) == {str(n): sum(sampled[:n]) for n in (1, 2, 3, 4)}
-    assert '<select id="axis">' in text
-
-
-def test_trend_compares_quarters():
-    rising = [(i, float(i)) for i in range(1, 13)]
-    found = trend(rising)
-    assert (found.first.mean, found.last.mean, found.verdict) == (2.0, 11.0, "rose")
-    assert found.first.spread == pytest.approx(1.0)
-    assert trend([(i, -y) for i, y in rising]).verdict == "fell"
-    assert trend([(i, (-1.0) ** i) for i in range(40)]).verdict == "no clear change"
-    assert trend([(1, 0.0), (2, 1.0)]).verdict == "too few steps"
-    assert trend([(1, None), (2, 1.0)]) is None
+def test_quarters_are_means_of_what_is_known():
+    assert quarters([(i, float(i)) for i in range(1, 13)]) == (2.0, 11.0)
+    assert quarters([(1, None), (2, 1.0)]) is None
 
 
 def test_smoothing_keeps_constants_and_skips_gaps():

@@ -143,41 +143,6 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, brief, tmp_pat
     assert [r["step"] for r in runs.rows(home / "resources.jsonl")] == [1, 2, 3, 4]
 
 
-@pytest.fixture
-def heeding_ctrl_c():
-    """A Ctrl-C interrupts, also in a worker of pytest-xdist, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeding_ctrl_c")
-def test_ctrl_c_while_a_step_is_saved_keeps_the_step(runs, brief, tmp_path, monkeypatch):
-    home = tmp_path / "run"
-    going_on = resume(home)
-
-    def interrupt(module, name, when):
-        real = getattr(module, name)
-
-        def interrupted(*args, **kwargs):
-            if (home / "checkpoints" / "step-0").exists() and when(*args):
-                signal.raise_signal(signal.SIGINT)  # handled before it returns
-            return real(*args, **kwargs)
-
-        patch.setattr(module, name, interrupted)
-
-    with monkeypatch.context() as patch:
-        interrupt(step, "append_rows", lambda path, _: path.name == "metrics.jsonl")
-        refused(command(*runs.arguments(home)), "interrupted", GO_ON, code=130)
-    assert (home / "checkpoints" / "step-1").exists()
-    with monkeypatch.context() as patch:
-        interrupt(os, "replace", lambda _, target, **__: parent(target) == "checkpoints")
-        refused(command(*going_on), "interrupted", GO_ON, code=130)
-    assert (home / "checkpoints" / "step-2").exists()
-    assert command(*going_on).exit_code == 0
-    assert runs.outcome(home) == runs.outcome(brief)
-
-
 def test_a_full_disk_loses_nothing(runs, brief, tmp_path, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     home = tmp_path / "run"

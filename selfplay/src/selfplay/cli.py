@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +15,6 @@ from selfplay.settings import preset_names, preset_text, read_preset, shipped
 from selfplay.terminal import program, quiet_libraries, quote, say
 
 PATH = click.Path(path_type=Path)
-
-
-def _starting(folder: Literal["presets", "plans"]) -> Callable[..., list[str]]:
-    """Return what completes the name of a shipped file in a shell."""
-    return lambda ctx, param, begun: [name for name in shipped(folder) if name.startswith(begun)]
 
 
 def _summaries(folder: Literal["presets", "plans"]) -> dict[str, str]:
@@ -52,7 +46,6 @@ PRESET = click.option(
     "--preset", metavar="NAME|FILE",
     help=f"Settings to start from: a YAML file, or one of {', '.join(preset_names())} (`selfplay "
     "presets` says what each is). Default: nano, or what suits --base.",
-    shell_complete=_starting("presets"),
 )  # fmt: skip
 
 
@@ -307,7 +300,7 @@ command again. `selfplay compare` sets the arms against each other.
 
 
 @main.command(help=_EXPERIMENT)
-@click.argument("plan", shell_complete=_starting("plans"))
+@click.argument("plan")
 @click.option(
     "--out", required=True, type=PATH,
     help="Directory of all runs; one that this plan has begun is continued.",
@@ -420,7 +413,7 @@ def nano_export(out: Path) -> None:
 
 
 @main.command()
-@click.argument("name", required=False, shell_complete=_starting("presets"))
+@click.argument("name", required=False)
 @JSON
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets, or print one as YAML.

@@ -30,6 +30,7 @@ from selfplay.tasks.kind import BUILT_IN, require_known
 LOG_RATIO_LIMIT = 10.0
 """Nats between two log-probabilities of a token up to which losses and statistics take their ratio
 as it is."""
+OneOrMore = Annotated[tuple[str, ...], Meta(min_length=1)]
 PIECES = 8
 """Pieces of a role's rows with which eight workers all have work."""
 
@@ -42,7 +43,7 @@ class RolloutConfig:
     """Proposals of each task kind that a teacher makes in a step."""
     num_generations: AtLeastOne = 6
     """Attempts of the matched student at each valid task."""
-    kinds: Annotated[tuple[str, ...], Meta(min_length=1)] = BUILT_IN
+    kinds: OneOrMore = BUILT_IN
     """Task kinds in play: built-in ones, or `module:object` of one's own (selfplay.TaskKind)."""
     temperature: Temperature = 1.0
     """Sampling temperature of proposals and attempts."""
@@ -102,10 +103,10 @@ class EvolutionConfig:
     evolution off."""
     replaced_fraction: Share = 0.25
     """Share of each role that is replaced (the paper's gamma), at least one member."""
-    mutation: str | tuple[str, ...] = "svd_structured"
+    mutation: str | OneOrMore = "svd_structured"
     """Operator that makes a child of one parent, or a list to draw it from: names of ours, or
     `module:object`."""
-    crossover: str | tuple[str, ...] = "slot_swap"
+    crossover: str | OneOrMore = "slot_swap"
     """The same of two parents."""
     crossover_share: Share = 0.5
     """Probability of a crossover where the role has two parents to choose from."""
@@ -343,9 +344,6 @@ class Config:
         for name in self.learner.frozen:
             if name not in self.founders:
                 raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, self.founders)}")
-        for kind in ("mutation", "crossover"):
-            if getattr(self.evolution, kind) != getattr(EvolutionConfig, kind):
-                _refuse_unknown_operators(kind, self.evolution.pool(kind))
 
     @property
     def founders(self) -> list[str]:
@@ -409,16 +407,6 @@ def refuse_hasty_evolution(config: Config) -> None:
             )
 
 
-def _refuse_unknown_operators(kind: str, names: tuple[str, ...]) -> None:
-    """Ask lora_evo, which brings torch: a report on a run of the defaults does without."""
-    from lora_evo import OPERATORS
-
-    known = [operator.name for operator in OPERATORS.values() if operator.kind == kind]
-    for name in names or ("",):
-        if name not in known and ":" not in name:
-            raise ConfigError(f"evolution.{kind} is {name!r}; {one_of(name, known)}")
-
-
 def read_config(data: object) -> Config:
     """Build a run's configuration from nested plain values; unknown keys are an error.
 
@@ -427,15 +415,6 @@ def read_config(data: object) -> Config:
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
     return read_settings(data, Config)
-
-
-def set_by_mode(config: Config) -> dict[str, Any]:
-    """Return by dotted key what `ABSOLUTE_ZERO` is about, as this configuration has it."""
-    return {
-        f"{section}.{key}": getattr(getattr(config, section), key)
-        for section, keys in ABSOLUTE_ZERO.items()
-        for key in keys
-    }
 
 
 def load_preset(name: str, *assignments: str, **values: Any) -> Config:

@@ -5,14 +5,10 @@ Read `train_step` first. Each phase is a function of its own that a loop of your
 """
 
 import math
-import signal
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from types import FrameType
 from typing import TypeVar
 
 import click
@@ -220,16 +216,15 @@ def record_step(
         clock.phase("eval")
         measured = evaluate_members(run, step, {birth.child for birth in births})
         append_rows(run.directory / EVALS, measured)
-    with _interrupt_deferred():  # a step that is done and nearly kept is not thrown away
-        row = metrics_row(
-            run, step, matches, solved, samples, stats, births, new_structures, clock.seconds()
-        )
-        append_rows(run.directory / METRICS, [row])
-        resources = ResourceRow(step, memory_mb(), run.population.end_step())
-        append_rows(run.directory / RESOURCES, [resources])
-        run.step = step
-        if step % config.save_every == 0 or step == config.steps:
-            save_checkpoint(run)
+    row = metrics_row(
+        run, step, matches, solved, samples, stats, births, new_structures, clock.seconds()
+    )
+    append_rows(run.directory / METRICS, [row])
+    resources = ResourceRow(step, memory_mb(), run.population.end_step())
+    append_rows(run.directory / RESOURCES, [resources])
+    run.step = step
+    if step % config.save_every == 0 or step == config.steps:
+        save_checkpoint(run)
     _say_what_cannot_learn(run, row)
     run.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(tasks))
@@ -276,20 +271,3 @@ class Clock:
         ends = [*self._begun.values(), time.perf_counter()][1:]
         phases = zip(self._begun.items(), ends, strict=True)
         return {name: round(end - start, 4) for (name, start), end in phases}
-
-
-@contextmanager
-def _interrupt_deferred() -> Iterator[None]:
-    """Let a Ctrl-C that comes within the block take effect at its end."""
-    listener = signal.getsignal(signal.SIGINT)
-    if not callable(listener) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[FrameType | None] = []
-    signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, listener)
-        if came:
-            listener(signal.SIGINT, came[0])

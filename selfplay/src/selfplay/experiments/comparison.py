@@ -13,13 +13,12 @@ import numpy as np
 
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
-from selfplay.experiments.intervals import Estimate, estimate, share_interval
+from selfplay.experiments.intervals import Estimate, estimate
 from selfplay.experiments.measures import (
     MEASURES,
     PERCENT,
     POINTS,
     Who,
-    fallen,
     measured,
     population_mean,
     weakest_member,
@@ -31,12 +30,10 @@ from selfplay.reports.pages import Table, figure, text_table, write_page
 if TYPE_CHECKING:
     import altair as alt
 
-FALLEN = "members that fell"
 READING = (
     "Mean over seeds [95 % interval of Student's t over seeds; with one seed over its tasks]. "
-    "Differences are paired by seed, up to the last step that both runs have. Members that fell "
-    "are counted over runs, with Clopper and Pearson's interval. gain: points of held-out tasks "
-    "solved over the frozen base. change: last quarter of the steps minus the first."
+    "Differences are paired by seed, up to the last step that both runs have. gain: points of "
+    "held-out tasks solved over the frozen base. change: last quarter of the steps minus the first."
 )
 MOST_SETTINGS = 5
 """Settings of an arm that are named."""
@@ -69,8 +66,7 @@ class Comparison:
         titled: list[tuple[str, Table]] = []
         for title, columns in self.numbers().items():
             rows = []
-            for name in (FALLEN, *MEASURES):
-                unit = PERCENT if name == FALLEN else MEASURES[name][0]
+            for name, (unit, _) in MEASURES.items():
                 if any(name in column for column in columns.values()):
                     cells = (_cell(unit, column.get(name)) for column in columns.values())
                     rows.append((f"{name} ({unit})" if unit else name, *cells))
@@ -99,9 +95,6 @@ def of_arm(runs: Runs) -> dict[str, Estimate]:
     """Return the measures of an arm over its seeds, those without any number left out."""
     whole = [measured(run) for run in runs.values()]
     numbers: dict[str, Estimate] = {}
-    if counts := [count for count in map(fallen, runs.values()) if count[1]]:
-        share = sum(count for count, _ in counts) / sum(of for _, of in counts)
-        numbers[FALLEN] = Estimate(share, *share_interval(counts), len(counts))
     for name, (unit, _) in MEASURES.items():
         mean = estimate([value for of_run in whole if (value := of_run[name]) is not None])
         if mean and mean.low is not None and mean.high is not None and unit == PERCENT:

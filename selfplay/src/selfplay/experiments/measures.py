@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from selfplay.files.read import Floats, RunRecord, changes, falls, largest_fall, smooth, trend
+from selfplay.files.read import Floats, RunRecord, changes, falls, largest_fall, quarters, smooth
 from selfplay.files.rows import BASE, START
 
 T = TypeVar("T")
@@ -25,12 +25,6 @@ def measured(run: RunRecord) -> dict[str, Floats | None]:
     """Return all measures of a run by name."""
     gains = run.held_out_gains()
     return {name: of(run, gains) for name, (_, of) in MEASURES.items()}
-
-
-def fallen(run: RunRecord) -> tuple[int, int]:
-    """Return how many members fell, as `falls` has it, and of how many."""
-    fell, seen = ({fall.member for fall in some} for some in (falls(run), changes(run)))
-    return len(fell), len(seen)
 
 
 def population_mean(gains: Mapping[str, Floats]) -> Floats:
@@ -62,6 +56,11 @@ def _over_start(_: RunRecord, gains: Gains) -> Floats | None:
     return None if start is None else population_mean([*gains.values()][-1]) - start
 
 
+def _fallen(run: RunRecord, _: Gains) -> Floats | None:
+    """How many members fell, as `falls` has it."""
+    return np.array([len({fall.member for fall in falls(run)})]) if changes(run) else None
+
+
 def _oscillation(run: RunRecord, _: Gains) -> Floats | None:
     """Standard deviation of the smoothed solve rate around its straight trend."""
     points = smooth(run.series("solve_rate"))
@@ -87,8 +86,8 @@ def _change(path: str) -> Of:
     """By how much a number rose: last quarter of the steps minus the first."""
 
     def of(run: RunRecord, _: Gains) -> Floats | None:
-        quarters = trend(run.series(path))
-        return np.array([quarters.last.mean - quarters.first.mean]) if quarters else None
+        means = quarters(run.series(path))
+        return np.array([means[1] - means[0]]) if means else None
 
     return of
 
@@ -129,6 +128,7 @@ MEASURES: Mapping[str, tuple[str, Of]] = {
         POINTS,
         lambda run, _: fall.lost if (fall := largest_fall(run)) else None,
     ),
+    "members that fell": ("", _fallen),
     "own tasks: students minus base": (POINTS, _lately("same_tasks.difference")),
     "own tasks: solve rate, change": (POINTS, _change("solve_rate")),
     "own tasks: flat": (PERCENT, _lately("flat")),

@@ -5,10 +5,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,20 +89,6 @@ class RunRecord:
         facts = f", {plus_minus(gain)} points above the base, held-out" if gain else ""
         born = f", {len(self.births)} members born"
         return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
-
-    def _repr_html_(self) -> str:
-        ratings = next((step.ratings for step in reversed(self.steps) if step.ratings), {})
-        gains = {row.member: row.rate.difference for row in self.latest_evals() if row.rate}
-        rows = ""
-        for life in self.lives():
-            died = "" if life.died is None else life.died
-            rating = "{:.1f} ± {:.1f}".format(*ratings[life.name]) if life.name in ratings else ""
-            gain = gain_text(gains[life.name], None) if life.name in gains else ""
-            cells = (life.name, life.role, life.born, died, life.generation, rating, gain)
-            rows += f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
-        names = ("member", "role", "born", "replaced", "generation", "μ ± σ", "held-out gain")
-        heads = "".join(f"<th>{name}</th>" for name in names)
-        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
 
     @property
     def last(self) -> int:
@@ -491,45 +476,12 @@ def cut_roles(step: StepRow) -> set[str]:
     return {row.role for row in rows} - read
 
 
-class Quarter(NamedTuple):
-    """Mean over steps and its spread (sample standard deviation over steps)."""
-
-    mean: float
-    spread: float | None
-    steps: int
-
-
-class Trend(NamedTuple):
-    """First and last quarter of a run.
-
-    `verdict` is `rose`, `fell`, `no clear change` or `too few steps`; clear means that the means
-    differ by more than twice the standard error of their difference (Welch: the root of
-    s1^2/n1 + s2^2/n2), steps counted as independent.
-    """
-
-    first: Quarter
-    last: Quarter
-    verdict: str
-
-
-def trend(points: Points) -> Trend | None:
-    """Compare the first quarter of the steps with the last; None without numbers in either."""
+def quarters(points: Points) -> tuple[float, float] | None:
+    """Return the means of the first and the last quarter of the steps; None without numbers in
+    either."""
     size = max(1, len(points) // 4)
-    quarters = []
-    for part in (points[:size], points[-size:]):
-        values = [value for _, value in part if value is not None]
-        if not values:
-            return None
-        spread = stdev(values) if len(values) > 1 else None
-        quarters.append(Quarter(fmean(values), spread, len(values)))
-    first, last = quarters
-    if first.spread is None or last.spread is None:
-        return Trend(first, last, "too few steps")
-    error = math.sqrt(first.spread**2 / first.steps + last.spread**2 / last.steps)
-    change = last.mean - first.mean
-    if abs(change) <= max(2.0 * error, 1e-12):
-        return Trend(first, last, "no clear change")
-    return Trend(first, last, "rose" if change > 0 else "fell")
+    first, last = (mean(value for _, value in part) for part in (points[:size], points[-size:]))
+    return None if first is None or last is None else (first, last)
 
 
 def smooth(points: Points) -> list[tuple[int, float]]:

@@ -209,11 +209,6 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     skipped: str | UnsetType = UNSET
     """Which number was not finite, so that the member learned nothing."""
 
-    def number(self, name: str) -> float | None:
-        """Return a field that holds a number; None where there is none."""
-        value = getattr(self, name)
-        return value if isinstance(value, float | int) else None
-
 
 class StepRow(Struct, frozen=True, kw_only=True):
     """One step."""

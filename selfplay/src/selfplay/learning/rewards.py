@@ -1,8 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
-A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`; either may be a
-coroutine function. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to
-`train`, or named `module:function`. A refused proposal is worth -1 to each of ours.
+A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`.
+`TEACHER_REWARDS` holds those that a configuration names; one's own is handed to `train`, or named
+`module:function`. A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
@@ -11,14 +11,10 @@ fewer than two samples, or without variance, says nothing about better and worse
 exactly 0, never NaN.
 """
 
-from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from inspect import isawaitable
-from threading import Thread
 from traceback import extract_tb
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -164,90 +160,44 @@ def training_samples(
         for p in counted
         if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
     ]
-    teaching = [
-        _sample(p.teacher, "propose", p, p.id, p.kind, earned)
-        for p, earned in zip(taught, _earned(reward, taught), strict=True)
-    ]
+    teaching = [_sample(p.teacher, "propose", p, p.id, p.kind, _earned(reward, p)) for p in taught]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.mode == "azr":
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
-    attempts = [a for _, a in tried]
-    rewards = _earned(verifier if student_reward is None else student_reward, attempts)
+    graded = verifier if student_reward is None else student_reward
     solving = [
-        _sample(a.member, "solve", a, task, a.task.kind, earned)
-        for (task, a), earned in zip(tried, rewards, strict=True)
+        _sample(a.member, "solve", a, task, a.task.kind, _earned(graded, a)) for task, a in tried
     ]
     by_tokens = config.mode == "azr"
-    advantages = teacher_advantages(teaching, token_weighted=by_tokens)
-    advantages += student_advantages(solving, token_weighted=by_tokens)
-    samples = teaching + solving
-    return [replace(s, advantage=a) for s, a in zip(samples, advantages, strict=True)]
+    found = advantages(teaching, by_task=False, token_weighted=by_tokens)
+    found += advantages(solving, by_task=True, token_weighted=by_tokens)
+    return [replace(s, advantage=a) for s, a in zip(teaching + solving, found, strict=True)]
 
 
-def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
-    """Return what a reward gives for each; a coroutine function is called for all at the same time.
-
-    Raises SelfplayError that says where the reward fails.
-    """
-
-    async def awaited(value: Any, of: Proposed | Attempt) -> Any:
-        with _blamed(reward, of):
-            return await value if isawaitable(value) else value
-
-    async def together() -> list[Any]:
-        return await gather(*map(awaited, values, written))
-
-    values = []
-    for each in written:
-        with _blamed(reward, each):
-            values.append(reward(each))
-    if any(map(isawaitable, values)):
-        values = run_coroutine_threadsafe(together(), _loop()).result()
-    return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
-
-
-def _shown(written: Proposed | Attempt) -> tuple[str, str]:
-    """Return the option of a reward, and what errors call its sample."""
+def _earned(reward: Callable[[Any], Any], written: Proposed | Attempt) -> float:
+    """Return what a reward gives. Raises SelfplayError where it fails, with its place, and for what
+    is no number."""
     if isinstance(written, Proposed):
-        return "teacher_reward", f"proposal {written.id} of {written.teacher}"
-    return "student_reward", f"an attempt of {written.member} at {written.task.id}"
-
-
-@cache
-def _loop() -> AbstractEventLoop:
-    """Return a loop that lasts, as clients of a service want it; a notebook has one of its own."""
-    loop = new_event_loop()
-    Thread(target=loop.run_forever, daemon=True).start()
-    return loop
-
-
-@contextmanager
-def _blamed(reward: Callable[[Any], Any], written: Proposed | Attempt) -> Iterator[None]:
-    """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
+        option, sample = "teacher_reward", f"proposal {written.id} of {written.teacher}"
+    else:
+        option, sample = "student_reward", f"an attempt of {written.member} at {written.task.id}"
     try:
-        yield
+        value = reward(written)
     except SelfplayError:
         raise
     except (Exception, SystemExit) as error:  # the user's function may raise what it likes
         last, code = extract_tb(error.__traceback__)[-1], getattr(reward, "__code__", None)
         place = f" ({last.filename}, line {last.lineno})"
-        if last.filename == __file__:
+        if last.filename == __file__:  # a call that does not fit is blamed on the reward
             place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-        option, sample = _shown(written)
         raise SelfplayError(
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)}{place}; expected a finite number"
         ) from error
-
-
-def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
-    """Return a reward as a float. Raises SelfplayError for no number."""
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             return float(value)
-    option, sample = _shown(written)
-    shown = " ".join(repr(value).split())
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    shown = " ".join(repr(value).split())[:80]
     raise SelfplayError(
         f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
     )
@@ -283,53 +233,44 @@ def _sample(
     )
 
 
-@np.errstate(invalid="ignore")
-def student_advantages(
-    samples: Sequence[TrainingSample], *, token_weighted: bool = False
-) -> list[float]:
-    """Centre over the attempts at each task, then whiten over each stratum.
-
-    A task with one attempt has no baseline and stays uncentred (as verl does).
-    """
-    return _whiten_strata(samples, token_weighted, by_task=True)
-
-
-def teacher_advantages(
-    samples: Sequence[TrainingSample], *, token_weighted: bool = False
-) -> list[float]:
-    """Whiten over each stratum (AZR's TRR++: one baseline per role and task kind)."""
-    return _whiten_strata(samples, token_weighted)
-
-
 @np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite
-def whiten(values: Floats, weights: Floats | None = None, largest: float | None = None) -> Floats:
+def advantages(
+    samples: Sequence[TrainingSample], *, by_task: bool, token_weighted: bool = False
+) -> list[float]:
+    """Whiten over each stratum.
+
+    by_task: what is left of rewards without the mean over the attempts at a task; a task with one
+    attempt has no baseline and stays uncentred (as verl does).
+    """
+    tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
+    rewards = np.array([s.reward for s in samples], dtype=np.float64)
+    result = np.zeros_like(rewards)
+    for rows in _indices((s.member, s.phase, s.kind) for s in samples):
+        values = rewards[rows]
+        largest = float(np.abs(values).max())
+        for of_task in _indices(samples[i].task_id for i in rows) if by_task else ():
+            if len(of_task) > 1:
+                of_it = values[of_task]
+                values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
+        result[rows] = whiten(values, largest, tokens[rows] if token_weighted else None)
+    whitened: list[float] = result.tolist()
+    return whitened
+
+
+def whiten(values: Floats, largest: float, weights: Floats | None = None) -> Floats:
     """Return (values - mean) / std, or zeros where there is nothing to compare.
 
-    Without weights the mean is over samples. With token counts as weights it is over tokens, as in
-    AZR, so that long texts weigh more. The variance is unbiased (n - 1; n = samples or tokens).
-    largest: of the rewards that the values came from, whose rounding they have; of the values
-    themselves by default. No size of rewards is too large or too small.
+    largest: of the rewards that the values came from, whose rounding they have. Without weights the
+    mean is over samples. With token counts as weights it is over tokens, as in AZR, so that long
+    texts weigh more. The variance is unbiased (n - 1; n = samples or tokens).
     """
-    if len(values) < 2:
-        return np.zeros_like(values)
-    values = values / _power_of_two(np.abs(values).max() if largest is None else largest)
     w = np.ones_like(values) if weights is None else weights
     n = float(w.sum())
-    if n <= 1.0:
+    if len(values) < 2 or n <= 1.0:
         return np.zeros_like(values)
     centred = values - float((w * values).sum()) / n
     std = float(np.sqrt((w * centred**2).sum() / (n - 1.0)))
-    return np.zeros_like(values) if std <= ZERO_STD else centred / std
-
-
-def _power_of_two(largest: float) -> float:
-    """Return about the number, such that to divide by it changes no digit; 1 for none."""
-    exponent = int(np.clip(np.frexp(largest)[1], -1000, 1000)) if np.isfinite(largest) else 0
-    return float(np.ldexp(1.0, exponent))
-
-
-def _rewards(samples: Sequence[TrainingSample]) -> Floats:
-    return np.array([s.reward for s in samples], dtype=np.float64)
+    return np.zeros_like(values) if std <= ZERO_STD * largest else centred / std
 
 
 def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
@@ -337,22 +278,3 @@ def _indices(keys: Iterable[Hashable]) -> list[list[int]]:
     for position, key in enumerate(keys):
         positions[key].append(position)
     return list(positions.values())
-
-
-def _whiten_strata(
-    samples: Sequence[TrainingSample], token_weighted: bool, *, by_task: bool = False
-) -> list[float]:
-    """Whiten over each stratum; by_task: what is left of rewards without the mean of a task's."""
-    tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
-    rewards = _rewards(samples)
-    result = np.zeros_like(rewards)
-    for rows in _indices((s.member, s.phase, s.kind) for s in samples):
-        values = rewards[rows] / _power_of_two(np.abs(rewards[rows]).max())
-        largest = float(np.abs(values).max())
-        for of_task in _indices(samples[i].task_id for i in rows) if by_task else ():
-            if len(of_task) > 1:
-                of_it = values[of_task]
-                values[of_task] = of_it - of_it.mean() if np.ptp(of_it) else 0.0
-        result[rows] = whiten(values, tokens[rows] if token_weighted else None, largest)
-    whitened: list[float] = result.tolist()
-    return whitened

@@ -1,7 +1,7 @@
 """What an update did to a member: sums and means over its tokens."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from math import isfinite, isnan, nan
 
 from msgspec import UNSET
@@ -9,17 +9,6 @@ from torch import Tensor
 
 from selfplay.config import LOG_RATIO_LIMIT
 from selfplay.files.rows import MemberRow, finite
-
-_SUMS = (
-    "loss",
-    "entropy",
-    "clipped",
-    "importance",
-    "truncated",
-    "mismatch_kl",
-    "apart",
-    "kl_tokens",
-)
 
 
 @dataclass(slots=True)
@@ -46,11 +35,11 @@ class StatsSum:
 
     def add(self, other: "StatsSum") -> None:
         """Add the sums of other samples of the member."""
-        for name in ("tokens", "learned", *_SUMS):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.logp_difference_max = max(self.logp_difference_max, other.logp_difference_max)
-        if other.kl is not None:
-            self.kl = (self.kl or 0.0) + other.kl
+        largest = max(self.logp_difference_max, other.logp_difference_max)
+        for field in fields(self):
+            if (value := getattr(other, field.name)) is not None:
+                setattr(self, field.name, (getattr(self, field.name) or 0) + value)
+        self.logp_difference_max = largest
 
     def numbers(self) -> list[float]:
         """Return all sums, for `of_numbers`; NaN for none."""

@@ -23,6 +23,7 @@ from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config, refuse_hasty_evolution
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
+from selfplay.files.read import number_at
 from selfplay.files.rows import StepRow, TaskRow, read_rows
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
@@ -198,8 +199,8 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
 def _gap(rows: Sequence[StepRow], config: Config) -> Check:
     """Compare what the sampler and the learner say of the same tokens."""
     members = [member for row in rows for member in row.members.values()]
-    kl = max((m.number("mismatch_kl") or 0.0 for m in members), default=0.0)
-    most = max((m.number("logp_difference_max") or 0.0 for m in members), default=0.0)
+    kl = max((number_at(m, "mismatch_kl") or 0.0 for m in members), default=0.0)
+    most = max((number_at(m, "logp_difference_max") or 0.0 for m in members), default=0.0)
     seen = f"sampler and learner differ by a KL divergence of {kl:.1g} nats a token at most "
     limit = DRIFT_LIMITS[config.dtype]
     seen += f"(limit {limit:g} in {config.dtype}), by {most:.2g} nats at one token"

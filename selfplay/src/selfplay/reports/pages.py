@@ -38,13 +38,11 @@ def write_page(
     path: Path,
     template: str,
     charts: Mapping[str, Any],
-    tokens: Mapping[int, int] | None = None,
     **values: object,
 ) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
-    tokens: how many have been sampled after each step. Equal values give equal bytes. Raises
-    LoraEvoError for a place that cannot hold the page.
+    Equal values give equal bytes. Raises LoraEvoError for a place that cannot hold the page.
     """
     check_output(path)
     style, script = _source("page.css"), _library() + _source("gallery.js")
@@ -56,7 +54,6 @@ def write_page(
         .render(
             values,
             charts=Markup(data.replace("<", "\\u003c")),
-            tokens=Markup(json.dumps(tokens or {})),
             style=Markup(style),
             script=Markup(script),
             policy=f"{policy}; base-uri 'none'; form-action 'none'",

@@ -2,20 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lora_evo import check_output
 from selfplay.files.read import (
     Points,
-    Quarter,
     RunRecord,
     conclusion,
     flat,
     gain_text,
+    number_at,
+    quarters,
     read_run,
-    trend,
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
@@ -36,7 +35,6 @@ class Series(NamedTuple):
 
 
 _DIFFERENCE = "Both attempt a sample of the step's own tasks: harder tasks cannot hide learning."
-_TEACHER = "−1 for an invalid task, 0 if no attempt solved it, else 1 − its solve rate."
 _STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
 _COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
 _NO_SIGNAL = "All attempts earned the same, so the task taught its student nothing."
@@ -44,7 +42,7 @@ SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% po
 PROGRESS = (
     SAME_TASKS,
     Series("Student reward", "student_reward", "mean reward", "1 for a right answer, else less."),
-    Series("Teacher reward", "teacher_reward", "mean reward", _TEACHER),
+    Series("Teacher reward", "teacher_reward", "mean reward"),
     Series(
         "Valid share", "valid_share", "% of proposals", "They parse, run, and repeat an output."
     ),
@@ -83,16 +81,13 @@ _LIVES = (
     "much less the base solves of its tasks than of those it writes itself. Grey: not measured."
 )
 _MATRIX = "The share of attempts at a teacher's tasks that a student solved, by quarter."
-PLUS_MINUS = (
-    "±: after a solve rate or gain, one standard error over the tasks; after a quarter's mean, the "
-    "standard deviation over its steps."
-)
+PLUS_MINUS = "±: one standard error over the tasks."
 
 
 def _points(run: RunRecord, field: str, role: str) -> Points:
     """Return a number of every step, the mean over the members of a role."""
     return [
-        (step.step, mean(m.number(field) for m in step.members.values() if m.role == role))
+        (step.step, mean(number_at(m, field) for m in step.members.values() if m.role == role))
         for step in run.steps
     ]
 
@@ -126,7 +121,6 @@ def report(directory: Path, page: Path) -> None:
         page,
         "report.html",
         {name: chart for name, (chart, _) in drawn.items()},
-        dict(zip(steps, accumulate(step.tokens.sampled for step in run.steps), strict=True)),
         title=f"PopuLoRA run {run.name}",
         conclusion=conclusion(run),
         warnings=warnings_of(run),
@@ -165,14 +159,10 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         "moved": (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST),
         "health": (SIGNAL,),
     }
-    is_paper = run.config.get("reward", {}).get("teacher", "populora") == "populora"
     for section, measures in sections.items():
         for m in measures:
             curves = charts.curves({run.name: run.series(m.path)}, m.unit)
-            drawn[f"{section}: {m.title}"] = (
-                curves,
-                m.hint if is_paper or m.hint != _TEACHER else "",
-            )
+            drawn[f"{section}: {m.title}"] = curves, m.hint
     roles = ("agent",) if alone else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
@@ -196,23 +186,11 @@ def summary(directory: Path) -> str:
 
 def tables(run: RunRecord) -> dict[str, Table]:
     """Return the tables of a run by name: a head and rows, of which there may be none."""
-    births = [
-        (
-            str(step),
-            b.removed,
-            b.child,
-            " × ".join(b.parents),
-            b.operator,
-            figure(b.relative_change),
-        )
-        for step, b in run.births
-    ]
     return {
         "solving": _solving(run),
         "teaching": _teaching(run),
-        "moved": (("", "first quarter", "last quarter", ""), _moved(run)),
+        "moved": (("", "first quarter", "last quarter"), _moved(run)),
         "board": (("member", "role", "origin", "rating μ ± σ"), _board(run)),
-        "births": (("after step", "removed", "child", "parents", "operator", "change"), births),
         "settings": (("setting", "value"), [(n, str(v)) for n, v in flat(run.config).items()]),
     }
 
@@ -263,13 +241,13 @@ def _who(row: EvalRow) -> str:
     return f"{row.member}, born then" if row.born is True else row.member
 
 
-def _moved(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Return the measures of the first and the last quarter of the steps, and what moved."""
+def _moved(run: RunRecord) -> list[tuple[str, str, str]]:
+    """Return the measures' means over the first and the last quarter of the steps."""
     rows = []
     for m in (*PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
-        if moved := trend(run.series(m.path)):
-            first, last = (_quarter(q, m.unit) for q in (moved.first, moved.last))
-            rows.append((m.title, first, last, moved.verdict))
+        if means := quarters(run.series(m.path)):
+            first, last = (figure(number, share=m.unit[0] == "%") for number in means)
+            rows.append((m.title, first, last))
     return rows
 
 
@@ -330,10 +308,3 @@ def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
 
 def _percent(value: float | None) -> str:
     return figure(value, share=True)
-
-
-def _quarter(quarter: Quarter, unit: str) -> str:
-    """Return `mean ± spread`, shares as percentages and differences of shares in points."""
-    numbers = [n for n in (quarter.mean, quarter.spread) if n is not None]
-    text = " ± ".join(figure(n, share=unit[0] == "%") for n in numbers)
-    return f"{text.replace(' %', '')} points" if unit == SAME_TASKS.unit else text
