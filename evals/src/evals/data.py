@@ -13,7 +13,7 @@ import os
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,26 +33,20 @@ class Official:
     `compared` takes of the published rows, "" where it is not known.
     """
 
-    title: str
     description: str
     counts: Mapping[int, str]
-    hub: Mapping[str, str]
-    cache: Sequence[str]
-    releases: Sequence[str]
-    digest: str
+    title: str = ""
+    hub: Mapping[str, str] = field(default_factory=dict)
+    cache: Sequence[str] = ()
+    releases: Sequence[str] = ()
+    digest: str = ""
 
 
-def _official() -> dict[str, Official]:
-    text = Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8")
-    empty: dict[str, Any] = {"title": "", "hub": {}, "cache": (), "releases": (), "digest": ""}
-    found = {}
-    for name, row in tomllib.loads(text).items():
-        counts = {int(count): release for count, release in row["counts"].items()}
-        found[name] = Official(**empty | row | {"counts": counts})
-    return found
-
-
-OFFICIAL: Mapping[str, Official] = _official()
+_ROWS = tomllib.loads(Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8"))
+OFFICIAL: Mapping[str, Official] = {
+    name: Official(**row | {"counts": {int(n): text for n, text in row["counts"].items()}})
+    for name, row in _ROWS.items()
+}
 Row: TypeAlias = dict[str, Any]
 PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 
