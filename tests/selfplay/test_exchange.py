@@ -1,42 +1,29 @@
 """Learners that share the shards of an update: the same bytes for any number of them."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from lora_evo.model import Rollout
-from selfplay.learning.batch import TrainingSample, make_batch, share_out
+import learners
+from selfplay.learning.batch import make_batch, share_out
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
-from selfplay.learning.learner import Learner, LearnerConfig
 from selfplay.members.pieces import batches, blocks, deal, even
 from selfplay.members.weight_sync import folder_of
 
-CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2, micro_batch_tokens=20)
 ROLES = ("teacher", "student", "student")
+CONFIG = replace(learners.CONFIG, micro_batch_tokens=20)
 
 
-def samples(tiny, count=30):
-    found = []
-    for i in range(count):
-        ids = tiny.numbers(i, 20).mul(1000).long().abs() % tiny.vocabulary
-        cut, end = 3 + i % 5, 9 + (7 * i) % 11
-        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
-        member = tiny.members[i % 5 % 3]
-        text = Rollout(member, prompt, completion, (-4.5,) * len(completion), "stop")
-        advantage = float(tiny.numbers(500 + i, 1))
-        found.append(TrainingSample(member, text, advantage, "solve" if i % 2 else "propose"))
-    return found
+def samples(tiny):
+    return learners.samples(tiny, 30, longest=19)
 
 
 def learner(tiny, config=CONFIG, exchange=None):
-    found = Learner(
-        tiny.qwen(), 0, tiny.members, config, seed=3, roles=ROLES, pieces=8, exchange=exchange
-    )
-    tiny.shake(found.adapters)
-    return found
+    more = {"roles": ROLES, "pieces": 8, "exchange": exchange}
+    return learners.learner(tiny, None, more, **asdict(config))
 
 
 def together(count, work):

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import warnings
 
-import msgspec
 import pytest
 import torch
 from memory_meter import MemoryMeter
@@ -12,13 +11,12 @@ from msgspec import UNSET
 from probabilities import logprobs
 from tiny_families import family, tiny_model
 
-from lora_evo.model import Rollout
+import learners
+from learners import CONFIG, alike, close, gradients, weights
 from lora_evo.model.scoring import micro_batches
 from selfplay.learning.batch import batch_rows
-from selfplay.learning.learner import Learner, LearnerConfig, TrainingSample
 
 __all__ = ["family"]
-CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
     "checkpointing": {"gradient_checkpointing": True},
@@ -31,61 +29,11 @@ REGULARISED = {"beta": 0.3, "entropy_coef": 0.2}
 
 
 def learner(tiny, model=None, pieces=0, **changes):
-    config = dataclasses.replace(CONFIG, **changes)
-    found = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3, pieces=pieces)
-    tiny.shake(found.adapters)
-    return found
+    return learners.learner(tiny, model, {"pieces": pieces}, **changes)
 
 
-def samples(tiny, count=8, longest=29):
-    found = []
-    for i in range(count):
-        ids = tiny.numbers(i, 40).mul(1000).long().abs() % tiny.vocabulary
-        cut, end = 3 + i % 5, 9 + (7 * i) % (longest - 8)
-        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
-        logprobs = (-4.5,) * len(completion)
-        advantage = float(tiny.numbers(500 + i, 1)) if i % 4 else 0.0
-        member = tiny.members[(0, 1, 1, 2, 0, 2)[i % 6]]
-        found.append(
-            TrainingSample(member, Rollout(member, prompt, completion, logprobs, "stop"), advantage)
-        )
-    return found
-
-
-def gradients(learner, batch):
-    """The gradients of one update's first pass and its statistics."""
-    seen = {}
-    step = learner.optimizer.step
-
-    def watched(member, lr_factor, loss_scale):
-        own = learner.adapters.parameters_of(member)
-        seen[learner.members[member]] = {k: p.grad.clone() for k, p in own.items()}
-        return step(member, lr_factor, loss_scale)
-
-    learner.optimizer.step = watched
-    stats = learner.update(batch)
-    return seen, stats
-
-
-def weights(learner):
-    return {
-        f"{m}/{k}": p.detach().clone()
-        for m in range(len(learner.members))
-        for k, p in learner.adapters.parameters_of(m).items()
-    }
-
-
-def close(one, other, rtol=1e-4, atol=2e-5):
-    assert one.keys() == other.keys()
-    for key, value in one.items():
-        assert torch.allclose(value, other[key], rtol=rtol, atol=atol * float(value.abs().max()))
-
-
-def alike(one, other):
-    for member, stats in one.items():
-        for name, value in msgspec.structs.asdict(stats).items():
-            if isinstance(value, float):
-                assert getattr(other[member], name) == pytest.approx(value, rel=1e-4, abs=2e-5)
+def samples(tiny):
+    return learners.samples(tiny, 8, longest=29, silent=True)
 
 
 @pytest.mark.parametrize("regularised", [{}, REGULARISED], ids=["plain", "regularised"])

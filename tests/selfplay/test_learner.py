@@ -1,109 +1,25 @@
 import dataclasses
 
-import msgspec
 import pytest
 import safetensors.torch
 import torch
 from probabilities import logprobs
 
+from learners import CONFIG, alike, close, equal, gradients, learner, samples, weights, with_text
 from lora_evo.model import Rollout
 from selfplay.errors import SelfplayError
-from selfplay.learning.learner import Learner, LearnerConfig, MemberState, TrainingSample
-
-CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
-
-
-def learner(tiny, members=None, sampling=None, **changes):
-    config = dataclasses.replace(CONFIG, **changes)
-    members = members or tiny.members
-    found = Learner(tiny.qwen(), 0, members, config, seed=3, base_model="nano", **(sampling or {}))
-    tiny.shake(found.adapters)
-    return found
-
-
-def batch(tiny, learner, count=14, seed=0):
-    """Samples of all members with uneven lengths, scored by the learner as its own sampler."""
-    samples = []
-    members = learner.members
-    for i in range(count):
-        ids = tiny.numbers(seed + i, 40).mul(1000).long().abs() % tiny.vocabulary
-        cut, end = 3 + i % 5, 9 + (7 * i) % 31
-        prompt, completion = tuple(ids[:cut].tolist()), tuple(ids[cut:end].tolist())
-        place = learner.adapters.index(members[(0, 1, 1, 2, 0, 2, 1)[i % 7]])
-        sampled = logprobs_of(learner, place, prompt, completion)
-        advantage = float(tiny.numbers(seed + 500 + i, 1))
-        samples.append(
-            TrainingSample(
-                learner.members[place],
-                Rollout(
-                    learner.members[place],
-                    prompt,
-                    completion,
-                    tuple(sampled.tolist()),
-                    "stop" if i % 4 else "length",
-                ),
-                advantage,
-            )
-        )
-    return samples
-
-
-@torch.no_grad()
-def sampled(sample, **changes):
-    """The sample with another rollout."""
-    return dataclasses.replace(sample, rollout=dataclasses.replace(sample.rollout, **changes))
-
-
-def logprobs_of(learner, place, prompt, completion):
-    with learner.adapters.route([place]):
-        return logprobs(learner.model, prompt, completion, learner.scorer.output.temperature)
-
-
-def gradients(learner, samples, monkeypatch):
-    """The gradients that each member's optimiser is shown in one update."""
-    seen = {}
-    monkeypatch.setattr(
-        learner.optimizer,
-        "step",
-        lambda m, lr_factor, loss_scale: seen.__setitem__(m, grads(learner, m)) or (0.0, True),
-    )
-    stats = learner.update(samples)
-    return {learner.members[m]: g for m, g in seen.items()}, stats
-
-
-def grads(learner, member):
-    return {k: p.grad.clone() for k, p in learner.adapters.parameters_of(member).items()}
-
-
-def numbers(stats):
-    """All numbers but what is None; no role."""
-    plain = msgspec.to_builtins(stats)
-    return {k: value for k, value in plain.items() if value is not None and k != "role"}
-
-
-def weights(learner, member):
-    place = learner.adapters.index(member)
-    return {k: p.detach().clone() for k, p in learner.adapters.parameters_of(place).items()}
-
-
-def same(one, other, **tolerance):
-    if not tolerance:
-        return all(torch.equal(v, other[k]) for k, v in one.items())
-    return all(
-        torch.allclose(v, other[k], atol=1e-5 * float(v.abs().max()), **tolerance)
-        for k, v in one.items()
-    )
+from selfplay.learning.learner import Learner, MemberState, TrainingSample
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
-def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch, loss_type):
+def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, loss_type):
     sampling = {"temperature": 0.7, "max_completion_length": 50}
-    one = learner(tiny, sampling=sampling, loss_type=loss_type)
-    samples = batch(tiny, one)
+    one = learner(tiny, more=sampling, loss_type=loss_type)
+    batch = samples(tiny, of=one)
     twin = tiny.peft_twin(tiny.qwen(), one.adapters)
-    found, stats = gradients(one, samples, monkeypatch)
+    found, stats = gradients(one, batch)
     for member in one.members:
-        mine = [s for s in samples if s.member == member]
+        mine = [s for s in batch if s.member == member]
         twin.set_adapter(member)
         loss = 0.0
         for s in mine:
@@ -118,26 +34,24 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, monkeypatch,
                 loss = loss - s.advantage * logps.sum() / (50 * len(mine))
         loss.backward()
         wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
-        assert same(wanted, found[member], rtol=1e-4)
+        close(wanted, found[member], atol=1e-5)
         assert stats[member].tokens == sum(len(s.rollout.completion_ids) for s in mine)
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 @pytest.mark.parametrize("mask", [False, True])
-def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(
-    tiny, monkeypatch, loss_type, mask
-):
+def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(tiny, loss_type, mask):
     options = {"loss_type": loss_type, "mask_truncated_completions": mask}
     sampling = {"max_completion_length": 50}
-    one = learner(tiny, sampling=sampling, entropy_coef=0.3, **options)
-    plain = learner(tiny, sampling=sampling, **options)
-    samples = batch(tiny, one)
-    (found, stats), (without, others) = (gradients(m, samples, monkeypatch) for m in (one, plain))
+    one = learner(tiny, more=sampling, entropy_coef=0.3, **options)
+    plain = learner(tiny, more=sampling, **options)
+    batch = samples(tiny, of=one)
+    (found, stats), (without, others) = (gradients(m, batch) for m in (one, plain))
     twin = tiny.peft_twin(tiny.qwen(), one.adapters)
     for member in one.members:
         twin.set_adapter(member)
         entropies = []
-        for s in samples:
+        for s in batch:
             if s.member == member and not (mask and s.rollout.finish_reason == "length"):
                 ids = torch.tensor([s.rollout.prompt_ids + s.rollout.completion_ids])
                 table = twin(ids).logits[0, len(s.rollout.prompt_ids) - 1 : -1].log_softmax(-1)
@@ -147,15 +61,15 @@ def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(
         wanted = {
             k: without[member][k] - tiny.peft_parameter(twin, member, k).grad for k in found[member]
         }
-        assert same(wanted, found[member], rtol=1e-3)
+        close(wanted, found[member], rtol=1e-3, atol=1e-5)
         assert stats[member].loss == pytest.approx(others[member].loss - bonus.item(), rel=1e-4)
 
 
 def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(tiny):
     one = learner(tiny)
-    sample = batch(tiny, one)[0]
+    sample = samples(tiny, of=one)[0]
     logps = (*sample.rollout.logprobs[:-1], sample.rollout.logprobs[-1] - 91.0)
-    stats = one.update([sampled(sample, logprobs=logps)])[sample.member]
+    stats = one.update([with_text(sample, logprobs=logps)])[sample.member]
     assert 0 < stats.mismatch_kl < 22016 / len(logps)
     assert stats.mismatch_share == pytest.approx(1 / len(logps))
     assert stats.logp_difference_max == pytest.approx(91.0, abs=1e-3)
@@ -163,30 +77,28 @@ def test_one_token_that_the_sampler_hardly_knew_does_not_drown_the_divergence(ti
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 @pytest.mark.parametrize("mask", [False, True])
-def test_micro_batches_change_nothing(tiny, monkeypatch, loss_type, mask):
+def test_micro_batches_change_nothing(tiny, loss_type, mask):
     options = {"loss_type": loss_type, "mask_truncated_completions": mask}
     one = learner(tiny, **options)
-    samples = batch(tiny, one)
-    whole, stats = gradients(one, samples, monkeypatch)
+    batch = samples(tiny, of=one)
+    whole, stats = gradients(one, batch)
     for budget in (1, 90, 300):
         cut = learner(tiny, micro_batch_tokens=budget, **options)
-        parts, others = gradients(cut, samples, monkeypatch)
+        parts, others = gradients(cut, batch)
         for member in one.members:
-            assert same(whole[member], parts[member], rtol=1e-4)
-            assert numbers(stats[member]) == pytest.approx(
-                numbers(others[member]), rel=1e-4, abs=2e-5
-            )
+            close(whole[member], parts[member], atol=1e-5)
+        alike(stats, others)
 
 
 def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
     one = learner(tiny)
-    samples = [s for s in batch(tiny, one) if s.member != "t1"]
-    silent = [dataclasses.replace(s, advantage=0.0) if s.member == "t0" else s for s in samples]
+    batch = [s for s in samples(tiny, of=one) if s.member != "t1"]
+    silent = [dataclasses.replace(s, advantage=0.0) if s.member == "t0" else s for s in batch]
     before = {m: weights(one, m) for m in one.members}
     stats = one.update(silent)
-    assert same(weights(one, "t1"), before["t1"])
-    assert same(weights(one, "t0"), before["t0"])
-    assert not same(weights(one, "s0"), before["s0"])
+    assert equal(weights(one, "t1"), before["t1"])
+    assert equal(weights(one, "t0"), before["t0"])
+    assert not equal(weights(one, "s0"), before["s0"])
     assert [s.step for s in one.optimizer.states.values()] == [0, 0, 1]
     assert set(stats) == {"t0", "s0"}
     assert stats["t0"].grad_norm is None
@@ -197,17 +109,17 @@ def test_a_member_without_rows_or_without_signal_is_not_moved(tiny):
 
 def test_members_whose_rate_is_0_are_in_no_pass_and_change_nothing_for_others(tiny, monkeypatch):
     one, alone = learner(tiny, frozen=("t0", "t1")), learner(tiny)
-    samples = batch(tiny, one)
+    batch = samples(tiny, of=one)
     before, passed = weights(one, "t0"), []
     loss = one.forward_pass.loss
     monkeypatch.setattr(
         one.forward_pass, "loss", lambda rows, sums: passed.extend(rows) or loss(rows, sums)
     )
-    stats = one.update(samples)
-    alone.update([s for s in samples if s.member == "s0"])
+    stats = one.update(batch)
+    alone.update([s for s in batch if s.member == "s0"])
     assert {row.sample.member for row in passed} == {"s0"}
-    assert same(weights(one, "t0"), before)
-    assert same(weights(one, "s0"), weights(alone, "s0"))
+    assert equal(weights(one, "t0"), before)
+    assert equal(weights(one, "s0"), weights(alone, "s0"))
     assert set(stats) == {"t0", "t1", "s0"}
     assert stats["t0"].tokens > 0
     assert not stats["t0"].stepped
@@ -215,17 +127,17 @@ def test_members_whose_rate_is_0_are_in_no_pass_and_change_nothing_for_others(ti
     assert stats["s0"].importance_sampling_ratio == pytest.approx(1.0, abs=1e-4)
 
 
-def test_statistics(tiny, monkeypatch):
+def test_statistics(tiny):
     one = learner(tiny)
-    samples = batch(tiny, one)
-    shifted = [sampled(s, logprobs=tuple(p - 1.0 for p in s.rollout.logprobs)) for s in samples]
-    _, exact = gradients(one, samples, monkeypatch)
-    _, off = gradients(one, shifted, monkeypatch)
+    batch = samples(tiny, of=one)
+    shifted = [with_text(s, logprobs=tuple(p - 1.0 for p in s.rollout.logprobs)) for s in batch]
+    _, exact = gradients(one, batch)
+    _, off = gradients(one, shifted)
     for member in one.members:
         assert exact[member].importance_sampling_ratio == pytest.approx(1.0, abs=1e-4)
         assert exact[member].mismatch_kl == pytest.approx(0.0, abs=1e-8)
         assert exact[member].logp_difference_max < 1e-4
-        mine = [p for s in samples if s.member == member for p in s.rollout.logprobs]
+        mine = [p for s in batch if s.member == member for p in s.rollout.logprobs]
         assert exact[member].entropy == pytest.approx(-sum(mine) / len(mine))
         assert off[member].importance_sampling_ratio == 2.0
         assert off[member].importance_sampling_clip_ratio == 1.0
@@ -235,14 +147,14 @@ def test_statistics(tiny, monkeypatch):
 
 def test_several_iterations_clip(tiny):
     one = learner(tiny, num_iterations=6, epsilon=0.01, epsilon_high=0.01, learning_rate=0.05)
-    stats = one.update(batch(tiny, one))
+    stats = one.update(samples(tiny, of=one))
     assert [s.step for s in one.optimizer.states.values()] == [6, 6, 6]
     assert all(s.clip_ratio > 0.1 for s in stats.values())
 
 
 def test_state_continues_bit_for_bit(tiny, tmp_path):
     one = learner(tiny)
-    batches = [batch(tiny, one, seed=1000 * i) for i in range(4)]
+    batches = [samples(tiny, seed=1000 * i, of=one) for i in range(4)]
     for b in batches[:2]:
         one.update(b)
     other = Learner(tiny.qwen(), 0, ["x", "y", "z"], CONFIG, seed=99)
@@ -259,7 +171,7 @@ def test_state_continues_bit_for_bit(tiny, tmp_path):
         mine, theirs = one.member_state(place), other.member_state(place)
         assert mine.name == theirs.name
         assert set(mine.tensors) == set(theirs.tensors)
-        assert same(mine.tensors, theirs.tensors)
+        assert equal(mine.tensors, theirs.tensors)
 
 
 def test_state_that_does_not_fit_is_refused_and_changes_nothing(tiny):
@@ -270,16 +182,16 @@ def test_state_that_does_not_fit_is_refused_and_changes_nothing(tiny):
     del tensors[max(name for name in tensors if name.startswith("exp_avg"))]
     with pytest.raises(ValueError, match="found None"):
         one.load_member(0, MemberState("x", tensors))
-    assert same(weights(one, "t0"), before)
+    assert equal(weights(one, "t0"), before)
 
 
 def test_replace_starts_a_child_afresh(tiny):
     one = learner(tiny)
-    one.update(batch(tiny, one))
+    one.update(samples(tiny, of=one))
     before = weights(one, "s0")
     one.replace("t1", one.export("s0"), "t1-child")
     assert one.members == ("t0", "t1-child", "s0")
-    assert same(weights(one, "t1-child"), before)
+    assert equal(weights(one, "t1-child"), before)
     assert [s.step for s in one.optimizer.states.values()] == [1, 0, 1]
     assert not any(t.any() for t in one.optimizer.states[1].exp_avg)
     with pytest.raises(ValueError, match="already a member named 's0'"):
@@ -293,8 +205,8 @@ def test_wrong_samples(tiny):
     one = learner(tiny)
     good = TrainingSample("t0", Rollout("t0", (3,), (4, 5), (-1.0, -1.0), "stop"), 1.0)
     for wrong, message in [
-        (sampled(good, prompt_ids=()), "has 0 prompt tokens"),
-        (sampled(good, logprobs=(-1.0,)), "1 log-probabilities"),
+        (with_text(good, prompt_ids=()), "has 0 prompt tokens"),
+        (with_text(good, logprobs=(-1.0,)), "1 log-probabilities"),
         (
             dataclasses.replace(good, member="absent"),
             "'absent', which does not learn",
@@ -303,4 +215,4 @@ def test_wrong_samples(tiny):
         with pytest.raises(ValueError, match=message):
             one.update([good, wrong])
     assert one.update([]) == {}
-    assert one.update([sampled(good, completion_ids=(), logprobs=())]) == {}
+    assert one.update([with_text(good, completion_ids=(), logprobs=())]) == {}

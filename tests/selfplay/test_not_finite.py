@@ -8,22 +8,19 @@ import pytest
 import torch
 from msgspec import UNSET
 
+import learners
 from lora_evo.model import Rollout
 from selfplay.learning.batch import TrainingSample
-from selfplay.learning.learner import Learner, LearnerConfig
 from selfplay.run import Extensions
 from selfplay.sampling.texts import Attempt
-from selfplay.training import resume, train
-from selfplay_command import train_until
+from selfplay.training import train
 
-CONFIG = LearnerConfig(r=2, lora_alpha=4, target_modules=("q_proj", "v_proj"), learning_rate=1e-2)
 TINY = ("steps=2", "eval.eval_every=0", "evolution.evolve_every=5")
 
 
 def learner(tiny, model=None, **changes):
-    made = Learner(model or tiny.qwen(), 0, tiny.members, replace(CONFIG, **changes), seed=3)
-    tiny.shake(made.adapters)
-    return made
+    small = {"r": 2, "target_modules": ("q_proj", "v_proj")}
+    return learners.learner(tiny, model, **small | changes)
 
 
 def samples(tiny, tokens=6):
@@ -38,7 +35,7 @@ def samples(tiny, tokens=6):
     return rows
 
 
-def weights(learner, member):
+def state(learner, member):
     return {
         k: v.clone() for k, v in learner.member_state(learner.members.index(member)).tensors.items()
     }
@@ -58,20 +55,20 @@ def test_one_number_of_a_member_costs_that_member_the_step_alone(name, tiny):
     first, *others = tiny.members
     plain, spoilt = learner(tiny), learner(tiny)
     rows = samples(tiny)
-    before = weights(spoilt, first)
+    before = state(spoilt, first)
     plain.update(rows)
     stats = spoilt.update([spoil(rows[0], name), *rows[1:]])
     assert name in stats[first].skipped
     assert "task-0" in stats[first].skipped
     assert not stats[first].stepped
     assert json.dumps({k: getattr(stats[first], k) for k in ("loss", "entropy")}, allow_nan=False)
-    for key, tensor in weights(spoilt, first).items():
+    for key, tensor in state(spoilt, first).items():
         assert torch.equal(tensor, before[key])
     for member in others:
         assert stats[member].stepped
         assert stats[member].skipped is UNSET
-        for key, tensor in weights(plain, member).items():
-            torch.testing.assert_close(weights(spoilt, member)[key], tensor, rtol=0, atol=1e-7)
+        for key, tensor in state(plain, member).items():
+            torch.testing.assert_close(state(spoilt, member)[key], tensor, rtol=0, atol=1e-7)
 
 
 def test_a_gradient_that_overflows_is_skipped_and_said(tiny):
@@ -80,31 +77,10 @@ def test_a_gradient_that_overflows_is_skipped_and_said(tiny):
     for member in tiny.members:
         assert "is inf" in stats[member].skipped or "is nan" in stats[member].skipped
         assert stats[member].grad_norm is None
-        assert all(v.isfinite().all() for v in weights(made, member).values())
+        assert all(v.isfinite().all() for v in state(made, member).values())
 
 
-def test_a_run_and_its_resume_go_on_after_a_reward_that_is_not_finite(runs, tmp_path, capsys):
-    def unlucky(attempt):
-        member, step = attempt.member, attempt.task.id.partition("-")[0]
-        return math.nan if member == "s0" and step == "1" else float(attempt.score)
-
-    config, own = runs.config(*TINY), Extensions(student_reward=unlucky)
-    train(config, tmp_path / "whole", extensions=own)
-    said = capsys.readouterr().err
-    assert said.count("step 1: s0 learns nothing: its reward for 1-") == 1
-    first, second = runs.rows(tmp_path / "whole" / "metrics.jsonl")
-    assert "is nan" in first["members"]["s0"]["skipped"]
-    assert first["members"]["s0"]["stepped"] is False
-    assert "skipped" not in first["members"]["s1"]
-    assert "skipped" not in second["members"]["s0"]
-    train_until(2, config, tmp_path / "half", extensions=own)
-    resume(tmp_path / "half", extensions=own)
-    assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
-
-
-def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
-    runs, tmp_path, monkeypatch, capsys
-):
+def test_a_run_goes_on_after_numbers_that_are_not_finite(runs, tmp_path, monkeypatch, capsys):
     take = Attempt.take
 
     def spoilt(self, rollout, answer):
@@ -112,12 +88,20 @@ def test_a_run_and_its_resume_go_on_where_the_sampler_gives_no_number(
             rollout = replace(rollout, logprobs=(math.nan, *rollout.logprobs[1:]))
         take(self, rollout, answer)
 
+    def unlucky(attempt):
+        member, step = attempt.member, attempt.task.id.partition("-")[0]
+        return math.nan if member == "s0" and step == "1" else float(attempt.score)
+
     monkeypatch.setattr(Attempt, "take", spoilt)
-    train_until(2, runs.config(*TINY), tmp_path / "run")
-    resume(tmp_path / "run")
-    assert "s1 learns nothing: a log-probability of its text for" in capsys.readouterr().err
-    rows = runs.rows(tmp_path / "run" / "metrics.jsonl")
-    assert [row["members"]["s1"]["entropy"] for row in rows] == [None, None]
+    train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(student_reward=unlucky))
+    said = capsys.readouterr().err
+    assert said.count("step 1: s0 learns nothing: its reward for 1-") == 1
+    assert "s1 learns nothing: a log-probability of its text for" in said
+    first, second = (row["members"] for row in runs.rows(tmp_path / "run" / "metrics.jsonl"))
+    assert "is nan" in first["s0"]["skipped"]
+    assert first["s0"]["stepped"] is False
+    assert "skipped" not in second["s0"]
+    assert first["s1"]["entropy"] is second["s1"]["entropy"] is None
 
 
 def test_gradients_under_float16_layers_are_those_of_float32(tiny):
@@ -148,5 +132,5 @@ def test_the_loss_scale_is_divided_out_of_what_moves_a_member(tiny):
     stats = [made.update(samples(tiny)) for made in (plain, scaled)]
     for member in tiny.members:
         assert stats[0][member].grad_norm == pytest.approx(stats[1][member].grad_norm, rel=1e-6)
-        for key, tensor in weights(plain, member).items():
-            torch.testing.assert_close(weights(scaled, member)[key], tensor)
+        for key, tensor in state(plain, member).items():
+            torch.testing.assert_close(state(scaled, member)[key], tensor)

@@ -9,7 +9,7 @@ from small_models import small_model
 
 from selfplay.config import load_preset
 from selfplay.tasks.buffer import WEIGHTS
-from selfplay.training import resume, train
+from selfplay.training import resume
 from selfplay_command import train_until
 
 SHAPES = [
@@ -56,22 +56,3 @@ def test_it_learns_resumes_and_samples_what_the_learner_computes(
         assert teacher["stepped"]
         assert teacher["logp_difference_max"] < 1e-3
         assert teacher["entropy"] == pytest.approx(math.log(vocabulary), rel=0.1)
-
-
-def test_an_agent_attempts_earlier_tasks_and_a_resumed_run_is_the_whole_one(runs, tmp_path):
-    """The single agent of Absolute Zero has attempts, though its proposals are no tasks."""
-    base = narrow(tmp_path / "base", "qwen3", 151936, tied=False)
-    settings = [s for s in SETTINGS if not s.startswith(("teachers", "students"))]
-    config = load_preset(
-        "7b-azr", f"base={base}", "learner.gradient_checkpointing=false", *settings
-    )
-    train(config, tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
-    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-2")
-    resume(tmp_path / "parts")
-    for row in runs.rows(tmp_path / "whole" / "metrics.jsonl"):
-        (agent,) = row["members"].values()
-        assert agent["stepped"]
-        assert agent["student_reward"] == -1.0
-        assert row["tokens"]["trained"] > 2 * 10, "proposals are not all"
-    assert runs.outcome(tmp_path / "parts") == runs.outcome(tmp_path / "whole")
