@@ -122,20 +122,9 @@ def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
     refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
     refused(command(*runs.arguments(path / "below")), str(path))
     assert path.read_text() == "mine"
-
-
-def test_a_folder_of_other_things_is_no_run_to_resume(runs, tmp_path):
-    (tmp_path / "mine").touch()
     said = command(*runs.arguments(tmp_path)).stderr
     assert "exists and is not empty; choose another --out" in said
     assert "resume" not in said
-
-
-def test_a_gpu_that_is_not_there_is_one_line(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    done = command(*runs.arguments(tmp_path / "run", "device=cuda"))
-    refused(done, "device is 'cuda', and torch finds no GPU here; expected cpu, or auto")
-    assert not (tmp_path / "run").exists()
 
 
 def test_outputs_are_tried_before_the_work(tmp_path):

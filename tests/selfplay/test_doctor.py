@@ -5,7 +5,6 @@ import sys
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -70,14 +69,6 @@ def test_the_text_has_all_of_it(here):
         assert words in text
     assert "evolve" not in text
     assert "try: " not in text
-
-
-@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
-def test_missing_vllm_is_named_with_its_install_command_before_anything_loads(here):
-    result = doctor(more=["engine=vllm"])
-    assert "FAILED  vLLM: " in failed(result)
-    assert "pip install" in failed(result)
-    assert "load" not in result.stderr
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

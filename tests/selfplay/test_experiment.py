@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from processes import gone, living, started
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.settings import shipped
@@ -113,64 +112,33 @@ def arguments(home, plan="nano-smoke"):
     return ["experiment", str(plan), "--out", str(home), "--workers", "1"]
 
 
-def begin(home):
-    """Start the command as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "selfplay", *arguments(home)], stderr=subprocess.PIPE, text=True
-    )
-
-
-def wait_for(path, process):
-    while not path.exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-
-
-def processes_in(home):
-    """Ids of the processes that make runs in a directory."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    line = file.read()
-            except OSError:
-                continue
-            if b"selfplay.cli" in line and str(home).encode() in line:
-                found.append(int(entry))
-    return found
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
 @pytest.mark.slow
 def test_whatever_is_killed_the_results_are_the_same(runs, tmp_path):
-    home, whole = tmp_path / "home", tmp_path / "whole"
+    home, whole = tmp_path / "a" / "home", tmp_path / "whole"
     worked(*arguments(whole))
     first, second = home / "azr" / "seed-1", home / "2T+2S" / "seed-1"
-    points = (
+    process = None
+    for path, victim, how in (
         (first / "config.yaml", "parent", signal.SIGKILL),
-        (first / "metrics.jsonl", "parent", signal.SIGTERM),
         (second / "metrics.jsonl", "child", signal.SIGKILL),
         (home / "2T+2S-rate-0" / "seed-1" / "checkpoints", "parent", signal.SIGINT),
-    )
-    process = begin(home)
-    for path, whom, how in points:
-        wait_for(path, process)
-        if whom == "child":
-            for child in processes_in(home):
+    ):
+        if process is None or process.poll() is not None:
+            process = started(home, str(home), *arguments(home))
+        while not path.exists():
+            assert process.poll() is None, (home.parent / "said").read_text()
+            time.sleep(0.05)
+        if victim == "child":
+            for pid in (pid for pid, name in living(str(home)).items() if "selfplay.cli" in name):
                 with suppress(ProcessLookupError):
-                    os.kill(child, how)
+                    os.kill(pid, how)
             continue
         process.send_signal(how)
-        _, said = process.communicate()
-        while processes_in(home):  # none outlives the experiment
-            time.sleep(0.1)
-        if how == signal.SIGINT and process.returncode:  # else all were done before the signal
-            assert process.returncode == 130
-            assert f" experiment {home / 'plan.yaml'} --out {home}`" in said
-        process = begin(home)
-    process.communicate()
-    worked(*arguments(home))  # the run whose process was killed
+        process.wait()
+        assert not gone(str(home), 60.0), "none outlives the experiment"
+    said = (home.parent / "said").read_text()
+    assert process.returncode == 0 or f" experiment {home / 'plan.yaml'} --out {home}`" in said
+    worked(*arguments(home))
     for run in open_plan(str(home / "plan.yaml")).runs(home):
         other = whole / run.directory.relative_to(home)
         assert runs.outcome(run.directory) == runs.outcome(other), run.arm

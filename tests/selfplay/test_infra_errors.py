@@ -4,8 +4,6 @@ from random import Random
 from threading import Event
 from types import SimpleNamespace
 
-from full_disk import on_full_disk
-
 from code_verifier import Grade, Status, Task, Verdict
 from league import League
 from selfplay.files.write import metrics_row
@@ -111,32 +109,6 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     at_validation = [p for p in broken if p.status == Status.SANDBOX_ERROR]
     assert row.infra_errors["proposals"] == len(at_validation) > 0
     assert row.infra_errors["attempts"] >= sum(len(p.attempts) for p in broken) > 0
-
-
-def test_a_full_disk_takes_no_part_of_a_row(tmp_path):
-    program = r"""
-from msgspec import Struct
-from selfplay.files.rows import append_rows, read_rows
-
-class Row(Struct):
-    n: int
-    text: str
-
-path, failed = home / "rows.jsonl", 0
-for n in range(0, 300, 3):
-    new = [Row(n + i, "x" * 100) for i in range(3)]
-    try:
-        append_rows(path, new)
-    except OSError:
-        failed += 1
-        assert [row.n for row in read_rows(path, Row)] == list(range(n))
-        assert path.read_bytes().endswith(b"\n")
-        make_room()
-        append_rows(path, new)
-assert [row.n for row in read_rows(path, Row)] == list(range(300))
-assert failed == 1
-"""
-    on_full_disk(tmp_path / "disk", 24, program)
 
 
 def test_the_first_attempt_is_graded_before_the_last_is_written():

@@ -252,9 +252,6 @@ def test_a_worker_has_its_part_of_moments_and_gradients_and_all_of_the_rest():
     same = one.memory.keys() - {"gradients"}
     assert {name: eight.memory[name] for name in same} == {name: one.memory[name] for name in same}
     assert eight.checkpoints == one.checkpoints
-
-
-def test_a_plan_for_workers_says_so():
     said = worked("plan", "nano", "--gpu", "24", "--workers", "2")
     assert "memory, GiB, of each of 2 workers" in said
     assert "each of 2 workers with nano needs " in said

@@ -1,7 +1,6 @@
 """What a run shows while it trains, on a terminal of 80 columns and elsewhere."""
 
 import re
-import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from selfplay.files.rows import (
     read_rows,
 )
 from selfplay.reports.progress import PATIENCE_S, Progress
-from selfplay.step import train_step
 from selfplay.terminal import wrapped
-from selfplay.training import new_run, resume, train
+from selfplay.training import train
 
 HOME = Path("runs/a-run")
 SECONDS = {"match": 1.0, "propose": 300.0, "solve": 200.0, "update": 99.0}
@@ -94,6 +92,12 @@ def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, terminal):
     )
     assert "Ctrl-C stops it; from its last checkpoint (one every 2 steps)" in said.getvalue()
     assert f"selfplay resume {HOME}\n" in said.getvalue()
+    progress, said = shown(terminal=terminal)
+    with progress.showing(runs.config("steps=2", "mode=azr"), Path("a run"), 1):
+        pass
+    first, _, resume, *_ = said.getvalue().splitlines()
+    assert first == "azr on nano: one agent, 1 of 2 steps done, seed 1, in a run"
+    assert resume.endswith("selfplay resume 'a run'")
 
 
 def test_a_run_whose_teachers_learn_is_told_what_may_come(runs):
@@ -110,19 +114,6 @@ def test_a_run_whose_teachers_learn_is_told_what_may_come(runs):
         last = said.getvalue().splitlines()[-1]
         assert last.endswith(f"--set learner.frozen={frozen}" if frozen else str(HOME))
         assert ("--mode populora" in last) == ("mode=azr" in settings)
-
-
-def test_python_s_train_and_resume_say_what_the_command_says(runs, tmp_path):
-    home = tmp_path / "a run"
-    progress, said = shown(terminal=False)
-    train(runs.config("steps=2", "mode=azr", "eval.eval_every=0"), home, progress=progress)
-    first, _, command, *_ = said.getvalue().splitlines()
-    assert first == f"azr on nano: one agent, 2 steps, seed 1, in {home}"
-    assert command.endswith(f"selfplay resume '{home}'")
-    shutil.rmtree(home / "checkpoints" / "step-2")
-    again, said = shown(terminal=False)
-    resume(home, progress=again)
-    assert said.getvalue().startswith("azr on nano: one agent, 1 of 2 steps done, seed 1, in ")
 
 
 def test_the_bar_says_what_the_phase_has_done_and_what_time_is_left(runs):
@@ -171,14 +162,6 @@ def test_every_long_phase_says_how_far_it_is_until_all_is_done(runs, tmp_path):
         assert heard[-1][0] == heard[-1][1]
     first = progress.heard[1, "eval"]  # before the first step, of the frozen base
     assert first[-1][0] == first[-1][1]
-
-
-def test_a_quiet_progress_works_by_itself(runs, tmp_path, capsys):
-    progress = Progress(quiet=True)
-    with new_run(runs.config("eval.eval_every=0"), tmp_path / "run", progress=progress) as run:
-        train_step(run)
-    assert progress.done == 1
-    assert capsys.readouterr().err == ""
 
 
 def test_without_a_terminal_a_line_comes_every_fifth_step_or_after_a_minute(runs, monkeypatch):

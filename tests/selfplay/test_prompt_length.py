@@ -134,22 +134,7 @@ def test_an_answer_counts_once_it_is_closed_whatever_follows(
     assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
     read = prompts.read(attempt(task), replace(NOT_SAMPLED, finish_reason=why, text=text))
     assert read == answer
-
-
-@pytest.mark.parametrize(
-    ("why", "after", "kept"),
-    [
-        ("stop", "</answer>", True),
-        ("length", "</answer>\nUser: And then?", True),
-        ("length", "", False),
-    ],
-)
-def test_a_proposal_counts_once_its_answer_is_closed(runs, tokenizer, why, after, kept):
-    prompts = Prompts(runs.config(), template_named("azr", "nano"), tokenizer, None)
-    asked = draft("code_o")
-    (request,) = prompts.requests([asked])
-    assert request.stop == ("</answer>", "\nUser:")
-    text = f"mine</think>\n<answer>```python\n{ECHO}\n```\n\n```input\n[1]\n```"
-    completion = replace(NOT_SAMPLED, finish_reason=why, text=f"{text}{after}")
-    read = prompts.read(asked, completion)
-    assert (read is not None) == kept
+    if template == "azr":
+        mine = text.replace("```output\n4\n```", f"```python\n{ECHO}\n```\n\n```input\n[1]\n```")
+        completion = replace(NOT_SAMPLED, finish_reason=why, text=mine.partition("<answer>5")[0])
+        assert (prompts.read(draft("code_o"), completion) is not None) == (answer is not None)

@@ -149,21 +149,5 @@ class Dated(Tokenizer):
         return texts[0]
 
 
-ASKED = "{{ messages[0].content }}"
-TIMES = (
-    "{% if true %}{{ strftime_now('%d %B, %j') }}{% endif %}",
-    "{% set now = strftime_now %}{{ now('%c') }}",
-    "{% macro m() %}{{ strftime_now('%H:%M:%S.%f') }}{% endmacro %}{{ m() }}",
-    "{% generation %}{{ strftime_now('%f') }}{% endgeneration %}",  # a tag of transformers
-)
-
-
-def test_any_time_that_a_template_asks_for_is_that_of_one_day():
-    for time in TIMES:
-        timed = type("Timed", (Dated,), {"chat_template": time + ASKED})
-        first, second = (azr.chat_frame(timed(), "m")("x") for _ in range(2))
-        assert first == second
-
-
 def test_the_day_that_a_template_shows_is_always_the_same():
     assert "Today is 26 July 2024." in azr.chat_frame(Dated(), "m")("x")

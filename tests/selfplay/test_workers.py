@@ -17,7 +17,6 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from code_verifier import Proposal
 from lora_evo import EngineStopped, adapter_hash
 from lora_evo.model import Rollout, resolve
 from processes import gone, listening, living
@@ -145,7 +144,6 @@ class Watching(Progress):
     [
         ("azr", 2),
         ("populora", 3),
-        pytest.param("azr", 4, marks=SLOW),
         pytest.param("populora", 4, marks=SLOW),
     ],
 )
@@ -315,7 +313,7 @@ def train_with(tmp_path, *options):
     return command("train", "--out", tmp_path / "run", "--quiet", "--steps", "1", *options)
 
 
-def test_workers_that_cannot_be_had_are_one_line(tmp_path, monkeypatch):
+def test_workers_that_cannot_be_had_are_one_line_and_change_no_run(runs, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"127.0.0.1:{free.getsockname()[1]}"
@@ -325,19 +323,15 @@ def test_workers_that_cannot_be_had_are_one_line(tmp_path, monkeypatch):
         (("--ray", closed), f"nothing answers at {closed} (Connection refused)"),
     ):
         refused(train_with(tmp_path, *options), f"error: {message}")
+    home = tmp_path / "older"
+    create(home, runs.config("pieces=0"))
+    before = (home / "config.yaml").read_bytes()
+    refused(command("resume", home, "--workers", "5"), "4 cores")
+    assert (home / "config.yaml").read_bytes() == before
     monkeypatch.setitem(sys.modules, "ray", None)
     words = f"type: {sys.executable} -m pip install ray, or leave out"
     refused(train_with(tmp_path, "--workers", "2"), words)
     assert not (tmp_path / "run").exists()
-
-
-def test_workers_that_cannot_be_had_change_no_run(runs, tmp_path):
-    home = tmp_path / "run"
-    create(home, runs.config("pieces=0"))
-    before = (home / "config.yaml").read_bytes()
-    result = command("resume", home, "--workers", "5")
-    assert (result.exit_code, "4 cores" in result.stderr) == (2, True)
-    assert (home / "config.yaml").read_bytes() == before
 
 
 def test_all_that_is_free_is_taken_without_a_number(tmp_path, monkeypatch):
@@ -352,24 +346,15 @@ def test_all_that_is_free_is_taken_without_a_number(tmp_path, monkeypatch):
     assert counts == [0]
 
 
-def test_what_ray_itself_cannot_do_is_one_line():
-    import ray
-
-    errors = ray.exceptions
-    for error, line in (
-        (errors.ObjectStoreFullError("it is full"), "Ray failed: .*it is full"),
-        (errors.RaySystemError("the head is gone"), "Ray failed: System error: the head is gone"),
-    ):
-        with pytest.raises(EngineStopped, match=line), ray_errors(ray):
-            raise error
-
-
-def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch):
+def test_what_ray_itself_cannot_do_is_one_line(tmp_path, monkeypatch):
     import ray
 
     def late(**how):
         raise Exception("The current node timed out during startup.")
 
+    full = ray.exceptions.ObjectStoreFullError("it is full")
+    with pytest.raises(EngineStopped, match=r"Ray failed: .*it is full"), ray_errors(ray):
+        raise full
     monkeypatch.setattr(ray, "init", late)
     words = "Ray on this machine cannot be used: The current node timed out during startup."
     refused(train_with(tmp_path, "--workers", "2"), words)
@@ -383,15 +368,6 @@ def test_workers_of_other_versions_or_another_base_are_refused():
         check_equal("worker-1", same | {"torch": "1.0"}, same)
     with pytest.raises(SelfplayError, match=r"worker-1 is not as .*: base xyz \(not abc\)"):
         check_equal("worker-1", same | {"base": "xyz"}, same)
-
-
-def test_proposals_go_between_processes_without_trees():
-    proposal = Proposal("code_o", "def f(a):\n    return a", "1")
-    assert proposal.parsed.text == proposal.program
-    written = Proposed(0, "p", "t0", "s0", "code_o", (), 0, proposal=proposal)
-    again = pickle.loads(pickle.dumps(written))
-    assert again == written
-    assert "parsed" not in vars(again.proposal)
 
 
 @pytest.fixture(scope="module")
