@@ -22,7 +22,7 @@ from typing import Any
 from benchmarking import Row, parser, show
 
 from selfplay import Run
-from selfplay.config import NANO
+from selfplay.config import EvalConfig
 from selfplay.evaluate import solve_held_out, solving_row, teaching_rows
 from selfplay.files.rows import TeachingRow
 from selfplay.tasks.buffer import held_out_tasks
@@ -43,7 +43,7 @@ def copied(home: Path, **evaluation: Any) -> Iterator[Run]:
 def students(home: Path, tasks: int, samples: int, temperature: float) -> list[Row]:
     """Return a row for the base and each living student."""
     with copied(home, samples=samples, temperature=temperature) as run:
-        run.held_out = held_out_tasks(NANO, tasks)
+        run.held_out = held_out_tasks(EvalConfig.held_out, tasks)
         kinds = [held_out.task.kind for held_out in run.held_out]
         names = [None, *(m for m in run.population.members if not m.startswith("t"))]
         solved = solve_held_out(run, names)

@@ -9,7 +9,7 @@ from json_lines import write_rows
 from msgspec import UNSET
 
 from code_verifier import Task
-from selfplay.config import NANO, load_preset
+from selfplay.config import EvalConfig, load_preset
 from selfplay.errors import ConfigError
 from selfplay.evaluate import solving_row, teaching_rows
 from selfplay.reports.run_page import summary
@@ -20,13 +20,13 @@ from selfplay.training import new_run
 
 
 def test_tasks_are_spread_evenly_and_stay_the_same():
-    tasks = held_out_tasks(NANO, 30)
+    tasks = held_out_tasks(EvalConfig.held_out, 30)
     counts = Counter((t.task.kind, t.level) for t in tasks)
     assert len(counts) == 12
     assert set(counts.values()) == {2, 3}
-    assert tasks == held_out_tasks(NANO, 30)
+    assert tasks == held_out_tasks(EvalConfig.held_out, 30)
     assert len({t.task.id for t in tasks}) == 30
-    everything = held_out_tasks(NANO, 10**6)
+    everything = held_out_tasks(EvalConfig.held_out, 10**6)
     assert len(everything) == 1200
 
 

@@ -25,7 +25,7 @@ def verdicts(benchmark: Benchmark, samples: list[Sample]):
 def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
     found = tomllib.loads((ROOT / declared).read_text())["project"]["entry-points"]
     assert (
-        set(found["evals.benchmarks"]) == set(buffer.HELD_OUT) == set(nano_benchmarks.DESCRIPTIONS)
+        set(found["evals.benchmarks"]) == set(buffer.NANO_SETS) == set(nano_benchmarks.DESCRIPTIONS)
     )
     for name, target in found["evals.benchmarks"].items():
         module, _, function = target.partition(":")
@@ -33,7 +33,7 @@ def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [(n, 300 if "long" in n else 400) for n in buffer.HELD_OUT]
+    ("name", "count"), [(n, 300 if "long" in n else 400) for n in buffer.NANO_SETS]
 )
 def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count: int) -> None:
     benchmark = nano_benchmarks.load(name, Data())

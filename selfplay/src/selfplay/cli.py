@@ -39,7 +39,7 @@ PAGE = click.option(
     "--html", "page", type=PATH, help="Write a page with charts and tables; it works offline."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
-BASE = click.option(
+BASE_MODEL = click.option(
     "--base", help="Base model: a folder or a name on the hub. What suits it is chosen and printed."
 )
 PRESET = click.option(
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 @main.command()
-@BASE
+@BASE_MODEL
 @PRESET
 @click.option("--teachers", type=int, help="Members that write tasks.")
 @click.option("--students", type=int, help="Members that solve tasks.")
@@ -177,7 +177,7 @@ def _say_done(home: Path) -> None:
 @main.command()
 @click.option("--data", required=True, type=PATH, help="JSON Lines file of tasks to learn from.")
 @click.option("--out", required=True, type=PATH, help="New directory for the adapter.")
-@BASE
+@BASE_MODEL
 @PRESET
 @SET
 @click.option("--steps", type=int, default=200, show_default=True, help="Optimiser steps.")
@@ -218,7 +218,7 @@ def sft(
 
 @main.command()
 @click.argument("preset", required=False, metavar="[NAME|FILE|RUN]")
-@BASE
+@BASE_MODEL
 @SET
 @click.option("--gpu", help="A name such as H100, or GiB. Default: the device of this machine.")
 @click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")

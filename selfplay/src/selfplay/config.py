@@ -135,16 +135,13 @@ class SandboxConfig:
     """Executions that must agree before a task is accepted: two show what is not deterministic."""
 
 
-NANO = ("nano_code_o", "nano_code_i", "nano_code_f")
-
-
 @dataclass(frozen=True)
 class EvalConfig:
     """Measurements on tasks that never change while the run's own tasks do."""
 
     eval_every: Count = 20
     """Steps between two measurements of every living member; births bring one, too. 0: none."""
-    held_out: tuple[str, ...] = NANO
+    held_out: tuple[str, ...] = ("nano_code_o", "nano_code_i", "nano_code_f")
     """Where held-out tasks come from: `evals` benchmarks made of tasks, or files of tasks."""
     tasks: AtLeastOne = 240
     """Held-out tasks, spread evenly over kinds and levels."""

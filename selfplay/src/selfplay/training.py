@@ -1,8 +1,9 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -75,13 +76,7 @@ def train(
 
         >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
-    given: dict[str, Any] = {
-        "extensions": extensions,
-        "workers": workers,
-        "ray": ray,
-        "progress": progress,
-    }
-    _to_the_end(new_run(config, out, **given), out, given)
+    _to_the_end(partial(new_run, config), out, extensions, workers, ray, progress)
 
 
 def resume(
@@ -100,27 +95,22 @@ def resume(
 
         >>> resume("runs/mine")
     """
-    given: dict[str, Any] = {
-        "extensions": extensions,
-        "workers": workers,
-        "ray": ray,
-        "progress": progress,
-    }
-    _to_the_end(open_run(out, **given), out, given)
+    _to_the_end(open_run, out, extensions, workers, ray, progress)
 
 
 def _to_the_end(
-    opening: AbstractContextManager[Run], out: str | PathLike[str], given: Mapping[str, Any]
+    opening: Callable[..., AbstractContextManager[Run]], out: str | PathLike[str], *given: Any
 ) -> None:
     """Carry a run through; where a worker or an engine dies, go back to the last checkpoint.
 
-    opening: of the run; given: what opens it again. Raises EngineStopped where another death comes
-    before another checkpoint.
+    given: how `opening`, and `open_run` after a death, open it. Raises EngineStopped where another
+    death comes before another checkpoint.
     """
+    options = dict(zip(("extensions", "workers", "ray", "progress"), given, strict=True))
     before: int | None = -1
     while True:
         try:
-            with opening as run:
+            with opening(out, **options) as run:
                 _train_until_done(run)
             return
         except EngineStopped as error:
@@ -129,7 +119,7 @@ def _to_the_end(
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
             where = "its start" if reached is None else f"its checkpoint of step {reached}"
             click.echo(f"{error}; the run goes back to {where}", err=True)
-        opening, before = open_run(out, fewer=True, **given), reached
+        opening, before = partial(open_run, fewer=True), reached
         gc.collect()  # frees what the run held before it is opened again
 
 

@@ -24,7 +24,7 @@ from selfplay.experiments.measures import (
     weakest_member,
 )
 from selfplay.files.layout import METRICS
-from selfplay.files.read import RunRecord, falls, flat, read_run
+from selfplay.files.read import RunRecord, falls, flattened, read_run
 from selfplay.reports.pages import Table, figure, text_table, write_page
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _reached(seed: int, run: RunRecord) -> str:
 
 
 def _settings(run: RunRecord) -> dict[str, str]:
-    return {key: str(value) for key, value in flat(run.config).items() if key != "seed"}
+    return {key: str(value) for key, value in flattened(run.config).items() if key != "seed"}
 
 
 def _cell(unit: str, mean: Estimate | None) -> str:

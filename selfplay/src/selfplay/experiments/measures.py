@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from selfplay.files.read import Floats, RunRecord, changes, falls, largest_fall, quarters, smooth
+from selfplay.files.read import Floats, RunRecord, falls, largest_fall, moves, quarters, smooth
 from selfplay.files.rows import BASE, START
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def _over_start(_: RunRecord, gains: Gains) -> Floats | None:
 
 def _fallen(run: RunRecord, _: Gains) -> Floats | None:
     """How many members fell, as `falls` has it."""
-    return np.array([len({fall.member for fall in falls(run)})]) if changes(run) else None
+    return np.array([len({fall.member for fall in falls(run)})]) if moves(run) else None
 
 
 def _oscillation(run: RunRecord, _: Gains) -> Floats | None:

@@ -25,7 +25,7 @@ from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, states_of
 from selfplay.files import layout as files
-from selfplay.files.read import IDLE, flat
+from selfplay.files.read import IDLE, flattened
 from selfplay.files.rows import (
     ChangeRow,
     EvalRow,
@@ -163,7 +163,7 @@ def newest_step(directory: Path) -> int | None:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """Return settings by dotted key, as JSON has them."""
-    return flat(msgspec.json.decode(msgspec.json.encode(asdict(config))))
+    return flattened(msgspec.json.decode(msgspec.json.encode(asdict(config))))
 
 
 def changed(

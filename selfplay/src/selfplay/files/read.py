@@ -224,12 +224,14 @@ def number_at(row: Struct, path: str) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def flat(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
+def flattened(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
     """Return nested values by the names above them, joined."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         key = f"{above}{name}"
-        values |= flat(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
+        values |= (
+            flattened(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
+        )
     return values
 
 
@@ -377,7 +379,7 @@ class Fall:
         )
 
 
-def changes(run: RunRecord) -> list[Fall]:
+def moves(run: RunRecord) -> list[Fall]:
     """Return how each member did from one evaluation on held-out tasks to its next.
 
     The founders' first evaluation is the start of the run, where each is the base or its warm
@@ -387,7 +389,7 @@ def changes(run: RunRecord) -> list[Fall]:
     start = rates.get(0, {}).get(START, base)
     born = {birth.child for _, birth in run.births}
     last: dict[str, tuple[int, Floats]] = {}
-    moves: list[Fall] = []
+    found: list[Fall] = []
     for step, of_members in rates.items():
         for member, rate in of_members.items():
             if member == START:
@@ -396,19 +398,19 @@ def changes(run: RunRecord) -> list[Fall]:
                 last[member] = 0, start
             if member in last and last[member][0] < step:
                 before, earlier = last[member]
-                moves.append(Fall(member, before, step, earlier, rate))
+                found.append(Fall(member, before, step, earlier, rate))
             last[member] = step, rate
-    return moves
+    return found
 
 
 def largest_fall(run: RunRecord) -> Fall | None:
     """Return the largest fall of any member; None without two evaluations of a member."""
-    return max(changes(run), key=lambda fall: fall.mean, default=None)
+    return max(moves(run), key=lambda fall: fall.mean, default=None)
 
 
 def falls(run: RunRecord) -> list[Fall]:
     """Return each time that a member fell by `FALL` points or more, and that not by chance."""
-    return [f for f in changes(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
+    return [f for f in moves(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
 
 
 def warnings_of(run: RunRecord) -> list[str]:

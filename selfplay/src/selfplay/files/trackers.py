@@ -21,7 +21,7 @@ from msgspec import UNSET
 from lora_evo import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
-from selfplay.files.read import flat
+from selfplay.files.read import flattened
 from selfplay.files.rows import EvalRow, StepRow, role_of
 
 PROJECT = "populab"
@@ -124,7 +124,7 @@ def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
 
 def _numbers(fields: Mapping[str, Any], above: str = "") -> dict[str, float]:
     """Return the numbers of nested fields, their names joined by slashes."""
-    values = flat(fields, "/", above).items()
+    values = flattened(fields, "/", above).items()
     return {name: float(value) for name, value in values if isinstance(value, int | float)}
 
 

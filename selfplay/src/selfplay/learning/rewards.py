@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line
+from selfplay.files.rows import BASE
 from selfplay.learning.batch import TrainingSample
 from selfplay.objects import called
 from selfplay.sampling.texts import Attempt, Proposed
@@ -160,13 +161,21 @@ def training_samples(
         for p in counted
         if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
     ]
-    teaching = [_sample(p.teacher, "propose", p, p.id, p.kind, _earned(reward, p)) for p in taught]
+    teaching = [
+        TrainingSample(
+            p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, _earned(reward, p)
+        )
+        for p in taught
+    ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.mode == "azr":
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
     graded = verifier if student_reward is None else student_reward
     solving = [
-        _sample(a.member, "solve", a, task, a.task.kind, _earned(graded, a)) for task, a in tried
+        TrainingSample(
+            a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, _earned(graded, a)
+        )
+        for task, a in tried
     ]
     by_tokens = config.mode == "azr"
     found = advantages(teaching, by_task=False, token_weighted=by_tokens)
@@ -211,26 +220,6 @@ def _has(p: Proposed, need: Need, reward: TeacherFunction) -> bool:
             "open the run with Extensions(teacher_reward=...)"
         )
     return any(not a.infra_error for a in tried)
-
-
-def _sample(
-    member: str | None,
-    phase: str,
-    written: Proposed | Attempt,
-    task_id: str,
-    kind: str,
-    reward: float,
-) -> TrainingSample:
-    if member is None:
-        raise SelfplayError(f"{task_id} was written by the base model, which is frozen")
-    return TrainingSample(
-        member=member,
-        rollout=written.rollout,
-        phase=phase,
-        task_id=task_id,
-        kind=kind,
-        reward=reward,
-    )
 
 
 @np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite

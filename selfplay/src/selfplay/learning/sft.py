@@ -41,7 +41,7 @@ from selfplay.tasks.template import Template, template_of
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
-HELD_OUT = 24
+MOST_HELD_OUT = 24
 """Programs that are held out unless it is said; of few programs a fifth."""
 SAVE_EVERY = 10
 """Steps between two checkpoints."""
@@ -173,7 +173,7 @@ def make_examples(
     programs = list(dict.fromkeys(task.program for task, _ in tasks))
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     if held_out is None:
-        held_out = min(HELD_OUT, len(programs) // 5)
+        held_out = min(MOST_HELD_OUT, len(programs) // 5)
     apart = {programs[int(i)] for i in order[:held_out]}
     shown = [task for task, _ in tasks if task.program not in apart]
     training: list[TokenPair] = []

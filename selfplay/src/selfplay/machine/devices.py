@@ -41,14 +41,10 @@ class Machine:
 
 def gpu(name: str) -> Machine:
     """Return a GPU of `CARDS`, however it is spelled, or one with a number of GiB."""
-    words = re.sub(r"nvidia|geforce|tesla|pcie|\bsxm\d?\b|\bhbm\d?e?\b", "", name.lower())
-    known = {card.lower().replace("-", ""): card for card in CARDS}
-    spellings = (
-        re.sub(r"[\s_-]", "", re.sub(unit, "", words)) for unit in (r"$", r"\b\d+ ?gi?b\b")
-    )
-    card = next((known[text] for text in spellings if text in known), None)
+    plain = re.sub(r"nvidia|geforce|pcie|[\W_]", "", name.lower())
+    card = next((c for c in CARDS if re.sub(r"\W", "", c.lower()) == plain), None)
     try:
-        gib = CARDS[card] if card else float(re.sub(r"gi?b\s*$", "", words))
+        gib = CARDS[card] if card else float(re.sub(r"gi?b\s*$", "", name.lower()))
         if not 0 < gib < math.inf:
             raise ValueError
     except ValueError:

@@ -22,8 +22,6 @@ SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
     "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
 }
 """Title and colours of what is measured of each role: two different skills."""
-TINY = "datum.value && abs(datum.value) < 1e-4 ? format(datum.value, '.1~e') : datum.label"
-NUMBERS = alt.Axis(labelExpr=TINY)
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
@@ -85,7 +83,7 @@ def _lines(
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
 
     def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=unit, axis=NUMBERS).scale(zero=False)
+        return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
 
     def seen(opacity: float, **fields: bool) -> Any:
         """Return the opacity of rows with these fields, as far as their line is switched on."""

@@ -10,7 +10,7 @@ from selfplay.files.read import (
     Points,
     RunRecord,
     conclusion,
-    flat,
+    flattened,
     gain_text,
     number_at,
     quarters,
@@ -37,7 +37,6 @@ class Series(NamedTuple):
 _DIFFERENCE = "Both attempt a sample of the step's own tasks: harder tasks cannot hide learning."
 _STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
 _COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
-_NO_SIGNAL = "All attempts earned the same, so the task taught its student nothing."
 SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE)
 PROGRESS = (
     SAME_TASKS,
@@ -57,7 +56,6 @@ COMPLEXITY = (
 COMMONEST = Series("Commonest structure", "coverage.commonest", "% of tasks", _COMMONEST)
 COVERAGE = Series("Coverage", "coverage.structures", "structures so far", _STRUCTURES)
 FLAT = Series("Flat tasks", "flat", "% of tasks")
-SIGNAL = Series("Tasks without signal", "frac_reward_zero_std", "% of tasks", _NO_SIGNAL)
 BY_ROLE = (
     Series("Entropy", "entropy", "nats a token", "Near 0: always the same text."),
     Series("Length", "length", "tokens a text", "Of proposals and attempts, with their thoughts."),
@@ -155,14 +153,8 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         "tasks: Rejected proposals": (charts.rejected(run), ""),
         "tasks: Solve rates of the tasks": (charts.solve_rates(run), solved),
     }
-    sections = {
-        "moved": (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST),
-        "health": (SIGNAL,),
-    }
-    for section, measures in sections.items():
-        for m in measures:
-            curves = charts.curves({run.name: run.series(m.path)}, m.unit)
-            drawn[f"{section}: {m.title}"] = curves, m.hint
+    for m in (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST):
+        drawn[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), m.hint
     roles = ("agent",) if alone else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
@@ -191,7 +183,7 @@ def tables(run: RunRecord) -> dict[str, Table]:
         "teaching": _teaching(run),
         "moved": (("", "first quarter", "last quarter"), _moved(run)),
         "board": (("member", "role", "origin", "rating μ ± σ"), _board(run)),
-        "settings": (("setting", "value"), [(n, str(v)) for n, v in flat(run.config).items()]),
+        "settings": (("setting", "value"), [(n, str(v)) for n, v in flattened(run.config).items()]),
     }
 
 

@@ -20,7 +20,7 @@ from selfplay.tasks.kind import CALLS
 DATA = Path(str(files("selfplay"))) / "data"
 WEIGHTS = DATA / "nano"
 """The directory of the nano model: config, tokenizer, safetensors and card."""
-HELD_OUT = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
+NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
@@ -142,14 +142,14 @@ class HeldOutTask:
 
 
 def nano_tasks(name: str) -> list[HeldOutTask]:
-    """Return the tasks of one of `HELD_OUT`."""
+    """Return the tasks of one of `NANO_SETS`."""
     return [HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in _rows(name)]
 
 
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
     """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
 
-    A source is one of `HELD_OUT`, `EASY`, or a JSON Lines file of tasks as `selfplay
+    A source is one of `NANO_SETS`, `EASY`, or a JSON Lines file of tasks as `selfplay
     tasks` writes it (with an optional `level`). Raises ConfigError for any other.
     """
     groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
@@ -185,11 +185,11 @@ def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
 
 
 def _read(source: str) -> list[HeldOutTask]:
-    if source in HELD_OUT:
+    if source in NANO_SETS:
         return nano_tasks(source)
     path = DATA / f"{source}.jsonl" if source == EASY else Path(source)
     if not path.is_file():
-        expected = one_of(source, (*HELD_OUT, EASY))
+        expected = one_of(source, (*NANO_SETS, EASY))
         raise ConfigError(
             f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
         )
