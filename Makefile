@@ -78,7 +78,7 @@ env-check: env
 
 demo: $(VENV)/.selfplay
 	@rm -rf $(DEMO)
-	$(BIN)/selfplay train --preset nano --seed 1 --steps 40 --out $(DEMO)
+	$(BIN)/selfplay train --preset nano --seed 1 --steps 45 --out $(DEMO)
 	@$(BIN)/selfplay report $(DEMO) --html $(DEMO)/report.html
 	@echo "To type selfplay, evals, league, lora-evo and code-verifier: source $(BIN)/activate"
 
