@@ -11,7 +11,7 @@ VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 WITH_VENV := .venv-integrations
 
-.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-integrations bench gpu real real-learning rehearse docs clean
+.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-4bit test-integrations bench gpu real real-learning rehearse docs clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -30,6 +30,7 @@ help:
 	@echo "make kills      fifty processes of ten runs on two workers are killed at any moment: an hour"
 	@echo "make test-vllm  the tests of the vllm engine, in an environment of their own: 3 GB"
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
+	@echo "make test-4bit  the tests of bases in 4 bits, with bitsandbytes: 130 MB"
 	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
 	@echo "make bench      the benchmarks behind the figures in docs/"
 	@echo "make gpu [ARGS=--tiny]  what only a GPU shows, with the Python that is active: ten minutes"
@@ -157,6 +158,12 @@ kills: env
 test-trackers: env
 	@$(PIP) -c constraints.txt wandb trackio
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/selfplay/test_tracking.py
+
+# bitsandbytes goes there, too.
+test-4bit: env
+	@$(PIP) -c constraints.txt accelerate bitsandbytes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/lora_evo/test_four_bit.py \
+		tests/evals/test_four_bit.py tests/selfplay/test_four_bit.py
 
 # Libraries of others that ours work with, in an environment of their own. The second list comes
 # without its requirements, some of which conflict with ours, and the third has the rest.

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import transformers
 from letter_model import letter_tokenizer
 from small_models import small_model
 from tiny_families import (
@@ -238,27 +237,6 @@ def test_an_untested_family_opens_with_one_line(caplog):
     (line,) = caplog.messages
     assert line.startswith(f"another is not among the {len(TESTED_FAMILIES)} tested families; ")
     assert line.endswith("`selfplay doctor --base ...` tries it")
-
-
-def test_a_quantised_base_is_refused_with_what_to_load_instead(model_folder, monkeypatch):
-    class Linear4bit(torch.nn.Linear):
-        """As bitsandbytes has it: packed bytes in place of the weights."""
-
-        def __init__(self, like):
-            super().__init__(like.in_features, like.out_features, bias=False)
-            packed = torch.zeros(like.weight.numel() // 2, 1, dtype=torch.uint8)
-            self.weight = torch.nn.Parameter(packed, requires_grad=False)
-
-    def loaded(source, **options):
-        model = small_model()
-        model.model.layers[0].mlp.up_proj = Linear4bit(model.model.layers[0].mlp.up_proj)
-        return model, {"missing_keys": [], "mismatched_keys": []}
-
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", loaded)
-    with pytest.raises(
-        LoraEvoError, match=r"is quantised: .*up_proj is a Linear4bit of uint8; exp"
-    ):
-        load_base_model(str(model_folder), torch.device("cpu"))
 
 
 def test_a_base_with_code_of_its_own_asks_nobody(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from selfplay import settings
 from selfplay.config import Config, config_text, load_preset, read_config
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
+from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
 from selfplay.settings import extended, override, preset_names, preset_text, read_preset
 
@@ -33,12 +34,17 @@ def test_every_preset_reads_and_comes_back_from_its_own_text(name):
 
 def test_the_presets_are_the_documented_ones():
     sizes = {"7b-1t1s": (1, 1), "7b-4t4s": (4, 4), "7b-8t8s": (8, 8)}
-    assert set(preset_names()) == {"nano", "smol", "7b-azr", "7b-4t4s-long", "7b-azr-long", *sizes}
+    others = {"nano", "smol", "7b-azr", "7b-4t4s-long", "7b-azr-long", "7b-24gb", "7b-24gb-azr"}
+    assert set(preset_names()) == {*others, *sizes}
     for name, members in sizes.items():
         config = read_config(read_preset(name))
         assert (config.teachers, config.students) == members
         assert (config.learner.r, config.learner.learning_rate) == (32, 1e-5)
         assert (config.rollout.max_rows, config.vllm.gpu_memory_utilization) == (256, 0.6)
+    small, single = (load_preset(name) for name in ("7b-24gb", "7b-24gb-azr"))
+    assert (small.teachers, small.students, small.load_in_4bit, small.engine) == (4, 4, True, "hf")
+    assert small.rollout.max_completion_length == single.rollout.max_completion_length == 1024
+    assert workload(small).attempts.count == workload(single).attempts.count
     azr = read_config(read_preset("7b-azr"))
     assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
 

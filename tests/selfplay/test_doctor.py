@@ -67,6 +67,7 @@ def test_the_text_has_all_of_it(here):
     text = result.stdout
     for words in ("ok      learning: ", "ok      probabilities: ", "propose ", "planned while "):
         assert words in text
+    assert "time, a whole run at this speed, evaluations apart: " in text
     assert "evolve" not in text
     assert "try: " not in text
 

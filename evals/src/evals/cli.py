@@ -112,7 +112,7 @@ def list_benchmarks(as_json: bool) -> int:
     "run it begins the names of its members. May repeat.",
 )  # fmt: skip
 @_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
-@_option("--any-base", is_flag=True, help="Accept adapters whose files name another base model.")
+@_option("--any-base", is_flag=True, help="Accept adapters of another base model.")
 @_option(
     "--engine", type=click.Choice(["hf", "vllm"]), default="hf",
     help="What generates responses: transformers (hf) or vLLM.",
@@ -121,6 +121,7 @@ def list_benchmarks(as_json: bool) -> int:
     "--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto",
     help="Number type of the model's weights; auto: the one that they are stored in.",
 )  # fmt: skip
+@_option("--load-in-4bit", is_flag=True, help="Load the model in bitsandbytes' 4 bits (NF4).")
 @_option(
     "--max-rows", type=_AT_LEAST_1, default=64,
     help="Responses generated at a time; fewer need less memory.",
@@ -167,8 +168,8 @@ def list_benchmarks(as_json: bool) -> int:
 @_json
 def run(
     model: str | None, adapters: tuple[str, ...], base: bool, any_base: bool, engine: str,
-    dtype: str, max_rows: int, benchmarks: list[str], files: tuple[str, ...], out: Path,
-    allow_weak: bool, as_json: bool, **sampling: Any,
+    dtype: str, load_in_4bit: bool, max_rows: int, benchmarks: list[str], files: tuple[str, ...],
+    out: Path, allow_weak: bool, as_json: bool, **sampling: Any,
 ) -> int:  # fmt: skip
     """Run benchmarks on a model and its adapters.
 
@@ -191,8 +192,9 @@ def run(
     for group in sharing(everyone, named):
         folders = {name: named[name] for name in group if name is not None}
         opened = open_engine(
-            engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base
-        )
+            engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base,
+            load_in_4bit=load_in_4bit,
+        )  # fmt: skip
         with closing(opened):
             for plan in plans:
                 total = plan.n * len(plan.questions) * len(group)

@@ -397,11 +397,12 @@ def _write_child(
     refuse_existing(out, overwrite=overwrite)
     birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
     readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
-    before = [lineage.generation for lineage in map(read_lineage, parents) if lineage]
+    before = [record for record in map(read_lineage, parents) if record]
     with appearing(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
-        lineage = birth.lineage(1 + max(before, default=0))
+        lineage = birth.lineage(1 + max((record.generation for record in before), default=0))
+        lineage = replace(lineage, quantization=before[0].quantization if before else None)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
         (draft / CARD_FILE).write_text(model_card(birth.config, lineage), encoding="utf-8")
     return lineage

@@ -28,6 +28,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "relative_change": (int, float, NoneType),
     "truncation_loss": (int, float),
     "versions": dict,
+    "quantization": (str, NoneType),
 }
 
 
@@ -48,6 +49,7 @@ class Lineage:
 
     - generation: 1 + the largest of the parents' (0 for a founder and an adapter without lineage).
     - moments_valid: whether optimiser moments may be carried over, each module's from its source.
+    - quantization: the 4 bits of the base that it belongs to; None: plain weights.
     """
 
     operator: str
@@ -63,6 +65,7 @@ class Lineage:
     truncation_loss: float = 0.0
     modules: Mapping[str, ModuleTrace] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    quantization: str | None = None
 
     @classmethod
     def founder(cls, name: str, seed: int, content_hash: str) -> Self:
@@ -73,6 +76,8 @@ class Lineage:
     def to_json(self) -> str:
         """Return the text of lineage.json."""
         plain = {**vars(self), "modules": {path: vars(row) for path, row in self.modules.items()}}
+        if self.quantization is None:
+            del plain["quantization"]
         return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -84,7 +89,7 @@ class Lineage:
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
-            lost = vars(lineage).keys() - raw.keys()
+            lost = vars(lineage).keys() - raw.keys() - {"quantization"}
             if lost:
                 raise KeyError(*lost)
             for name, kinds in _KINDS.items():

@@ -63,7 +63,7 @@ def verify(
     else:
         if content != remade.content_hash:
             problems.append("adapter_config.json is not what the parents' ones give")
-        names = vars(remade).keys() - {"versions", "generation"}
+        names = vars(remade).keys() - {"versions", "generation", "quantization"}
         odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
         if odd:
             problems.append(f"lineage.json differs from the one made again in: {', '.join(odd)}")

@@ -227,11 +227,12 @@ def plan(
     preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes in memory, and a checkpoint on disk.
+    """Say what a run takes in memory and hours, and a checkpoint on disk.
 
     Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
-    part, and whether it fits. Nothing is loaded for it.
+    part, whether it fits, and for a GPU that is known hours by phase. Nothing is loaded for it.
     """
+    from selfplay.machine import cost
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.plan import plan_run, to_text
 
@@ -239,7 +240,14 @@ def plan(
         preset = str(Path(preset) / "config.yaml")
     config = configured(base, preset, assignments, as_json)
     planned = plan_run(config, gpu, workers)
-    click.echo(json.dumps(asdict(planned), indent=1) if as_json else to_text(planned))
+    hours = cost.planned_hours(config, planned)
+    if as_json:
+        click.echo(json.dumps(asdict(planned) | {"hours": hours}, indent=1))
+        return
+    click.echo(to_text(planned))
+    if hours:
+        what = f"{config.steps} steps on {planned.machine.name}"
+        click.echo(f"\n{cost.to_text(hours, what, cost.USUAL, cost.HOW)}")
 
 
 @main.command()

@@ -301,6 +301,9 @@ class Config:
     """Torch's threads on the CPU; 0 leaves its own choice. Equal numbers give equal bytes."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
+    load_in_4bit: bool = False
+    """Load the base's linear layers in bitsandbytes' 4 bits (nf4, double quantisation, compute in
+    bfloat16), engine hf. A folder that is stored in 4 bits is loaded so without."""
     teachers: AtLeastOne = 2
     """Members that propose tasks."""
     students: AtLeastOne = 2
@@ -333,6 +336,11 @@ class Config:
 
     def __post_init__(self) -> None:
         require_known(self.rollout.kinds)
+        if self.load_in_4bit and self.engine == "vllm":
+            raise ConfigError(
+                "load_in_4bit is true and engine is vllm, which does not load bitsandbytes' 4 bits "
+                "any more; type --engine hf, or --set load_in_4bit=false"
+            )
         if self.rollout.self_seed and self.rollout.seed_file is not None:
             raise ConfigError(
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "

@@ -8,7 +8,7 @@ import click
 from msgspec import UNSET
 
 from league import League
-from lora_evo import Adapter, make_child, read_lineage, save_adapter
+from lora_evo import Adapter, Lineage, make_child, read_lineage, save_adapter
 from lora_evo.model import stream
 from selfplay.files.checkpoint import write_member
 from selfplay.files.rows import BirthRow
@@ -65,11 +65,13 @@ def _replace(
     run.born[role] += 1
     run.parents[name] = [f"{parent}@{step}" for parent in parents]
     adapters = [population.export(parent) for parent in parents]
-    generations = [_keep(run, *pair) for pair in zip(run.parents[name], adapters, strict=True)]
+    records = [_keep(run, *pair) for pair in zip(run.parents[name], adapters, strict=True)]
     strength = None if cross or operator.default_strength is None else e.strength
     seed = run.seed(step, name, operator.name)
     child = make_child(adapters, operator, seed, strength=strength)
-    lineage = replace(child.lineage, generation=1 + max(generations))
+    generation = 1 + max(record.generation if record else 0 for record in records)
+    bits = records[0].quantization if records[0] else None
+    lineage = replace(child.lineage, generation=generation, quantization=bits)
     write_member(run, member)
     save_adapter(child.adapter, run.directory / "members" / name, lineage=lineage, overwrite=True)
     population.replace(member, child.adapter, name)
@@ -78,11 +80,11 @@ def _replace(
     return BirthRow(member, name, tuple(parents), operator.name, change, protected)
 
 
-def _keep(run: Run, name: str, parent: Adapter) -> int:
-    """Keep a parent as `ancestors/<name>`, its id and the step; return its generation."""
+def _keep(run: Run, name: str, parent: Adapter) -> Lineage | None:
+    """Keep a parent as `ancestors/<name>`, its id and the step; return its lineage."""
     home = Path(run.directory, "members", name.partition("@")[0])
     record, ancestor = read_lineage(home), run.directory / "ancestors" / name
     if not ancestor.exists():
         ancestor.parent.mkdir(exist_ok=True)
         save_adapter(parent, ancestor, lineage=record)
-    return record.generation if record else 0
+    return record

@@ -45,6 +45,7 @@ _ALIASES = {
     "gradient_accumulation_steps",
     "learner.r": "rank lora_rank lora_r",
     "learner.warmup_steps": "warmup_ratio lr_warmup_steps",
+    "load_in_4bit": "quantization bnb qlora",
     "report_to": "logger loggers wandb tensorboard",
     "rollout.max_completion_length": "max_tokens max_new_tokens max_length max_response_length",
     "rollout.num_generations": "n group_size num_samples",

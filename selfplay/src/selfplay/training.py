@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from league import League
-from lora_evo import EngineStopped, LoraEvoError, load_adapter, write_text
-from lora_evo.model import resolve, same_base
+from lora_evo import EngineStopped, LoraEvoError, load_adapter, read_lineage, write_text
+from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
@@ -258,6 +258,13 @@ def warm_start(population: Population | RemotePopulation, config: Config) -> Non
         named = adapter.config.base_model_name_or_path
         if named is None or not same_base(named, config.base):
             raise LoraEvoError(f"it is an adapter of {named}, and base is {config.base}")
+        record, bits = (
+            read_lineage(place),
+            BaseModel.quantization_of(config.base, config.load_in_4bit),
+        )
+        if record is not None and record.quantization != bits:
+            trained, here = (one or "plain weights" for one in (record.quantization, bits))
+            raise LoraEvoError(f"its base was in {trained}, and load_in_4bit gives {here}")
         for member in population.members:
             population.replace(member, adapter, member)
     except (LoraEvoError, OSError) as error:

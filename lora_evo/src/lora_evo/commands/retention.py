@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # they bring torch
     help="Adapter directory of a parent; may be repeated. Default: those that lineage.json names.",
 )  # fmt: skip
 @click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
+@click.option("--load-in-4bit", is_flag=True, help="Load the base in bitsandbytes' 4 bits (NF4).")
 @click.option(
     "--probes", type=FOLDER,
     help='JSON Lines of prompts to compare outputs on: {"prompt", "completion"?}.',
@@ -54,6 +55,7 @@ def retention(
     child: Path,
     named: tuple[Path, ...],
     model: str | None,
+    load_in_4bit: bool,
     probes: Path | None,
     train: Path | None,
     as_json: bool,
@@ -83,7 +85,7 @@ def retention(
     behaviour: dict[str, Behaviour] = {}
     trained: Recovery | None = None
     if model is not None:
-        behaviour, trained = _run(child, parents, model, probes, train, training)
+        behaviour, trained = _run(child, parents, model, load_in_4bit, probes, train, training)
     say_unfit([child, *folders])
     lineage = read_lineage(child)
     since = lineage.content_hash != content_hash(child) if lineage else None
@@ -128,12 +130,13 @@ def _run(
     child: Path,
     folders: Mapping[str, Path],
     model: str,
+    load_in_4bit: bool,
     probes: Path | None,
     train: Path | None,
     training: Mapping[str, Any],
 ) -> "tuple[dict[str, Behaviour], Recovery | None]":
     """Probe and train a child and its parents on the base model, as far as there are rows."""
-    from lora_evo.model.base import choose_device, load_base_model
+    from lora_evo.model.base import check_bits, choose_device, load_base_model
     from lora_evo.model.supervised import read_rows
     from lora_evo.peft.adapter import load_adapter
     from lora_evo.probe import probe
@@ -142,7 +145,9 @@ def _run(
     prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
     parents = {name: load_adapter(folder) for name, folder in folders.items()}
     young = load_adapter(child)
-    base = load_base_model(model, choose_device("auto"), "float32")
+    base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
+    if base.quantization is None:
+        check_bits(None, str(child), " (--load-in-4bit)")
     behaviour: dict[str, Behaviour] = {}
     if prompts:
         with counter("probing rows") as progress:

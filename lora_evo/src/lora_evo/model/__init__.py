@@ -43,9 +43,8 @@ __all__ = [
     "Rollout", "Scorer", "Serving", "StackedAdapters", "SupervisedLearner", "TokenPair",
     "VLLMEngine", "VLLMOptions", "before_stop", "choose_device", "chunk_tokens", "derive_seed",
     "drawn", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
-    "load_tokenizer", "merge_adapter", "open_engine", "public_name",
-    "require_vllm", "resolve", "same_base", "sharing", "stack_adapters", "stream", "token_pair",
-    "trainable_shapes",
+    "load_tokenizer", "merge_adapter", "open_engine", "public_name", "require_vllm", "resolve",
+    "same_base", "sharing", "stack_adapters", "stream", "token_pair", "trainable_shapes",
 ]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from torch import nn
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line
+from lora_evo.lineage import read_lineage
+from lora_evo.model.four_bit import dequantized, keep_layout, loading, quantization
 from lora_evo.model.vllm_server import refuse_second_import
 from lora_evo.peft.names import as_in
 
@@ -27,7 +29,6 @@ BASES = "populab.bases"
 """The group of entry points by which packages bring bases."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
-_PLAIN = (torch.float32, torch.bfloat16, torch.float16)
 _SAMPLED = 4096
 """Values of each parameter that enter the fingerprint."""
 _HUB_S = 5.0
@@ -39,6 +40,7 @@ class BaseModel:
     """A loaded model.
 
     - context: longest text, in tokens.
+    - quantization: the 4 bits that its linear layers are in; None where they are plain.
     """
 
     name: str
@@ -46,11 +48,34 @@ class BaseModel:
     tokenizer: Any
     context: int | None
     fingerprint: str
+    quantization: str | None = None
 
     @property
     def dtype(self) -> str:
         """Name of the weights' number type."""
         return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def dequantized(self) -> Any:
+        """The model, in 4 bits with the plain weights that they stand for in place of them."""
+        return dequantized(self.model)
+
+    @staticmethod
+    def quantization_of(base: Any, load_in_4bit: bool = False) -> str | None:
+        """Say in which 4 bits a base will be loaded; see `quantization`.
+
+        base: its name, or its transformers configuration. Raises LoraEvoError.
+        """
+        from transformers import AutoConfig
+
+        if not isinstance(base, str):
+            return quantization(base, load_in_4bit)
+        source = _found(resolve(base))
+        try:
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            return quantization(config, load_in_4bit)
+        except Exception as error:  # whatever a damaged config.json makes transformers raise
+            raise _unloadable(base, source, first_line(error)) from error
 
 
 def resolve(name: str) -> str:
@@ -130,10 +155,13 @@ def same_base(one: str, other: str) -> bool:
     return public_name(one).split("/")[-1] == public_name(other).split("/")[-1]
 
 
-def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> BaseModel:
+def load_base_model(
+    name: str, device: torch.device, dtype: str = "auto", load_in_4bit: bool = False
+) -> BaseModel:
     """Load model and tokenizer. Raises LoraEvoError in one line when that is not possible.
 
-    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`.
+    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`. load_in_4bit: its linear layers,
+    but for the output layer, as NF4 of bitsandbytes; what is stored in 4 bits is so without.
     """
     with uncollected():
         from transformers import AutoConfig
@@ -148,8 +176,9 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
         with quiet():
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
             model, info = model_class(config).from_pretrained(
-                source, dtype=kind, output_loading_info=True, trust_remote_code=False
-            )
+                source, dtype=kind, output_loading_info=True, trust_remote_code=False,
+                **loading(config, device, load_in_4bit),
+            )  # fmt: skip
     except Exception as error:  # whatever a damaged folder or an absent network makes it raise
         raise _unloadable(name, source, " ".join(str(error).split())) from error
     lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
@@ -158,7 +187,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
             f"cannot load the model {name}: {len(lacking)} weights are missing or of another "
             f"shape, {lacking[0]} first; copy or save it again"
         )
-    _check_plain_weights(name, model)
+    keep_layout(model)
     model = model.to(device).eval().requires_grad_(False)
     return BaseModel(
         name=public_name(name),
@@ -166,6 +195,7 @@ def load_base_model(name: str, device: torch.device, dtype: str = "auto") -> Bas
         tokenizer=tokenizer,
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
         fingerprint=fingerprint(model),
+        quantization=quantization(config, load_in_4bit),
     )
 
 
@@ -177,19 +207,6 @@ def model_class(config: Any) -> Any:
     pictures = type(config) in known.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
     whole = pictures and type(config) not in known.MODEL_FOR_CAUSAL_LM_MAPPING
     return known.AutoModelForImageTextToText if whole else known.AutoModelForCausalLM
-
-
-def _check_plain_weights(name: str, model: nn.Module) -> None:
-    """Raise LoraEvoError for a quantised base: adapters here multiply by its plain weights."""
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            weight, shape = module.weight, (module.out_features, module.in_features)
-            if weight.dtype not in _PLAIN or tuple(weight.shape) != shape:
-                kind = str(weight.dtype).removeprefix("torch.")
-                raise LoraEvoError(
-                    f"{name} is quantised: {path} is a {type(module).__name__} of {kind}; expected "
-                    "weights in float32, bfloat16 or float16: name the model that it was made of"
-                )
 
 
 def load_tokenizer(name: str) -> Any:
@@ -241,6 +258,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     """
     if not any_base:
         check_base(base, adapter.config.base_model_name_or_path, folder)
+        check_bits(base.quantization, folder, " (--load-in-4bit), or accept it with --any-base")
     shapes, modules = linear_shapes(base.model), dict(base.model.named_modules())
     adapter = adapter.renamed(as_in(adapter.paths, list(shapes)))
     config = adapter.config
@@ -276,6 +294,20 @@ def check_base(base: BaseModel, named: str | None, folder: str) -> None:
         )
 
 
+def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
+    """Raise LoraEvoError when an adapter's lineage says that its base is in other bits than this.
+
+    What has no lineage is not known. more: to be typed besides.
+    """
+    record = read_lineage(folder)
+    if record is not None and record.quantization != quantization:
+        trained, here = (bits or "plain weights" for bits in (record.quantization, quantization))
+        raise LoraEvoError(
+            f"{folder} is an adapter of a base in {trained}, and this base is in {here}; "
+            f"{'set' if record.quantization else 'leave out'} load_in_4bit{more}"
+        )
+
+
 def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
     """Raise LoraEvoError for factors that fit no linear layer of the base."""
     for path, slot in adapter.slots.items():
@@ -294,14 +326,18 @@ def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
 def fingerprint(model: Any) -> str:
     """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each.
 
-    Tells one training of a model from another without reading all of a large one.
+    Tells one training of a model from another without reading all of a large one. Scales of 4 bits
+    count.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
-        flat = parameter.detach().reshape(-1)
-        sample = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].float().cpu().contiguous()
-        digest.update(f"{name} {parameter.dtype} {list(parameter.shape)}\n".encode())
-        digest.update(sample.numpy().tobytes())
+        state = getattr(parameter, "quant_state", None)
+        scales = state.as_dict(packed=True) if state else {}
+        for part, tensor in ((name, parameter.detach()), *sorted(scales.items())):
+            flat = tensor.reshape(-1)
+            sample = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].float().cpu().contiguous()
+            digest.update(f"{part} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            digest.update(sample.numpy().tobytes())
     return f"blake2b:{digest.hexdigest()}"
 
 

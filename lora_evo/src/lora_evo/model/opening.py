@@ -40,28 +40,33 @@ def open_engine(
     dtype: str = "auto",
     max_rows: int = 64,
     any_base: bool = False,
+    load_in_4bit: bool = False,
 ) -> Engine:
     """Open an engine on saved adapters of one base model.
 
     kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: name -> PEFT folder.
     device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
-    batch. any_base: accept adapters whose configuration names another base model.
+    batch. any_base: accept adapters whose configuration names another base model, or whose lineage
+    a base in other bits. load_in_4bit: as `load_base_model` takes it.
 
     An adapter that `needs_merge` is opened alone: PEFT merges it into a copy of the base, which the
-    engine serves; `about["model_hash"]` is that of the copy.
+    engine serves, of a base in 4 bits into what they stand for; `about["model_hash"]` is that of
+    the copy.
 
     Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
     change what the model says.
     """
     target, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
+        if bits := BaseModel.quantization_of(model, load_in_4bit):
+            raise LoraEvoError(f"{model} is in {bits}, which vLLM does not load; type --engine hf")
         require_vllm()
         refuse_float32(dtype, bool(adapters) and target.type == "cuda")
     loaded_on = cpu if kind == "vllm" else target
     folders = dict(adapters or {})
     merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
     if not merged:
-        base = load_base_model(model, loaded_on, dtype)
+        base = load_base_model(model, loaded_on, dtype, load_in_4bit)
         saved = {name: load_adapter(folder) for name, folder in folders.items()}
         at = {name: str(folder) for name, folder in folders.items()}
         fitting = {name: fitted(base, one, at[name], any_base) for name, one in saved.items()}
@@ -76,9 +81,10 @@ def open_engine(
     (name, folder) = folders.popitem()
     with ExitStack() as stack:
         home = stack.enter_context(TemporaryDirectory(prefix="populab-merged-"))
-        plain = load_base_model(model, cpu, dtype)
+        plain = load_base_model(model, cpu, dtype, load_in_4bit)
         merged_print, digest = merge_by_peft(plain, Path(folder), Path(home), any_base=any_base)
-        base = replace(load_base_model(home, loaded_on, dtype), name=plain.name)
+        base = load_base_model(home, loaded_on, dtype)
+        base = replace(base, name=plain.name, quantization=plain.quantization)
         if base.fingerprint != merged_print:
             raise LoraEvoError(f"{folder}: transformers does not save {plain.name} as it is merged")
         del plain
@@ -126,6 +132,7 @@ def _open_on(
         "model": base.name,
         "model_hash": base.fingerprint,
         "dtype": base.dtype,
+        **({"quantization": base.quantization} if base.quantization else {}),
     }
     try:
         if kind == "vllm":

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import safe_open
 
 from lora_evo.errors import LoraEvoError, pip_install
-from lora_evo.model.base import BaseModel, check_base, fingerprint, quiet
+from lora_evo.model.base import BaseModel, check_base, check_bits, fingerprint, quiet
 from lora_evo.peft.config import AdapterConfig
 from lora_evo.peft.directory import CONFIG_FILE, WEIGHTS_FILE
 
@@ -48,6 +48,7 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
         raise LoraEvoError(f"{folder}: {config.start_problem}")
     if not any_base:
         check_base(base, config.base_model_name_or_path, str(folder))
+        check_bits(base.quantization, str(folder), " (--load-in-4bit), or accept with --any-base")
     weights = folder / WEIGHTS_FILE
     if not weights.is_file():
         raise LoraEvoError(f"{folder} has no {WEIGHTS_FILE}; save it with PEFT's save_pretrained")
@@ -63,7 +64,7 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
             warnings.simplefilter("ignore")  # that tied weights may come apart, as they should
             count = len(file.keys())
             warnings.filterwarnings("error", "Found missing adapter keys")
-            tuned: Any = peft.PeftModel.from_pretrained(base.model, folder)
+            tuned: Any = peft.PeftModel.from_pretrained(base.dequantized, folder)
             taken = len(peft.get_peft_model_state_dict(tuned, save_embedding_layers=False))
             if taken != count:
                 raise LoraEvoError(f"PEFT takes {taken} of the {count} tensors of {WEIGHTS_FILE}")
@@ -72,7 +73,7 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
         if ends[0] is not ends[1]:  # also where only one of the two was trained
             model.config.tie_word_embeddings = False
         with quiet():
-            model.save_pretrained(out)
+            model.save_pretrained(out, save_original_format=False)
             base.tokenizer.save_pretrained(out)
     except Exception as error:  # whatever damaged files or another base make PEFT raise
         told = " ".join(str(error).split())

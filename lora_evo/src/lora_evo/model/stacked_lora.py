@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -23,6 +22,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base import model_class
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
+from lora_evo.model.four_bit import dense, product
 from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft.config import TARGET_MODULES
 
@@ -106,7 +106,7 @@ class StackedLoRALinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         route, base = self._routing.current, self.base
         if route is None or not route.runs:
-            return F.linear(x, base.weight, base.bias)
+            return product(base, x)
         flat = x.dim() == 2 and x.shape[0] % len(route.rows) == 0
         if flat or (x.dim() > 3 and x.shape[0] == len(route.rows)):
             y = self(x.reshape(len(route.rows), -1, x.shape[-1]))
@@ -115,7 +115,7 @@ class StackedLoRALinear(nn.Module):
             raise LoraEvoError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
         if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
             down, up = self._by_row(route, x)
-            y, g = F.linear(x, base.weight, base.bias), len(down)
+            y, g = product(base, x), len(down)
             z = torch.bmm(x.reshape(g, -1, x.shape[2]), down)
             return torch.baddbmm(y.view(g, -1, y.shape[2]), z, up).view(y.shape)
         runs, rows = route.runs, x.shape[0]
@@ -127,7 +127,7 @@ class StackedLoRALinear(nn.Module):
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base.weight, base.bias, down, up, scales, runs, entries, *factors
+            x.contiguous(), base, down, up, scales, runs, entries, *factors
         )
         return cast(Tensor, y)
 
@@ -496,18 +496,17 @@ class _GroupedLinear(torch.autograd.Function):
     """x W^T + bias, plus scale_i x_i A_i^T B_i^T on the rows of each run i; gradients of x, A, B.
 
     Forward and backward add the updates in place into the dense product, which saves three passes
-    over the activations. x [rows, T, in], weight [out, in] (frozen); down [n, r, in] and up
-    [n, out, r] are A and scale * B in the dtype of x, entries[i] which of the n run i has, factors
-    each run's A and then each B itself, whose gradients have the parameter's dtype; runs[i] =
-    (member, first row, row after the last). Rows in no run get no update.
+    over the activations. x [rows, T, in], base frozen with weights W [out, in]; down [n, r, in] and
+    up [n, out, r] are A and scale * B in the dtype of x, entries[i] which of the n run i has,
+    factors each run's A and then each B itself, whose gradients have the parameter's dtype; runs[i]
+    = (member, first row, row after the last). Rows in no run get no update.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
         x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
+        base: nn.Linear,
         down: Tensor,
         up: Tensor,
         scales: list[float],
@@ -515,7 +514,7 @@ class _GroupedLinear(torch.autograd.Function):
         entries: list[int],
         *factors: Tensor,
     ) -> Tensor:
-        y = F.linear(x, weight, bias)
+        y = product(base, x)
         g = len(runs)
         if _even(runs, x.shape[0]):
             z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, entries).transpose(1, 2))
@@ -526,16 +525,19 @@ class _GroupedLinear(torch.autograd.Function):
             for entry, (here, x_i, y_i) in zip(entries, _slices(runs, x, y), strict=True):
                 torch.mm(x_i, down[entry].t(), out=z[here])
                 y_i.addmm_(z[here], up[entry].t())
-        ctx.save_for_backward(x, weight, down, up, z)
+        ctx.save_for_backward(x, down, up, z)
+        ctx.base = base
         ctx.runs, ctx.scales, ctx.entries, ctx.factors = runs, scales, entries, factors
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, down, up, z = ctx.saved_tensors
-        grad, g = grad.contiguous(), len(ctx.runs)
-        grad_x = torch.matmul(grad, weight) if ctx.needs_input_grad[0] else None
+        x, down, up, z = ctx.saved_tensors
+        grad, g, grad_x = grad.contiguous(), len(ctx.runs), None
+        if ctx.needs_input_grad[0]:
+            weight = dense(ctx.base)
+            grad_x = torch.matmul(grad.to(weight.dtype), weight).to(grad.dtype)
         if _even(ctx.runs, x.shape[0]):
             grad_g = grad.view(g, -1, grad.shape[2])
             grad_z = torch.bmm(grad_g, _chosen(up, ctx.entries))
@@ -556,7 +558,7 @@ class _GroupedLinear(torch.autograd.Function):
         dtype = ctx.factors[0].dtype
         ups = torch._foreach_mul(grad_up.to(dtype).unbind(), ctx.scales)
         left = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
-        return grad_x, *[None] * 7, *left
+        return grad_x, *[None] * 6, *left
 
 
 def _slices(

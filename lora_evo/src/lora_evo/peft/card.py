@@ -30,6 +30,8 @@ def model_card(
     lines += ["tags:", "- lora", "- populab", "---", "", "# LoRA adapter", ""]
     on = f" of `{base}`" if base else ""
     lines.append(f"A LoRA adapter{on}: rank {config.r}, alpha {config.lora_alpha:g}.")
+    if lineage is not None and lineage.quantization:
+        lines += ["", f"It belongs to the base in bitsandbytes' {lineage.quantization}."]
     if lineage is not None:
         settings = {"seed": lineage.seed, "strength": lineage.strength, "weights": lineage.weights}
         values = {**settings, **lineage.parameters}

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
-from lora_evo.model import same_base
+from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, states_of
@@ -261,9 +261,12 @@ def write_member(run: Run, member: str) -> None:
 
 def write_founders(run: Run) -> None:
     """Write the lineage of every first member: what it is before it learns."""
+    bits = BaseModel.quantization_of(run.config.base, run.config.load_in_4bit)
     for member in run.population.members:
-        content = adapter_hash(run.population.export(member))
-        text = Lineage.founder(member, run.config.seed, content).to_json()
+        founder = Lineage.founder(
+            member, run.config.seed, adapter_hash(run.population.export(member))
+        )
+        text = replace(founder, quantization=bits).to_json()
         write_text(run.directory / "members" / member / files.LINEAGE, text)
 
 

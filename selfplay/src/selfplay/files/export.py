@@ -32,7 +32,8 @@ def export_member(
 
     Without `merge`: a PEFT adapter whose base model is `base_name`, or the run's (for nano the
     installed package's directory), so that PEFT finds it. With it: the base plus the member's
-    update scale * B A, a plain model with its tokenizer, in the run's number type.
+    update scale * B A, a plain model with its tokenizer, in the run's number type. Of a base in 4
+    bits that is the base that they stand for, and what is returned says so.
 
     Example:
 
@@ -66,12 +67,18 @@ def export_member(
         return named
     with _new_directory(out) as draft:
         loaded = lora_evo.model.load_base_model(
-            named, lora_evo.model.choose_device("cpu"), config.dtype
+            named, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit
         )
-        lora_evo.model.merge_adapter(loaded.model, adapter)
-        loaded.model.save_pretrained(draft)
+        model = loaded.dequantized
+        lora_evo.model.merge_adapter(model, adapter)
+        model.save_pretrained(draft, save_original_format=False)
         loaded.tokenizer.save_pretrained(draft)
-    return named
+    if loaded.quantization is None:
+        return named
+    return (
+        f"{named} in {loaded.quantization}, dequantised to {config.dtype}: what the member was "
+        "trained on; on the plain weights of that base it would be another model"
+    )
 
 
 def export_tasks(run: Path, out: Path, form: str = "ours") -> str:

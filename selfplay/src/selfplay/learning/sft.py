@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from code_verifier import Task
-from lora_evo import appearing, check_output, save_adapter, write_text
+from lora_evo import Lineage, adapter_hash, appearing, check_output, save_adapter, write_text
 from lora_evo.model import (
+    BaseModel,
     SupervisedLearner,
     TokenPair,
     choose_device,
@@ -89,7 +90,10 @@ def fine_tune(
         _train(learner, config, examples, batch_size, state, work, say)
         draft = work / "adapter"
         shutil.rmtree(draft, ignore_errors=True)
-        save_adapter(export_adapter(learner.adapters, 0, config.base), draft)
+        adapter = export_adapter(learner.adapters, 0, config.base)
+        bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
+        founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
+        save_adapter(adapter, draft, lineage=replace(founder, quantization=bits))
         record = {name: state[name] for name in ("settings", "losses")}
         write_text(draft / RECORD, json.dumps(record, indent=1))
         os.replace(draft, out)
@@ -102,7 +106,8 @@ def _open_learner(config: Config, learning_rate: float) -> tuple[Any, Supervised
     if config.threads:
         torch.set_num_threads(config.threads)
     set_allocator(replace(config, engine="hf"))
-    base = load_base_model(config.base, choose_device(config.device), config.dtype)
+    device = choose_device(config.device)
+    base = load_base_model(config.base, device, config.dtype, config.load_in_4bit)
     stack = stack_adapters(
         base.model,
         ["sft"],

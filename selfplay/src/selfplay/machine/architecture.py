@@ -14,7 +14,8 @@ _HUB_S = 5.0
 @dataclass(frozen=True)
 class Architecture:
     """Sizes of a decoder-only model, in entries; context: its longest text, in tokens; linears:
-    name, inputs and outputs of each."""
+    name, inputs and outputs of each; four_bit: entries that are stored in 4 bits; double: whether
+    their scales are quantised, too."""
 
     name: str
     parameters: int
@@ -27,6 +28,8 @@ class Architecture:
     vocabulary: int
     context: int | None
     linears: tuple[tuple[str, int, int], ...]
+    four_bit: int = 0
+    double: bool = True
 
     @property
     def cache(self) -> int:
@@ -70,9 +73,11 @@ def model_config(base: str) -> Any:
 
 def read_architecture(base: str) -> Architecture:
     """Return the shape of a base model: a folder, `nano`, or a model's name on the hub."""
-    from lora_evo.model import public_name, trainable_shapes
+    from lora_evo.model import BaseModel, public_name, trainable_shapes
 
     config = model_config(base)
+    stored, settings = BaseModel.quantization_of(config), getattr(config, "quantization_config", {})
+    left_out = {"lm_head", *(settings.get("llm_int8_skip_modules") or ())}
     parameters, layers = trainable_shapes(config)
     text = config.get_text_config()
     heads = getattr(text, "num_attention_heads", None) or 1  # Mamba has none
@@ -89,4 +94,10 @@ def read_architecture(base: str) -> Architecture:
         vocabulary=text.vocab_size,
         context=getattr(text, "max_position_embeddings", None),
         linears=tuple((path.rpartition(".")[2], *shape) for path, shape in layers.items()),
+        four_bit=sum(
+            inputs * outputs
+            for path, (inputs, outputs) in layers.items()
+            if stored and not any(f".{part}." in f".{path}." for part in left_out)
+        ),
+        double=stored is None or "double" in stored,
     )

@@ -7,6 +7,8 @@ from lora_evo.model import TARGET_MODULES
 from selfplay.config import Config, load_preset
 from selfplay.errors import ConfigError
 from selfplay.machine.architecture import Architecture, read_architecture
+from selfplay.machine.devices import this_machine
+from selfplay.machine.plan import make_plan
 from selfplay.tasks.template import template_named
 from selfplay.terminal import say
 
@@ -52,11 +54,13 @@ def configured(
 
 
 def preset_for(model: Architecture) -> str:
-    """Return the preset whose sizes suit a model on the device found here."""
-    from lora_evo.model import choose_device
-
-    gpu = choose_device("auto").type == "cuda"
-    return "7b-4t4s" if gpu and model.parameters >= LARGE else "smol"
+    """Return the preset whose sizes suit a model, and fit the device found here."""
+    here = this_machine("auto", 0)
+    if not here.is_gpu or model.parameters < LARGE:
+        return "smol"
+    roomy = load_preset("7b-4t4s")
+    fits = not model.four_bit and make_plan(roomy, model, here).fits
+    return "7b-4t4s" if fits else "7b-24gb"
 
 
 def _template(base: str) -> tuple[str, str]:
@@ -89,12 +93,14 @@ def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
 def _chosen(config: Config, model: Architecture, preset: str, why: str) -> str:
     r, context = config.rollout, model.context or 0
     targets = config.learner.target_modules
+    bits = ", base in 4 bits" if config.load_in_4bit or model.four_bit else ""
     modules = "all linear layers" if targets == TARGET_MODULES else ", ".join(targets)
     return "\n".join(
         [
             f"base: {model.name}, {model.parameters:,} parameters, context {context:,} tokens",
             f"preset {preset}: teachers {config.teachers}, students {config.students}, rank "
-            f"{config.learner.r}, engine {config.engine}, {config.dtype}; another: --preset NAME",
+            f"{config.learner.r}, engine {config.engine}, {config.dtype}{bits}; another: --preset "
+            "NAME",
             f"template {config.template}: {why}; another: --set template=azr",
             f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
             f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "

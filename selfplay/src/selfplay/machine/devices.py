@@ -9,23 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lora_evo.model import choose_device
+from lora_evo.model import BaseModel, choose_device
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.settings import one_of
 
 GIB = 2**30
 CARDS = {
-    "H200": 139.7,
-    "H100": 79.1,
-    "A100-80GB": 79.1,
-    "A100-40GB": 39.4,
-    "L40S": 44.4,
-    "RTX4090": 23.5,
-    "RTX3090": 23.6,
-    "L4": 22.0,
+    "H200": (139.7, 4.8e12, 989e12),
+    "H100": (79.1, 3.35e12, 989e12),
+    "A100-80GB": (79.1, 2.039e12, 312e12),
+    "A100-40GB": (39.4, 1.555e12, 312e12),
+    "L40S": (44.4, 0.864e12, 362e12),
+    "RTX4090": (23.5, 1.008e12, 165e12),
+    "RTX3090": (23.6, 0.936e12, 71e12),
+    "L4": (22.0, 0.3e12, 121e12),
 }
-"""GiB of memory of GPUs that can be named."""
+"""GPUs that can be named: GiB of memory, and, by the data sheet, bytes a second of it and dense
+bfloat16 FLOP a second."""
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _LENGTHENED = "expandable_segments:True"
 
@@ -41,10 +42,10 @@ class Machine:
 
 def gpu(name: str) -> Machine:
     """Return a GPU of `CARDS`, however it is spelled, or one with a number of GiB."""
-    plain = re.sub(r"nvidia|geforce|pcie|[\W_]", "", name.lower())
-    card = next((c for c in CARDS if re.sub(r"\W", "", c.lower()) == plain), None)
+    plain = re.sub(r"nvidia|geforce|rtx|pcie|[\W_]", "", name.lower())
+    card = next((c for c in CARDS if re.sub(r"rtx|\W", "", c.lower()) == plain), None)
     try:
-        gib = CARDS[card] if card else float(re.sub(r"gi?b\s*$", "", name.lower()))
+        gib = CARDS[card][0] if card else float(re.sub(r"gi?b\s*$", "", name.lower()))
         if not 0 < gib < math.inf:
             raise ValueError
     except ValueError:
@@ -95,6 +96,12 @@ def refuse_float32(config: Config, on_gpu: bool) -> None:
             "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
             "type --set dtype=bfloat16, or use --engine hf"
         )
+
+
+def refuse_four_bits(config: Config) -> None:
+    """Raise ConfigError for a base that is stored in 4 bits with vLLM."""
+    if config.engine == "vllm" and (bits := BaseModel.quantization_of(config.base)):
+        raise ConfigError(f"{config.base} is in {bits}, which vLLM does not load; type --engine hf")
 
 
 def refuse_spread_base(config: Config) -> None:

@@ -25,6 +25,7 @@ from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
 from selfplay.files.read import number_at
 from selfplay.files.rows import StepRow, TaskRow, read_rows
+from selfplay.machine import cost
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
 from selfplay.reports.progress import Progress
@@ -59,6 +60,8 @@ class Diagnosis:
     """Largest bytes in each phase: of the GPU, else of this process."""
     planned: Mapping[str, float] = field(default_factory=dict)
     """Bytes that the plan says, while sampling and while learning."""
+    hours: Mapping[str, float] = field(default_factory=dict)
+    """Of each phase of a whole run at this speed; it is measured besides."""
 
 
 class Meter(Progress):
@@ -125,12 +128,14 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         if text.startswith("out of memory"):
             checks.append(Check("memory of an update", False, text, SMALLER))
+    seconds = {name: fmean(times) for name, times in meter.times.items()}
     return Diagnosis(
         title,
         checks,
-        seconds={name: fmean(times) for name, times in meter.times.items()},
+        seconds,
         memory=dict(meter.memory),
         planned={"sampling": plan.sampling, "learning": plan.learning} if plan else {},
+        hours=cost.measured_hours(config, seconds),
     )
 
 
@@ -220,4 +225,6 @@ def to_text(diagnosis: Diagnosis) -> str:
     for name, seconds in diagnosis.seconds.items():
         lines.append(f"{name:20}{seconds:10.2f}{diagnosis.memory[name] / GIB:10.2f}")
     lines += [f"planned while {n}: {b / GIB:.2f} GiB" for n, b in diagnosis.planned.items()]
+    if diagnosis.hours:
+        lines += ["", cost.to_text(diagnosis.hours, "a whole run at this speed, evaluations apart")]
     return "\n".join(lines)

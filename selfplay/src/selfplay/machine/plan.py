@@ -17,6 +17,7 @@ from selfplay.machine.devices import (
     Machine,
     gpu,
     refuse_float32,
+    refuse_four_bits,
     refuse_spread_base,
     set_allocator,
     this_machine,
@@ -31,6 +32,9 @@ SMALLER = (
 )
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
 """Interpreter, libraries and, on a GPU, the driver's context."""
+_NF4, _SINGLE = 0.5 + 1 / 64 + 4 / (64 * 256), 0.5 + 4 / 64
+"""Bytes of a weight in 4 bits: 64 share a scale, of 8 bits, of which 256 share one of 32; and with
+scales of 32 bits alone."""
 _GRAPHS, _ACCURACY = 1.5e9, 0.15
 """What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
 what is counted, with gaps between tensors."""
@@ -221,6 +225,25 @@ def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     return max(1, min(config.rollout.max_rows, count))
 
 
+def four_bits(model: Architecture, config: Config) -> tuple[int, float]:
+    """Return how many weights of the base are in 4 bits, and the bytes that they take."""
+    entries = model.four_bit
+    if config.load_in_4bit and not entries:
+        entries = sum(i * o for _, i, o in model.linears)
+    return entries, entries * (_NF4 if model.double else _SINGLE)
+
+
+def base_parts(model: Architecture, config: Config) -> dict[str, float]:
+    """Return what the weights of the base take; in 4 bits, with a dense layer and the one before,
+    which is not gone yet."""
+    size, (entries, stored) = BYTES[config.dtype], four_bits(model, config)
+    plain = float((model.parameters - entries) * size)
+    if not entries:
+        return {f"base ({config.dtype})": plain}
+    widest = max(i * o for _, i, o in model.linears)
+    return {"base (4-bit)": plain + stored, "two layers of it dequantised": 2.0 * widest * size}
+
+
 def make_plan(
     config: Config, model: Architecture, machine: Machine, workers: int = 1
 ) -> MemoryPlan:
@@ -231,7 +254,7 @@ def make_plan(
     weights, cache, kept = sampler_parts(model, config, step, machine)
     on_gpu, apart = machine.is_gpu, machine.is_gpu and config.engine == "vllm"
     held = {
-        f"base ({dtype})": float(model.parameters * BYTES[dtype]),
+        **base_parts(model, config),
         "adapters (float32)": float(adapter * step.members),
         "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
     }
@@ -273,6 +296,8 @@ def plan_run(config: Config, card: str | None, workers: int | None = None) -> Me
     machine = gpu(card) if card else this_machine(config.device, config.threads)
     refuse_float32(config, machine.is_gpu)
     model, count = read_architecture(config.base), workers or 1
+    if model.four_bit:
+        refuse_four_bits(config)
     if workers is not None:
         refuse_spread_base(config)
         config = for_workers(config)

@@ -34,7 +34,7 @@ from selfplay.files.rows import BASE, MemberRow, WorkerRow, role_of
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Advance, Learner, MemberState
-from selfplay.machine.devices import refuse_float32, set_allocator
+from selfplay.machine.devices import refuse_float32, refuse_four_bits, set_allocator
 from selfplay.members.pieces import batches, deal, even
 from selfplay.members.weight_sync import folder_of, send
 from selfplay.sampling.prompts import Prompts
@@ -191,12 +191,13 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
     """
     device = choose_device(config.device)
     if config.engine == "vllm":
+        refuse_four_bits(config)
         require_vllm()
         refuse_float32(config, device.type == "cuda")
     set_allocator(config)
     if config.threads:
         torch.set_num_threads(config.threads)
-    base = load_base_model(config.base, device, config.dtype)
+    base = load_base_model(config.base, device, config.dtype, config.load_in_4bit)
     shapes = linear_shapes(base.model)
     tokenizer, rollout = base.tokenizer, config.rollout
     members = config.founders
