@@ -83,40 +83,31 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
     assert data["learner"]["lora_alpha"] == 64
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"no preset or file \[1\]; expected one of")],
-)
-def test_a_preset_to_extend_that_is_none_is_named(name, words):
-    with pytest.raises(ConfigError, match=words):
-        extended({"extends": name})
-
-
-@pytest.mark.parametrize("name", ["", "../config", "nano.yaml", "no such thing"])
-def test_what_is_neither_a_preset_nor_a_file_is_named(name):
-    with pytest.raises(ConfigError, match="no preset or file"):
-        read_preset(name)
+def test_what_is_neither_a_preset_nor_a_file_is_named():
+    for name in ("", "../config", "nano.yaml", "no such thing"):
+        with pytest.raises(ConfigError, match="no preset or file"):
+            read_preset(name)
+    for given, words in (
+        ("7b-4t4", "did you mean 7b-4t4s?"),
+        ([1], r"or file \[1\]; expected one"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            extended({"extends": given})
 
 
 @pytest.mark.parametrize(
     ("assignment", "meant"),
     [
         ("teachrs=3", "teachers"),
-        ("rolout=3", "rollout"),
         ("reward.teachr=azr", "reward.teacher"),
         ("learner.lr=0.1", "learner.learning_rate"),
-        ("lr=0.1", "learner.learning_rate"),
         ("actor.optim.lr=0.1", "learner.learning_rate"),
-        ("rollout.learner.r=3", "learner.r"),
         ("LoRA-Rank=16", "learner.r"),
-        ("alpha=16", "learner.lora_alpha"),
         ("learning-rate=1e-4", "learner.learning_rate"),
         ("learn.zzzz=1", "learner"),
-        ("temperature=1", "rollout.temperature"),
         ("eval.temperatur=1", "eval.temperature"),
         ("max_new_tokens=9", "rollout.max_completion_length"),
         ("batch_size=8", "rollout.proposals or learner.micro_batch_tokens"),
-        ("learner.max_completion_length=9", "rollout.max_completion_length"),
         ("league.grace_match=3", "league.grace_matches"),
     ],
 )
