@@ -126,8 +126,8 @@ def measured(directory: Path) -> dict[str, Any]:
     for step in run.steps:
         at = -(-step.step // BIN) * BIN
         for name, member in step.members.items():
-            norm = member.number("grad_norm")
-            if norm is not None and member.role != "teacher":
+            norm = member.grad_norm
+            if isinstance(norm, float) and member.role != "teacher":
                 norms[at][name] = round(max(norm, norms[at].get(name, 0.0)), 3)
     return {
         "base": by_family(base),

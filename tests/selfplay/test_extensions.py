@@ -5,6 +5,7 @@ import importlib
 import shutil
 import sys
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import programs
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import forked
-from lora_evo import OPERATORS, LoraEvoError, Operator
+from lora_evo import OPERATORS, Operator, measured
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.extensions import load_states, states_of
 from selfplay.files.layout import open_config
@@ -151,12 +152,54 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     assert {birth["operator"] for birth in births} == {"own_noise"}
 
 
-def test_an_operator_that_does_not_work_ends_the_run_in_one_line(runs, tmp_path):
-    own = Operator("of_mine", "mutation", "", "", lambda request: None)
-    config = runs.config(*TINY, "evolution.crossover_share=0")
-    with pytest.raises(LoraEvoError, match="of_mine") as said:
+def of_recipe(recipe):
+    return lambda request: recipe
+
+
+def quits(path, slots):
+    sys.exit(3)
+
+
+def fails(path, slots):
+    return slots[0].C
+
+
+BROKEN = {
+    "returns a Slot for ": of_recipe(lambda path, slots: slots[0]),
+    "returns a NoneType for ": of_recipe(lambda path, slots: None),
+    "AttributeError: 'Slot' object has no attribute 'C'": of_recipe(fails),
+    "SystemExit: 3": of_recipe(quits),
+    "fails at its setup: TypeError": lambda: None,
+    "fails at its setup: ZeroDivisionError": lambda request: 1 / 0,
+    "made a factor of shape ": of_recipe(
+        lambda path, slots: measured(
+            path, slots[0], replace(slots[0], A=slots[0].A[:1], B=slots[0].B[:, :1])
+        )
+    ),
+    "'NoneType' object is not callable": lambda request: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), [*zip(BROKEN, cycle(("mutation", "crossover")), strict=False)]
+)
+def test_an_operator_that_does_not_work_is_refused_when_the_run_opens(runs, tmp_path, words, kind):
+    strength = 0.1 if kind == "mutation" else None
+    own = Operator("of_mine", kind, "", "", BROKEN[words], default_strength=strength)
+    config = runs.config(*TINY, "steps=9", "evolution.evolve_every=3")
+    with pytest.raises(ConfigError) as said:
         train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
-    assert "\n" not in str(said.value)
+    line = str(said.value)
+    assert line.startswith(f"evolution.{kind}, tried on t0: ")
+    assert words in line
+    assert "\n" not in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_operator_that_is_never_used_is_not_tried(runs, tmp_path):
+    own = Operator("of_mine", "mutation", "", "", lambda request: None)
+    config = runs.config(*TINY, "steps=1", "evolution.evolve_every=0")
+    train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
 
 
 def test_regret_is_given_a_rival_and_needs_two_students(runs, tmp_path):
@@ -176,8 +219,6 @@ def test_regret_is_given_a_rival_and_needs_two_students(runs, tmp_path):
         ("reward.teacher=no_such_module:f", "cannot import no_such_module: ModuleNotFoundError"),
         ("reward.student=os:sep", "which is no function"),
         ("evolution.mutation=[os:sep]", "expected a lora_evo.Operator"),
-        ("evolution.mutation=svd_structred", "did you mean svd_structured?"),
-        ("evolution.crossover=svd_structured", "expected a lora_evo.Operator of this kind"),
         # of modules in the working directory
         ("reward.teacher=of_mine:third", r"of_mine \(.*of_mine.py\) has no third"),
         ("reward.teacher=of_mine_broken:f", "cannot import of_mine_broken: ZeroDivisionError: div"),

@@ -1,5 +1,6 @@
 """Rewards and advantages of a step made by hand, and whom it trains on what."""
 
+import asyncio
 import math
 import sys
 from dataclasses import replace
@@ -341,6 +342,53 @@ def test_a_reward_that_raises_cannot_be_called_or_quits_is_blamed_itself(reward,
     with pytest.raises(SelfplayError, match=f"^{option}: {words}") as said:
         training_samples(STEP, read_config({}), **{option: reward})
     assert "\n" not in str(said.value)
+
+
+async def later(sample):
+    waiting.append(sample)
+    while len(waiting) < 3:  # of others, which wait at the same time
+        await asyncio.sleep(0)
+    return len(getattr(sample, "id", "")) + 0.5
+
+
+waiting: list[object] = []
+
+
+def test_coroutines_wait_together_and_their_loop_lasts():
+    async def in_a_notebook():
+        return training_samples(STEP, read_config({}), teacher_reward=later, student_reward=later)
+
+    async def of_a_loop(sample):
+        loops.add(asyncio.get_running_loop())
+        return 0.5
+
+    teaching, solving = split(asyncio.run(in_a_notebook()))
+    assert {s.reward for s in teaching} == {2.5}
+    assert {s.reward for s in solving} == {0.5}
+    loops: set[object] = set()
+    for _ in range(2):
+        training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
+    assert len(loops) == 1
+
+
+async def fails_later(sample):
+    raise KeyError("first")
+
+
+async def odd_later(sample):
+    return "high"
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        (fails_later, "fails_later fails at proposal p0.*KeyError.*test_rewards.py"),
+        (odd_later, "odd_later returns 'high'"),
+    ],
+)
+def test_what_a_coroutine_raises_or_returns_is_named_too(reward, words):
+    with pytest.raises(SelfplayError, match=words):
+        training_samples(STEP, read_config({}), teacher_reward=reward)
 
 
 @pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])

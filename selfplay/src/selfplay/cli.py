@@ -227,7 +227,7 @@ def plan(
     preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes in memory and hours, and a checkpoint on disk.
+    """Say what a run takes: memory, hours, disk of a checkpoint.
 
     Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
     part, whether it fits, and for a GPU that is known hours by phase. Nothing is loaded for it.

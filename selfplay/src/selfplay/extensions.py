@@ -20,12 +20,18 @@ from typing import Any
 
 import torch
 
-from lora_evo import OPERATORS, Operator
+from lora_evo import (
+    OPERATORS,
+    LoraEvoError,
+    Operator,
+    Slot,
+    make_child,
+)
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
 from selfplay.objects import called, name_of, resolved
-from selfplay.run import Extensions
+from selfplay.run import Extensions, Run
 
 _KNOWN: Mapping[str, Mapping[str, Any]] = {
     "teacher": TEACHER_REWARDS,
@@ -117,6 +123,33 @@ def _source(thing: Any) -> str | None:
     with suppress(OSError, TypeError):
         return f"sha256:{sha256(inspect.getsource(thing).encode()).hexdigest()[:16]}"
     return None
+
+
+def try_operators(run: Run) -> None:
+    """Make a child of founders by each operator of a user's own, as an evolution would.
+
+    Founders whose update is 0 get some noise for it, as if they had learned. Raises ConfigError.
+    """
+    own = [o for o in run.extensions.operators if OPERATORS.get(o.name) is not o]
+    e, members = run.config.evolution, run.population.members[:2]
+    if run.config.mode == "azr" or not e.evolve_every or not own:
+        return
+    parents = [run.population.export(member) for member in members]
+    parents = [replace(p, slots={k: _filled(s) for k, s in p.slots.items()}) for p in parents]
+    for operator in own:
+        cross = operator.kind == "crossover"
+        strength = None if cross or operator.default_strength is None else e.strength
+        try:
+            make_child(parents if cross else parents[:1], operator, 0, strength=strength)
+        except (LoraEvoError, TypeError) as error:
+            raise ConfigError(
+                f"evolution.{operator.kind}, tried on {members[0]}: {first_line(error)}"
+            ) from error
+
+
+def _filled(slot: Slot) -> Slot:
+    noise = torch.linspace(-1e-2, 1e-2, slot.B.numel()).sin().reshape(slot.B.shape)
+    return slot if slot.B.any() else replace(slot, B=noise.to(slot.B))
 
 
 def _reward(extensions: Extensions, role: str) -> Any:

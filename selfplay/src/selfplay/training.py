@@ -17,7 +17,7 @@ from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
-from selfplay.extensions import open_extensions, sources_of, with_names
+from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
 from selfplay.files.checkpoint import (
     changed,
     newest_checkpoint,
@@ -214,6 +214,7 @@ def open_run(
                 if config.mode == "populora":
                     run.league = League(directory / "league")
                 run.population.sync(run.step)
+                try_operators(run)
             yield run
 
 
@@ -235,6 +236,7 @@ def _found(run: Run) -> None:
         home = run.directory / "league"
         run.league = League(home, names[:count], names[count:], config.league)
     run.population.sync(0)
+    try_operators(run)
     if config.rollout.self_seed:
         run.progress.phase("seeds")
         run.start_from(self_made_seeds(run))

@@ -231,7 +231,7 @@ def _numbers(weights: str | None) -> list[float] | None:
 
 def _print_child(record: Lineage, out: Path, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(record))
+        print_json(json.loads(record.to_json()))
         return
     change = number(record.relative_change, "from zero", 6)
     kept = "keep its parents' AdamW state" if record.moments_valid else "begin AdamW's state anew"

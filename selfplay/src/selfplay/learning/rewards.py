@@ -1,8 +1,8 @@
 """What a proposal and an answer are worth, and the advantages that members learn from.
 
-A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`.
-`TEACHER_REWARDS` holds those that a configuration names; one's own is handed to `train`, or named
-`module:function`. A refused proposal is worth -1 to each of ours.
+A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`; either may be a
+coroutine function. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to
+`train`, or named `module:function`. A refused proposal is worth -1 to each of ours.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
@@ -11,10 +11,14 @@ fewer than two samples, or without variance, says nothing about better and worse
 exactly 0, never NaN.
 """
 
+from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from inspect import isawaitable
+from threading import Thread
 from traceback import extract_tb
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -162,20 +166,16 @@ def training_samples(
         if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
     ]
     teaching = [
-        TrainingSample(
-            p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, _earned(reward, p)
-        )
-        for p in taught
+        TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, earned)
+        for p, earned in zip(taught, _earned(reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
     if config.mode == "azr":
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
     graded = verifier if student_reward is None else student_reward
     solving = [
-        TrainingSample(
-            a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, _earned(graded, a)
-        )
-        for task, a in tried
+        TrainingSample(a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, earned)
+        for (task, a), earned in zip(tried, _earned(graded, [a for _, a in tried]), strict=True)
     ]
     by_tokens = config.mode == "azr"
     found = advantages(teaching, by_task=False, token_weighted=by_tokens)
@@ -183,29 +183,68 @@ def training_samples(
     return [replace(s, advantage=a) for s, a in zip(teaching + solving, found, strict=True)]
 
 
-def _earned(reward: Callable[[Any], Any], written: Proposed | Attempt) -> float:
-    """Return what a reward gives. Raises SelfplayError where it fails, with its place, and for what
-    is no number."""
+def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
+    """Return what a reward gives for each; a coroutine function is called for all at the same time.
+
+    Raises SelfplayError where it fails, with its place, and for what is no number.
+    """
+
+    async def awaited(value: Any, of: Proposed | Attempt) -> Any:
+        with _blamed(reward, of):
+            return await value
+
+    async def together(values: Iterable[Any]) -> list[Any]:
+        return await gather(*map(awaited, values, written))
+
+    values = []
+    for each in written:
+        with _blamed(reward, each):
+            values.append(reward(each))
+    if values and all(map(isawaitable, values)):
+        values = run_coroutine_threadsafe(together(values), _loop()).result()
+    return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    """Return a loop that lasts, as clients of a service want it; a notebook has one of its own."""
+    loop = new_event_loop()
+    Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+def _shown(written: Proposed | Attempt) -> tuple[str, str]:
+    """Return the option of a reward, and what errors call its sample."""
     if isinstance(written, Proposed):
-        option, sample = "teacher_reward", f"proposal {written.id} of {written.teacher}"
-    else:
-        option, sample = "student_reward", f"an attempt of {written.member} at {written.task.id}"
+        return "teacher_reward", f"proposal {written.id} of {written.teacher}"
+    return "student_reward", f"an attempt of {written.member} at {written.task.id}"
+
+
+@contextmanager
+def _blamed(reward: Callable[[Any], Any], written: Proposed | Attempt) -> Iterator[None]:
+    """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
     try:
-        value = reward(written)
+        yield
     except SelfplayError:
         raise
     except (Exception, SystemExit) as error:  # the user's function may raise what it likes
         last, code = extract_tb(error.__traceback__)[-1], getattr(reward, "__code__", None)
         place = f" ({last.filename}, line {last.lineno})"
-        if last.filename == __file__:  # a call that does not fit is blamed on the reward
+        if last.filename == __file__:
             place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+        option, sample = _shown(written)
         raise SelfplayError(
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)}{place}; expected a finite number"
         ) from error
+
+
+def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
+    """Return a reward as a float. Raises SelfplayError for no number."""
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             return float(value)
+    option, sample = _shown(written)
     shown = " ".join(repr(value).split())[:80]
     raise SelfplayError(
         f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
