@@ -58,10 +58,10 @@ def open_engine(
     """
     target, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
-        require_vllm()
         refuse_float32(dtype, bool(adapters) and target.type == "cuda")
         if bits := BaseModel.quantization_of(model, load_in_4bit):
             raise LoraEvoError(f"{model} is in {bits}, which vLLM does not load; type --engine hf")
+        require_vllm()
     loaded_on = cpu if kind == "vllm" else target
     folders = dict(adapters or {})
     merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
