@@ -90,11 +90,11 @@ def main() -> None:
             ]
         )
 
-    def update(count: int) -> None:
+    def update(names: Sequence[str], count: int) -> None:
         learner.update(
             [
                 TrainingSample(
-                    (name := learner.members[i % len(learner.members)]),
+                    (name := names[i % len(names)]),
                     Rollout(
                         name,
                         ids(i, a.prompt),
@@ -120,10 +120,14 @@ def main() -> None:
         found = measured(say, what, case[1] * a.completion, lambda case=case: sample(*case))
         assert all(len(rollout.completion_ids) == a.completion for rollout in found)
     measured(say, "release", 0, engine.release)
-    update(len(members))  # warms up
-    for what, count in {"update: all members": a.rows, "update: all, rows each": each}.items():
+    update(members, len(members))  # warms up
+    for what, (names, count) in {
+        "update: one member": (members[:1], a.rows),
+        "update: all members": (members, a.rows),
+        "update: all, rows each": (members, each),
+    }.items():
         read = count * (a.prompt + a.completion)
-        measured(say, what, read, lambda count=count: update(count))
+        measured(say, what, read, lambda names=names, count=count: update(names, count))
     measured(say, "restore", 0, engine.restore)
     measured(say, "sync what changed", 0, lambda: weight_sync(1))
     engine.close()

@@ -1,6 +1,6 @@
 """A base model of random weights in the shape of a known one, for memory and speed alone.
 
-    python benchmarks/random_base.py Qwen2.5-7B OUT --tokenizer FOLDER [--layers N]
+    python benchmarks/random_base.py Qwen/Qwen2.5-Coder-7B OUT --tokenizer FOLDER [--layers N]
 
 Writes OUT as an ordinary directory in bfloat16. The tokenizer is that of another model, whose
 vocabulary is smaller: what such a base writes means nothing, and hardly any text of it ends.
@@ -18,7 +18,9 @@ from selfplay.machine.architecture import model_config
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("shape", help="folder or hub name, as for `selfplay plan`")
+    options.add_argument(
+        "shape", help="folder with a config.json, or hub name, as for `selfplay plan`"
+    )
     options.add_argument("out", type=Path)
     options.add_argument("--tokenizer", type=Path, required=True)
     options.add_argument("--layers", type=int, help="instead of the shape's own")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ def test_every_step_passes_and_writes_its_rows(tmp_path):
     assert done.returncode == 0, [row for row in rows if row.get("code") or "end" in row]
     assert [row for row in rows if row.get("passed") is False] == []
     ends = [row["step"] for row in rows if "wall_s" in row]
-    assert ends == ["facts", "agree", "checks", "train", "cost", "profile", "cost1"]
+    assert ends == [
+        *("facts", "agree", "checks", "train", "cost", "profile", "card24", "cost1", "eager")
+    ]
     found = {step: [row for row in rows if row["step"] == step] for step in (*ends, "doctor")}
     assert found["agree"][0]["drawn"]["max"] < 1e-3 < found["agree"][0]["control"]["kl"]
     assert len(found["checks"]) == 11
@@ -43,10 +46,31 @@ def test_every_step_passes_and_writes_its_rows(tmp_path):
         assert [row["what"] for row in measured[:2]] == ["open", "sync all members"]
         assert measured[-1]["what"] == "sync what changed"
         assert summary["all_against_one"] > 0
-    speed, kernels, _end = found["profile"]
-    assert speed["tflops"] > 0
+    speed, kernels, shared, _kernels, _end = found["profile"]
+    assert min(speed["tflops"], shared["tflops"]) > 0
+    assert shared["tokens"] < speed["tokens"]
     assert kernels["kernels"][0][1] > 0
-    assert len(list((tmp_path / "out").iterdir())) == 8
+    assert [row.get("what") for row in found["card24"]] == [
+        *("open", "sample", "update", "update", None)
+    ]
+    assert len(list((tmp_path / "out").iterdir())) == 10
+
+
+@pytest.mark.slow
+def test_a_base_of_real_shape_is_made_without_a_hub(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    setting = import_module("setting").Setting("hf", "bfloat16", "cpu", False, tmp_path, tmp_path)
+    for name, value in setting.environment().items():
+        monkeypatch.setenv(name, value)
+    config = json.loads((setting.random_base("Qwen2.5-0.5B") / "config.json").read_text())
+    assert (config["hidden_size"], config["num_hidden_layers"]) == (896, 24)
+
+
+def test_nano_is_found_by_name_where_no_package_is_installed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    setting = import_module("setting").Setting("hf", "float32", "cpu", True, tmp_path, tmp_path)
+    (found,) = distributions(path=[str(setting.entries())])
+    assert "nano" in {entry.name for entry in found.entry_points if entry.group == "populab.bases"}
 
 
 def test_a_step_past_its_limit_fails_and_says_so(tmp_path, monkeypatch):

@@ -10,10 +10,11 @@ import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as profiler
 
-from lora_evo.model import Rollout
+from lora_evo.model import Request, Rollout
 from selfplay import TrainingSample, load_preset
 from selfplay.learning.learner import Learner
 from selfplay.machine.architecture import read_architecture
+from selfplay.machine.plan import plan_run
 from selfplay.members.population import open_learner
 from setting import ROOT, Setting, set_all
 
@@ -21,6 +22,8 @@ BASE = "Qwen2.5-7B"
 PEAKS = {"H100": 989e12, "H200": 989e12}
 """Dense bfloat16 FLOP a second, by the card's data sheet (SXM)."""
 KERNELS = 25
+GIB, CARD24 = 2**30, 23.0
+"""What an RTX 4090 has, less what the driver keeps."""
 
 
 def cost(setting: Setting) -> None:
@@ -59,51 +62,100 @@ def population(setting: Setting, step: str, members: int) -> None:
 
 
 def profile(setting: Setting) -> None:
-    """Write an update's share of the peak, and the kernels that take most of its time."""
+    """Write an update's share of the peak, and the kernels that take most of its time.
+
+    Two rows: each attempt with a prompt of its own, and eight with the same, which is read once.
+    """
     base, on_gpu = setting.random_base(BASE), setting.device == "cuda"
     learner, _ = open_learner(
         load_preset("7b-1t1s", f"base={base}", "engine=hf", *setting.assignments())
     )
-    count, prompt, completion = (2, 16, 8) if setting.tiny else (16, 512, 1024)
-    samples = made_up(learner, count, prompt, completion)
-
-    def update() -> float:
-        begun = time.perf_counter()
-        learner.update(samples)
-        if on_gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter() - begun
-
-    update()
-    seconds = sorted(update() for _ in range(3))[1]
+    count, prompt, completion = (4, 16, 8) if setting.tiny else (16, 512, 1024)
     shape = read_architecture(str(base))
     body = sum(inputs * outputs for _, inputs, outputs in shape.linears)
-    head, tokens = shape.hidden * shape.vocabulary, count * (prompt + completion)
-    # Of a frozen base: the forward pass, and the backward pass to what came in, 2 FLOP a weight.
-    flop = 4.0 * (body * tokens + head * count * completion)
-    row = {"update_s": seconds, "tokens": tokens, "tokens_a_second": tokens / seconds}
-    row |= {"tflops": flop / seconds / 1e12}
+    for attempts in (1, 2 if setting.tiny else 8):
+        samples = made_up(learner, count, prompt, completion, attempts)
+        seconds = sorted(updated(learner, samples) for _ in range(4))[1]
+        tokens = count * completion + count // attempts * prompt
+        # Of a frozen base, forwards and backwards to what came in: 2 FLOP a weight each.
+        flop = 4.0 * (body * tokens + shape.hidden * shape.vocabulary * count * completion)
+        row = {"attempts": attempts, "update_s": seconds, "tokens": tokens}
+        row |= {"tokens_a_second": tokens / seconds, "tflops": flop / seconds / 1e12}
+        if on_gpu:
+            card = torch.cuda.get_device_name()
+            peak = next((peak for name, peak in PEAKS.items() if name in card), None)
+            row |= {"of_datasheet": peak and flop / seconds / peak}
+            row |= {"peak_gib": torch.cuda.max_memory_allocated() / GIB}
+        setting.write("profile", **row)
+        kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+        with profiler(activities=kinds) as trace:
+            updated(learner, samples)
+        setting.write("profile", attempts=attempts, **slowest(trace, on_gpu))
+
+
+def card24(setting: Setting) -> None:
+    """Write what the preset for a card of 24 GB takes; this one gives no more than that."""
+    base, on_gpu = setting.random_base(BASE), setting.device == "cuda"
     if on_gpu:
-        card, peak_gib = torch.cuda.get_device_name(), torch.cuda.max_memory_allocated() / 2**30
-        peak = next((peak for name, peak in PEAKS.items() if name in card), None)
-        row |= {"of_datasheet": peak and flop / seconds / peak, "peak_gib": peak_gib}
-    setting.write("profile", **row)
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-    with profiler(activities=kinds) as trace:
-        update()
-    setting.write("profile", **slowest(trace, on_gpu))
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(CARD24 * GIB / whole)
+    four = f"load_in_4bit={str(on_gpu).lower()}"
+    config = load_preset("7b-24gb", f"base={base}", four, *setting.assignments())
+    count, prompt, completion = (8, 16, 8) if setting.tiny else (16, 2048, 1024)
+    begun = time.perf_counter()
+    learner, engine = open_learner(config)
+
+    def say(what: str, **row: Any) -> None:
+        memory = {"peak_gib": torch.cuda.max_memory_allocated() / GIB} if on_gpu else {}
+        setting.write("card24", what=what, **row, **memory)
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+
+    planned = plan_run(config, "RTX4090") if on_gpu else None
+    moments = (
+        {"learning": planned.learning / GIB, "sampling": planned.sampling / GIB} if planned else {}
+    )
+    say("open", seconds=time.perf_counter() - begun, planned_gib=moments)
+    begun = time.perf_counter()
+    tokens = 8 if setting.tiny else 64
+    asked = [
+        Request((5,) * prompt, learner.members[i % len(learner.members)], tokens, 1.0, i)
+        for i in range(count)
+    ]
+    engine.generate(asked)
+    say("sample", seconds=time.perf_counter() - begun, rows=count, tokens=tokens)
+    for attempts in (1, 2):
+        samples = made_up(learner, count, prompt, completion, attempts)
+        seconds = [updated(learner, samples) for _ in range(2)][-1]
+        say("update", attempts=attempts, seconds=seconds, rows=count, tokens=prompt + completion)
 
 
-def made_up(learner: Learner, count: int, prompt: int, completion: int) -> list[TrainingSample]:
-    """Return rows of everyone, of random tokens, half of them to become less likely."""
+def updated(learner: Learner, samples: list[TrainingSample]) -> float:
+    """Make an update; return its seconds."""
+    begun = time.perf_counter()
+    learner.update(samples)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def made_up(
+    learner: Learner, count: int, prompt: int, completion: int, attempts: int
+) -> list[TrainingSample]:
+    """Return rows of everyone, of random tokens, half of them to become less likely.
+
+    attempts: so many rows of a member share each prompt.
+    """
     draws = torch.Generator().manual_seed(0)
     ids = torch.randint(3, 400, (count, prompt + completion), generator=draws).tolist()
     samples = []
     for i, row in enumerate(ids):
-        member = learner.members[i % len(learner.members)]
+        task = i // attempts
+        member, shown = learner.members[task % len(learner.members)], ids[task][:prompt]
         logprobs = (-6.0,) * completion
-        rollout = Rollout(member, tuple(row[:prompt]), tuple(row[prompt:]), logprobs, "stop")
-        samples.append(TrainingSample(member, rollout, (-1.0) ** (i // 2), task_id=str(i)))
+        rollout = Rollout(member, tuple(shown), tuple(row[prompt:]), logprobs, "stop")
+        sign = (-1.0) ** (i % attempts if attempts > 1 else i // 2)
+        samples.append(TrainingSample(member, rollout, sign, task_id=str(task)))
     return samples
 
 

@@ -8,12 +8,14 @@ OUT/results.jsonl as soon as there is one, and all that a step prints is in OUT/
 1: a step failed, or ran past its limit; one for which no time was left only says so.
 
     facts      versions, the card, whether vLLM's kernels load and are right
-    agree      random Qwen2.5-0.5B: log-probabilities of sampler and learner, eager and in graphs
+    agree      random Qwen2.5-0.5B: log-probabilities of sampler and learner, with CUDA graphs
     checks     nano: hot swap, sleep, streams, refusals, an adapter that is lost, a killed vLLM
     train      nano: `selfplay train` with evolution, its vLLM killed on the way; `selfplay doctor`
     cost       random Qwen2.5-7B, eight members: sampling by one and by all, updates, hot swap
     profile    7B: an update's share of the card's peak, and the kernels that take it
+    card24     7B in 4 bits, as a card of 24 GB sees it (needs bitsandbytes and accelerate)
     cost1      cost with one member
+    eager      agree without compiling
 
 docs/gpu.md says what each row tells. No package needs to be installed beyond what they require.
 """
@@ -33,9 +35,9 @@ from typing import Any
 from setting import Setting
 
 STEPS = {
-    "facts": ("facts", 60), "agree": ("agreement", 210), "checks": ("checks", 150),
-    "train": ("training", 240), "cost": ("costs", 240), "profile": ("costs", 100),
-    "cost1": ("costs", 150),
+    "facts": ("facts", 60), "agree": ("agreement", 240), "checks": ("checks", 180),
+    "train": ("training", 260), "cost": ("costs", 330), "profile": ("costs", 150),
+    "card24": ("costs", 150), "cost1": ("costs", 240), "eager": ("agreement", 150),
 }  # fmt: skip
 """The module of each step, and its limit in seconds on a GPU; a CPU gets ten times as many."""
 LEAST_S, LOG_BYTES, TAIL = 20.0, 4 << 20, 12
