@@ -16,7 +16,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
 from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
-from lora_evo.model.vllm_server import VLLM, import_vllm
+from lora_evo.model.vllm_server import VLLM, WorkerCalls, import_vllm
 
 PATH = "model.layers.0.self_attn.q_proj"
 MEMBERS = ("t0", "s0")
@@ -68,6 +68,10 @@ class LLM:
     def release_kv_cache_memory(self):
         self.note("release_kv_cache_memory")
         self.slots = dict.fromkeys(self.slots, -99.0)
+
+    def collective_rpc(self, name):
+        assert hasattr(WorkerCalls, name)
+        self.note(name)
 
     def wake_up(self, tags):
         self.note("wake_up")
@@ -147,6 +151,7 @@ EXPECTED = [(0.0,) * 3, (10.0,) * 3, (34.0,) * 3]
 CALLS = (
     "sleep",
     "release_kv_cache_memory",
+    "empty_cache",
     "wake_up",
     "add_lora",
     "remove_lora",

@@ -64,6 +64,10 @@ def test_vllm_knows_every_argument(device):
     assert {name: getattr(made, name) for name in given} == given
 
 
+def test_a_worker_gives_back_what_torch_keeps_there(both):
+    assert both.served._served.llm.collective_rpc("empty_cache") == [None]
+
+
 def test_weights_that_vllm_lost_are_read_again(both, tools):
     """Sleep on a GPU can lose them; here they are overwritten."""
 
