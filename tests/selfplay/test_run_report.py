@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from io import StringIO
 
@@ -418,6 +419,17 @@ def test_texts_their_cut_share_and_divergences_have_a_line_for_each_role(whole):
     assert {row["step"] for row in rows} == {2, 4}
     measured = {kind for r in read_run(whole).solvers() for kind in r.rate.kinds}
     assert {row["kind"] for row in rows} == measured
+
+
+def test_charts_may_be_over_the_tokens_that_were_generated(whole, tmp_path):
+    page = Page(page_of(tmp_path, whole))
+    (axis,) = (attrs for tag, attrs in page.tags if attrs.get("id") == "axis")
+    assert "charts over steps" in page.text
+    tokens = json.loads(axis["data-tokens"])
+    steps = [step.tokens.sampled for step in read_run(whole).steps]
+    assert tokens == {str(n): sum(steps[:n]) for n in range(1, len(steps) + 1)}
+    (script,) = re.findall("<script>(.*?)</script>", page_of(tmp_path, whole), re.DOTALL)
+    assert "dataset.tokens" in script
 
 
 def test_quarters_are_means_of_what_is_known():

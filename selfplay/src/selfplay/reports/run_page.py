@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +104,8 @@ def measures_of_kinds(run: RunRecord) -> list[Series]:
 def report(directory: Path, page: Path) -> None:
     """Write the report of a run directory as one HTML page that works offline.
 
-    The gallery shows tasks of the first, middle and last step. Equal runs give equal bytes.
+    Charts are over steps, or over the tokens that were generated until then. The gallery shows
+    tasks of the first, middle and last step. Equal runs give equal bytes.
     Raises RunDirectoryError for a run that cannot be read.
 
     Example:
@@ -115,6 +117,7 @@ def report(directory: Path, page: Path) -> None:
     drawn = report_charts(run)
     steps = [step.step for step in run.steps]
     shown = {steps[0], steps[len(steps) // 2], steps[-1]}
+    tokens = accumulate(step.tokens.sampled for step in run.steps)
     write_page(
         page,
         "report.html",
@@ -127,6 +130,7 @@ def report(directory: Path, page: Path) -> None:
         words=" ".join(sentences(run)),
         tables=tables(run),
         time=_time(run),
+        tokens=dict(zip(steps, tokens, strict=True)),
         hints={name: hint for name, (_, hint) in drawn.items()},
         cards=choose(task for task in run.tasks() if task.step in shown),
     )

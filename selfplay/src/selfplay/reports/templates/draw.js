@@ -1,6 +1,19 @@
-// Draws every chart in its place, with its data below; what was folded away had no width to draw in.
+// Draws every chart in its place, with its data below, over steps or tokens as is chosen; what was
+// folded away had no width to draw in.
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const axis = document.getElementById("axis");
+const tokens = JSON.parse(axis?.dataset.tokens ?? "{}");
+function turned(chart) {
+  const lives = JSON.stringify(chart).includes('"field":"born"');
+  if (lives || axis?.value !== "tokens") return chart;
+  const x = { field: "tokens", title: "tokens generated", axis: { format: "~s" }, scale: {} };
+  return JSON.parse(JSON.stringify(chart, (key, value) => {
+    if (key === "x" && value?.field === "step") return { ...value, ...x };
+    const holds = Array.isArray(value) && value[0]?.step !== undefined;
+    return holds ? value.map((row) => ({ ...row, tokens: tokens[row.step] ?? 0 })) : value;
+  }));
+}
 function offer(place, chart) {
   const [rows] = Object.values(chart.datasets).sort((a, b) => b.length - a.length);
   const names = [...new Set(rows.flatMap(Object.keys))];
@@ -18,7 +31,7 @@ async function draw() {
   for (const place of document.querySelectorAll("[data-chart]")) {
     const chart = charts[place.dataset.chart];
     if (place.nextSibling?.className !== "hint") offer(place, chart);
-    await vegaEmbed(place, chart, {
+    await vegaEmbed(place, turned(chart), {
       mode: "vega-lite", ast: true, actions: false, renderer: "svg", defaultStyle: false,
       tooltip: { disableDefaultStyle: true },
       theme: dark.matches ? "dark" : undefined,
@@ -32,5 +45,6 @@ async function draw() {
   }
 }
 dark.addEventListener("change", draw);
+axis?.addEventListener("change", draw);
 draw();
 document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), true);
