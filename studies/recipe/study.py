@@ -28,7 +28,7 @@ from studies.shares import share_interval
 
 from selfplay import RunRecord, read_run
 from selfplay.experiments.experiment import open_plan
-from selfplay.experiments.intervals import estimate
+from selfplay.experiments.measures import estimate
 from selfplay.files.read import signs_in
 
 HERE = Path(__file__).parent

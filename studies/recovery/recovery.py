@@ -16,7 +16,7 @@ import yaml
 from studies.shares import clopper_pearson, share_interval
 
 from selfplay import RunRecord, read_run
-from selfplay.experiments.intervals import Z, estimate
+from selfplay.experiments.measures import Z, estimate
 from selfplay.files.read import Floats
 
 MARGIN = 0.02

@@ -122,11 +122,11 @@ def machine(monkeypatch):
     gc.unfreeze()
 
 
-def opened(tiny, share=None):
+def opened(tiny):
     tokenizer = SimpleNamespace(eos_token_id=1, decode=lambda ids, **_: str(ids))
     serving = Serving("tiny", "float32", torch.device("cuda"), None, len(MEMBERS), max_rank=1)
     base = SimpleNamespace(model=tiny.qwen(), tokenizer=tokenizer)
-    return VLLMEngine(base, serving, VLLMOptions(sleep=True), {PATH: (6, 4)}, share=share)
+    return VLLMEngine(base, serving, VLLMOptions(sleep=True), {PATH: (6, 4)})
 
 
 @pytest.fixture
@@ -212,25 +212,6 @@ def test_an_engine_that_stays_asleep_is_one_line(engine, monkeypatch):
     monkeypatch.setattr(engine._served.llm, "wake_up", lambda tags: False)
     with pytest.raises(EngineStopped, match=r"failed to wake up \(it stays asleep\)"):
         engine.restore()
-
-
-def test_engines_of_one_machine_read_what_one_of_them_wrote(machine, tiny, tmp_path):
-    asked = []
-
-    def share(label, write):
-        asked.append(label)
-        if label not in paths:
-            paths[label] = write()
-        return paths[label]
-
-    paths = {}
-    engines = [opened(tiny, share) for _ in range(2)]
-    for engine in engines:
-        engine.put_adapter("s0", 2, adapter(5.0))
-    assert asked == ["base@zero"] * 2 + ["s0@v2"] * 2
-    assert engines[0]._held["s0"].folder == engines[1]._held["s0"].folder
-    for engine in engines:
-        engine.close()
 
 
 def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(

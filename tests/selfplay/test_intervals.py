@@ -7,7 +7,7 @@ docs/experiments.md.
 import numpy as np
 import pytest
 
-from selfplay.experiments.intervals import (
+from selfplay.experiments.measures import (
     Estimate,
     estimate,
     student_t,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from selfplay.errors import wrapped
 from selfplay.files.rows import (
     BirthRow,
     CoverageRow,
@@ -18,7 +19,6 @@ from selfplay.files.rows import (
     read_rows,
 )
 from selfplay.reports.progress import PATIENCE_S, Progress
-from selfplay.terminal import wrapped
 from selfplay.training import train
 
 HOME = Path("runs/a-run")

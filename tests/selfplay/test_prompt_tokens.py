@@ -14,8 +14,7 @@ from selfplay.sampling.judge import open_sandbox, validated
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks import azr
-from selfplay.tasks.control_tokens import control_token_in, control_tokens
-from selfplay.tasks.template import AZR, NANO
+from selfplay.tasks.template import AZR, NANO, control_token_in, control_tokens
 
 Added = namedtuple("Added", "content special")
 ADDED = {

@@ -17,12 +17,12 @@ from rich.console import Console
 import forked
 from lora_evo import EngineStopped
 from selfplay import Extensions, step, training
+from selfplay.errors import program
 from selfplay.files import layout as run_directory
 from selfplay.files.read import held_out_gain, read_run
 from selfplay.members.population import Population
 from selfplay.reports.progress import Progress
 from selfplay.settings import put
-from selfplay.terminal import program
 from selfplay.training import train
 from selfplay_command import command, refused
 

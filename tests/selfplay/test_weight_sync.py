@@ -11,7 +11,7 @@ from selfplay import load_preset
 from selfplay.errors import SelfplayError
 from selfplay.learning.exchange import open_store
 from selfplay.members import population
-from selfplay.members import worker as workers
+from selfplay.members import remote as workers
 from selfplay.members.weight_sync import TOLERANCE, send
 from selfplay.sampling.texts import Attempt
 from selfplay.tasks.buffer import IDENTITY
@@ -69,7 +69,6 @@ def test_members_that_changed_are_put_again_and_other_weights_are_found_out(
 def test_a_workers_own_engine_has_what_the_worker_takes_and_what_it_changes(runs, monkeypatch):
     ray = SimpleNamespace(
         util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1"),
-        get_runtime_context=lambda: SimpleNamespace(get_node_id=lambda: "n1"),
     )
     monkeypatch.setattr(workers, "import_module", lambda name: ray)
     monkeypatch.setattr(workers, "open_learner", open_separate)

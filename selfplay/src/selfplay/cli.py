@@ -10,9 +10,8 @@ import click
 import msgspec
 
 from selfplay import __version__
-from selfplay.errors import ConfigError, one_line_errors
+from selfplay.errors import ConfigError, one_line_errors, program, quiet_libraries, quote, say
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
-from selfplay.terminal import program, quiet_libraries, quote, say
 
 PATH = click.Path(path_type=Path)
 

@@ -38,21 +38,18 @@ class MemberAdamW:
         weight_decay: float = 0.0,
         max_grad_norm: float = 0.0,
         offload: bool = False,
-        owned: Sequence[int] | None = None,
     ):
         """parameters[m] are the member's matrices by name, the same names for all members.
 
         beta2: decay of the squared gradient's moving average. max_grad_norm: a member's longer
         gradient is scaled down to it; 0: none is. offload: moments are in main memory, and on the
-        parameters' device during a step only. owned: members that have a state and make steps
-        here; all without it.
+        parameters' device during a step only.
         """
         self._beta2, self._weight_decay = beta2, weight_decay
         self._max_grad_norm, self._offload = max_grad_norm, offload
         self._rates = learning_rates
         self._parameters = parameters
-        owned = range(len(parameters)) if owned is None else owned
-        self.states = {member: self._fresh(member) for member in owned}
+        self.states = {member: self._fresh(member) for member in range(len(parameters))}
 
     def _fresh(self, member: int) -> AdamState:
         home, parameters = "cpu" if self._offload else None, self._parameters[member]
@@ -116,14 +113,13 @@ class MemberAdamW:
     def tensors(self, member: int) -> dict[str, Tensor]:
         """Return what continues the member elsewhere, itself: its parameters and its moments.
 
-        `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`; without a state here weights alone.
+        `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`.
         """
-        parameters, state = self._parameters[member], self.states.get(member)
+        parameters, state = self._parameters[member], self.states[member]
         tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in parameters.items()}
-        if state is not None:
-            for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):
-                pairs = zip(parameters, moments, strict=True)
-                tensors |= {f"{kind}/{name}": moment for name, moment in pairs}
+        for kind, moments in (("exp_avg", state.exp_avg), ("exp_avg_sq", state.exp_avg_sq)):
+            pairs = zip(parameters, moments, strict=True)
+            tensors |= {f"{kind}/{name}": moment for name, moment in pairs}
         return tensors
 
     @torch.no_grad()
@@ -131,5 +127,4 @@ class MemberAdamW:
         """Restore what `tensors` returned of a member with the same parameters, and its steps."""
         for name, tensor in self.tensors(member).items():
             tensor.copy_(tensors[name])
-        if member in self.states:
-            self.states[member].step = step
+        self.states[member].step = step

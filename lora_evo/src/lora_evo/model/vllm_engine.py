@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
 
@@ -35,7 +35,6 @@ from lora_evo.model.engine import (
 )
 from lora_evo.model.vllm_server import ServedModel, Serving, VLLMOptions, import_vllm
 
-Share: TypeAlias = Callable[[str, Callable[[], Path]], Path]
 _SEEDS = 2**63
 """Seeds below this fit the generator of vLLM."""
 _BASE = "base@zero"
@@ -60,9 +59,8 @@ class VLLMEngine(Engine):
 
     base: only its settings and tokenizer are read. serving, options: what is served, and how.
     shapes: the base's linear layers by path, for checking adapters. threads: torch's, on a CPU; 0
-    leaves them. share: for several engines on one machine that put the same adapters; called with
-    an adapter's label and what writes it here, it returns the folder where it is. On a GPU the
-    engine gets a process of its own: one that dies in this process would take its memory along.
+    leaves them. On a GPU the engine gets a process of its own: one that dies in this process would
+    take its memory along.
     Every call raises EngineStopped when vLLM fails; the engine is then at its end.
     """
 
@@ -74,7 +72,6 @@ class VLLMEngine(Engine):
         shapes: Shapes,
         *,
         threads: int = 0,
-        share: Share | None = None,
     ) -> None:
         self.tokenizer = base.tokenizer
         self.end_tokens = end_tokens(base.model, base.tokenizer)
@@ -82,7 +79,6 @@ class VLLMEngine(Engine):
         self.max_rows = options.max_rows
         self._serving, self._shapes = serving, shapes
         self._vllm = import_vllm(serving.device.type != "cpu")
-        self._share = share or (lambda label, write: write())
         self._held: dict[str | None, _Held] = {}
         """By name; None is the zero adapter of the base's rows."""
         self._labels: set[str] = set()
@@ -199,8 +195,7 @@ class VLLMEngine(Engine):
         if label in self._labels:
             label = f"{label}.{self._count}"
         self._labels.add(label)
-        folder = self._share(label, lambda: self._folder.write(label, adapter))
-        held = _Held(label, self._count, folder, version)
+        held = _Held(label, self._count, self._folder.write(label, adapter), version)
         try:
             self._register(held)
         except BaseException:

@@ -13,12 +13,13 @@ import numpy as np
 
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
-from selfplay.experiments.intervals import Estimate, estimate
 from selfplay.experiments.measures import (
     MEASURES,
     PERCENT,
     POINTS,
+    Estimate,
     Who,
+    estimate,
     measured,
     population_mean,
     weakest_member,

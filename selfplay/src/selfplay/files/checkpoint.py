@@ -22,7 +22,7 @@ from msgspec import Struct, to_builtins
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
-from selfplay.errors import RunDirectoryError, first_line
+from selfplay.errors import RunDirectoryError, first_line, quote
 from selfplay.extensions import load_states, states_of
 from selfplay.files import layout as files
 from selfplay.files.read import IDLE, flattened
@@ -36,7 +36,6 @@ from selfplay.files.rows import (
     role_of,
 )
 from selfplay.run import Run
-from selfplay.terminal import quote
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _REWARD = "_reward.pt"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET, Struct, structs, to_builtins
 
-from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
+from selfplay.errors import RunDirectoryError, SelfplayError, pip_install, program, quote
 from selfplay.files.layout import CHANGES, CONFIG, EVALS, METRICS, RESOURCES, TASKS
 from selfplay.files.rows import (
     BASE,
@@ -30,7 +30,6 @@ from selfplay.files.rows import (
     read_rows,
 )
 from selfplay.settings import read_yaml
-from selfplay.terminal import program, quote
 
 Floats = npt.NDArray[np.float64]
 Points = Sequence[tuple[int, float | None]]

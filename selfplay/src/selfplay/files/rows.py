@@ -270,7 +270,6 @@ class WorkerRow(Struct, frozen=True):
     """What one worker did in a step."""
 
     host: str
-    members: tuple[str, ...]
     busy: float
     """Seconds in which it worked."""
     memory_mb: float = 0.0

@@ -195,16 +195,17 @@ def make_batch(
 def share_out(
     shards: Sequence[Shard], learners: int
 ) -> tuple[list[list[Shard]], dict[int, list[int]]]:
-    """Give neighbouring shards to each learner; return them, and who has which member's."""
+    """Give neighbouring shards to each learner; return them, and who has which parts of members."""
     shares = [
         [shards[number] for number in block]
         for block in blocks([shard.tokens for shard in shards], learners)
     ]
-    homes: dict[int, dict[int, None]] = defaultdict(dict)
+    homes: dict[int, list[int]] = defaultdict(list)
     for rank, share in enumerate(shares):
         for place in (place for shard in share for place in shard.members):
-            homes[place][rank] = None
-    return shares, {place: list(ranks) for place, ranks in homes.items()}
+            if homes[place] != [rank]:
+                homes[place].append(rank)
+    return shares, homes
 
 
 def _moves(row: Row, config: LearnerConfig) -> bool:

@@ -1,14 +1,14 @@
 """How several learners, each with all members, make one step of every member.
 
-The gradients of a member's shards are added up from the first to the last, whoever has them: a
-learner takes the sum so far from the one before, adds its own, and hands it on; the member's owner
-takes the step and sends the weights to all. So the bytes are the same for any number of learners.
-Traffic passes through main memory, by gloo.
+Each part of a member's gradient goes from the learner that computed it to all others. All add the
+parts up in the order of the shards and take the same step, so the bytes are the same for any number
+of learners. Traffic passes through main memory, by gloo.
 """
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import reduce
 from typing import Any, TypeAlias
 
 import torch
@@ -24,12 +24,11 @@ Gradient: TypeAlias = list[Tensor | None]
 """By parameter of a member; None is zero."""
 Part: TypeAlias = tuple[Gradient, StatsSum]
 Homes: TypeAlias = Mapping[int, Sequence[int]]
-"""By a member's place: the ranks of the learners that have its shards, in the order of these."""
+"""By a member's place: the rank of the learner that has each part of its gradient, in the order in
+which these are added. The shards of the first of them are one part, any other shard is another."""
 MEETING, PATIENCE = timedelta(minutes=5), timedelta(hours=2)
 """How long learners may take to find each other, and one to hear of another: a death is noticed at
 once, and whoever runs them ends the others."""
-_LETTERS = 4096
-"""Longest text, in bytes, that learners tell each other: a path."""
 
 
 class PeerLost(EngineStopped):
@@ -46,96 +45,42 @@ def added(one: Part, other: Part) -> Part:
 
 
 class Exchange:
-    """What a learner sends to the others and hears of them; alone it does neither.
+    """What a learner tells the others and hears of them; alone it does neither.
 
-    rank: its number, of so many. machine: a name of it. A member's owner is the learner whose
-    number is the rest of its place divided by how many there are.
+    rank: its number, of so many.
     """
 
-    def __init__(self, rank: int = 0, count: int = 1, group: Any = None, machine: str = "") -> None:
+    def __init__(self, rank: int = 0, count: int = 1, group: Any = None) -> None:
         self.rank, self.count, self.group = rank, count, group
-        self.machines = self.tell(machine)
 
-    def owner(self, place: int) -> int:
-        """Return the rank of the learner that has a member's optimiser state."""
-        return place % self.count
+    def total(self, parts: Sequence[Part], ranks: Sequence[int], like: Sequence[Tensor]) -> Part:
+        """Return gradient and statistics of a member, for every learner the same.
 
-    def owned(self, members: int) -> list[int]:
-        """Return the places, of so many, whose optimiser states are here."""
-        return list(range(self.rank, members, self.count))
-
-    def gather(
-        self, parts: Mapping[int, list[Part]], homes: Homes, like: Mapping[int, list[Tensor]]
-    ) -> dict[int, Part]:
-        """Return gradient and statistics of each owned member, summed over all learners.
-
-        parts: by place, those of the shards that are here. like: by place, tensors of the shapes
-        and on the devices of a gradient. Raises PeerLost.
+        parts: those that are here, in their order; ranks: who has each of all. like: tensors of the
+        shapes and on the devices of a gradient. Raises PeerLost.
         """
-        gathered: dict[int, Part] = {}
-        for place, ranks in sorted(homes.items()):
-            way = [*ranks, self.owner(place)]
-            stations = [i for i, rank in enumerate(way) if rank == self.rank]
-            for i in stations:
-                more = parts[place] if i < len(ranks) else []
-                if i:
-                    before = gathered.pop(place, None) if way[i - 1] == self.rank else None
-                    more = [before or self._receive(way[i - 1], place, like[place]), *more]
-                for part in more[1:]:
-                    more[0] = added(more[0], part)
-                gathered[place] = more[0]
-                if i < len(ranks) and way[i + 1] != self.rank:
-                    self._send(way[i + 1], place, gathered.pop(place), like[place])
-        return gathered
-
-    @torch.no_grad()
-    def share(self, place: int, tensors: list[Tensor]) -> None:
-        """Give all learners these tensors as the member's owner has them. Raises PeerLost."""
         if self.count == 1:
-            return
-        flat = _packed(tensors)
-        _done(lambda: self.group.broadcast(flat, self.owner(place)))
-        if self.owner(place) != self.rank:
-            torch._foreach_copy_(tensors, _unpacked(flat, tensors))
+            return reduce(added, parts)
+        here = iter(parts)
+        told = (self._told(r, next(here) if r == self.rank else None, like) for r in ranks)
+        return reduce(added, told)
 
-    def writer(self, place: int) -> int:
-        """Return who writes a member's files for this machine: its owner, or one that is here."""
-        here = [rank for rank, name in enumerate(self.machines) if name == self.machines[self.rank]]
-        owner = self.owner(place)
-        return owner if owner in here else here[place % len(here)]
-
-    def tell(self, text: str) -> list[str]:
-        """Tell all learners a text; return those of all, when all have told theirs."""
-        if self.count == 1:
-            return [text]
-        letters = torch.zeros(self.count, _LETTERS, dtype=torch.uint8)
-        encoded = text.encode()
-        letters[self.rank, : len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
-        _done(lambda: self.group.allreduce([letters]))
-        return [bytes(row.tolist()).rstrip(b"\0").decode() for row in letters]
-
-    def _send(self, rank: int, place: int, part: Part, like: list[Tensor]) -> None:
-        gradient, sums = part
-        both = zip(gradient, like, strict=True)
-        filled = [torch.zeros_like(t) if g is None else g for g, t in both]
-        flat, numbers = _packed(filled), torch.tensor(sums.numbers(), dtype=torch.float64)
-        _done(lambda: self.group.send([numbers], rank, 2 * place))
-        _done(lambda: self.group.send([flat], rank, 2 * place + 1))
-
-    def _receive(self, rank: int, place: int, like: list[Tensor]) -> Part:
-        numbers = torch.empty(len(StatsSum().numbers()), dtype=torch.float64)
-        flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
-        _done(lambda: self.group.recv([numbers], rank, 2 * place))
-        _done(lambda: self.group.recv([flat], rank, 2 * place + 1))
-        return list(_unpacked(flat, like)), StatsSum.of_numbers(numbers.tolist())
-
-
-def _done(ask: Callable[[], Any]) -> None:
-    """Wait for what is asked of the group."""
-    try:
-        ask().wait(PATIENCE)
-    except RuntimeError as error:
-        raise PeerLost(f"lost the others ({first_line(error)})") from error
+    def _told(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
+        """Give all learners a part that is here; return one that another gives."""
+        if part is None:
+            numbers = torch.empty(len(StatsSum().numbers()), dtype=torch.float64)
+            flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
+        else:
+            both = zip(part[0], like, strict=True)
+            part = [torch.zeros_like(t) if g is None else g for g, t in both], part[1]
+            flat = _packed([g for g in part[0] if g is not None])
+            numbers = torch.tensor(part[1].numbers(), dtype=torch.float64)
+        try:
+            for tensor in (numbers, flat):
+                self.group.broadcast(tensor, rank).wait(PATIENCE)
+        except RuntimeError as error:
+            raise PeerLost(f"lost the others ({first_line(error)})") from error
+        return part or (list(_unpacked(flat, like)), StatsSum.of_numbers(numbers.tolist()))
 
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:

@@ -107,7 +107,6 @@ class Learner:
             weight_decay=config.weight_decay,
             max_grad_norm=config.max_grad_norm,
             offload=config.optimizer_offload,
-            owned=self.exchange.owned(len(members)),
         )
         self.scorer = Scorer(
             self.adapters,
@@ -172,7 +171,7 @@ class Learner:
     ) -> dict[int, StepResult]:
         """Take the steps of `update` by these shards, those of this learner in their order.
 
-        homes: who has which shard. Returns what came of each member that is owned here, by place.
+        homes: who has which part of whose gradient. Returns what came of each member, by place.
         Raises PeerLost where another learner is gone.
         """
         rows = self.config.num_iterations * sum(len(shard.rows) for shard in shards)
@@ -180,10 +179,10 @@ class Learner:
         outcomes: dict[int, StepResult] = {}
         for iteration in range(self.config.num_iterations):
             parts = self._gradients(shards, homes)
-            like = {place: self._parameters(place) for place in homes}
-            gathered = self.exchange.gather(parts, homes, like)
-            for place, (gradient, sums) in gathered.items():
-                for p, grad in zip(like[place], gradient, strict=True):
+            for place, ranks in sorted(homes.items()):
+                own = self._parameters(place)
+                gradient, sums = self.exchange.total(parts.pop(place, []), ranks, own)
+                for p, grad in zip(own, gradient, strict=True):
                     p.grad = grad
                 norm, stepped = self.optimizer.step(place, lr_factor, self.loss_scale)
                 fault = ""
@@ -197,9 +196,7 @@ class Learner:
                     outcomes[place] = replace(first, fault=first.fault or fault)
                 else:
                     outcomes[place] = StepResult(sums, norm, stepped, fault)
-            self.optimizer.zero_grad()
-            for place in sorted(homes):
-                self.exchange.share(place, like[place])
+                self.optimizer.zero_grad()
         return outcomes
 
     def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
@@ -286,18 +283,17 @@ class Learner:
         place = self.adapters.index(member)
         import_adapter(self.adapters, place, adapter)
         self.adapters.members[place] = new_name
-        if place in self.optimizer.states:
-            self.optimizer.reset(place)
+        self.optimizer.reset(place)
 
     def member_state(self, place: int) -> MemberState:
-        """Return a copy of all that continues an owned member elsewhere, in main memory."""
+        """Return a copy of all that continues a member elsewhere, in main memory."""
         tensors = self.optimizer.tensors(place).items()
         copies = {name: t.detach().contiguous().to("cpu", copy=True) for name, t in tensors}
         copies["step"] = torch.tensor(self.optimizer.states[place].step)
         return MemberState(self.members[place], copies)
 
     def load_member(self, place: int, state: MemberState) -> None:
-        """Put a state into a place: its weights, and where the place is owned its moments.
+        """Put a state into a place.
 
         Raises SelfplayError, and changes nothing, on a misfit.
         """

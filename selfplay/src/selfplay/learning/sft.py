@@ -36,9 +36,8 @@ from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import lock
 from selfplay.machine.devices import set_allocator
 from selfplay.sampling.judge import open_sandbox
-from selfplay.tasks.control_tokens import control_token_in, control_tokens
 from selfplay.tasks.seeds import Say, Worked, read_tasks
-from selfplay.tasks.template import Template, template_of
+from selfplay.tasks.template import Template, control_token_in, control_tokens, template_of
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""

@@ -156,7 +156,7 @@ def learner_parts(
 ) -> dict[str, float]:
     """Return what an update takes at its largest micro-batch, without the base and the adapters.
 
-    Of several workers each has the gradients of its shards' members, and the moments of its own.
+    Of several workers each has the gradients of its shards' members, and the moments of all.
 
     The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
     chunk, four in that of one chunk of several, and then the gradient of each hidden state.
@@ -185,10 +185,10 @@ def learner_parts(
         parts = {"activations": state + max(0.0, moving - output), "output layer": output}
         largest = max(largest, parts, key=lambda of: sum(of.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
-    owned = -(-members // workers)
+    here = min(members, -(-members // workers) + (workers > 1))
     return {
-        "gradients": adapter * min(members, owned + (workers > 1)) + 2 * adapter,
-        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * owned,
+        "gradients": adapter * here + 2 * adapter,
+        "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
         "adapters stacked for a pass": stacked,
         **largest,
     }

@@ -3,7 +3,7 @@
 import gc
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -36,7 +36,7 @@ from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Advance, Learner, MemberState
 from selfplay.machine.devices import refuse_float32, refuse_four_bits, set_allocator
 from selfplay.members.pieces import batches, deal, even
-from selfplay.members.weight_sync import folder_of, send
+from selfplay.members.weight_sync import send
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
@@ -150,13 +150,8 @@ class Population(Members):
 
     def save(self, folder: Path, home: Path) -> None:
         """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
-        for state, adapter in self.owned():
-            save_member(state, adapter, folder, home)
-
-    def owned(self) -> Iterator[tuple[MemberState, Adapter]]:
-        """Yield each member whose moments are here, which without other workers is each."""
-        for place in self.learner.exchange.owned(len(self.members)):
-            yield self.learner.member_state(place), self.export(self.members[place])
+        for place, name in enumerate(self.members):
+            save_member(self.learner.member_state(place), self.export(name), folder, home)
 
     def load(self, folder: Path, names: Sequence[str]) -> None:
         """Continue with the members that `save` wrote to a folder, by place."""
@@ -217,23 +212,17 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
     )
     engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
     if config.engine == "vllm":
-        share = partial(folder_of, learner)
-        engine = open_vllm(config, base, shapes, len(members), share)
+        engine = open_vllm(config, base, shapes, len(members))
     gc.collect()
     return learner, engine
 
 
 def open_vllm(
-    config: Config,
-    base: BaseModel,
-    shapes: Mapping[str, tuple[int, int]],
-    members: int,
-    share: Callable[[str, Callable[[], Path]], Path] | None = None,
+    config: Config, base: BaseModel, shapes: Mapping[str, tuple[int, int]], members: int
 ) -> VLLMEngine:
     """Open an engine with room for as many members as the run has.
 
-    shapes: of the base's linear layers, as they were before members were put on them. share: as
-    `VLLMEngine` takes it.
+    shapes: of the base's linear layers, as they were before members were put on them.
     """
     serving = Serving(
         model=resolve(config.base),
@@ -245,4 +234,4 @@ def open_vllm(
     )
     options = VLLMOptions(**asdict(config.vllm), max_rows=config.rollout.max_rows)
     options = replace(options, max_model_len=options.max_model_len or config.longest_sample)
-    return VLLMEngine(base, serving, options, shapes, threads=config.threads, share=share)
+    return VLLMEngine(base, serving, options, shapes, threads=config.threads)

@@ -5,29 +5,128 @@ neighbouring pieces. Nothing is mended here: the first failure of a worker ends 
 run goes back to its last checkpoint (`selfplay.training`).
 """
 
+import os
 import pickle
+import socket
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lora_evo import Adapter, EngineStopped
+from selfplay import __version__
 from selfplay.config import Config
-from selfplay.errors import SelfplayError, first_line
+from selfplay.errors import SelfplayError, first_line, quiet_libraries
 from selfplay.files.rows import MemberRow, WorkerRow, role_of
-from selfplay.learning.batch import StepResult, TrainingSample, make_batch, share_out
-from selfplay.learning.exchange import MEETING, PATIENCE, PeerLost, open_store
-from selfplay.learning.learner import Advance
+from selfplay.learning.batch import Shard, StepResult, TrainingSample, make_batch, share_out
+from selfplay.learning.exchange import (
+    MEETING,
+    PATIENCE,
+    Exchange,
+    Homes,
+    PeerLost,
+    open_group,
+    open_store,
+)
+from selfplay.learning.learner import Advance, MemberState
+from selfplay.machine.devices import memory_mb
 from selfplay.members.pieces import blocks
-from selfplay.members.population import Members, Sampled, read_member, save_member
-from selfplay.members.worker import Worker, versions
+from selfplay.members.population import (
+    Members,
+    Population,
+    Sampled,
+    open_learner,
+    read_member,
+    save_member,
+)
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
 
 _CAUSE = timedelta(seconds=10)
 """How long the worker that failed first may take to be known as such, after others missed it."""
+
+
+class Worker(Population):
+    """All members in an actor of Ray, asked one thing at a time. rank: its number.
+
+    Lists of proposals, attempts and samples come and go pickled: Ray itself pickles each of their
+    thousands by way of Python.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def do(self, method: str, *arguments: Any) -> tuple[Any, float, float]:
+        """Call a method.
+
+        Returns what that returns, the seconds it took, and the memory of this process in megabytes.
+        """
+        start = time.perf_counter()
+        unpacked = (pickle.loads(a) if isinstance(a, bytes) else a for a in arguments)
+        result = getattr(self, method)(*unpacked)
+        if isinstance(result, Iterator):
+            result = pickle.dumps(list(result))
+        return result, time.perf_counter() - start, memory_mb()
+
+    def meet(self, store: tuple[str, int], count: int) -> tuple[str, int]:
+        """Meet so many workers at a store; return this machine's name, and this process."""
+        ray: Any = import_module("ray")
+        group = open_group(ray.util.get_node_ip_address(), store, self._rank, count)
+        self._exchange = Exchange(self._rank, count, group)
+        return socket.gethostname(), os.getpid()
+
+    def open(self, config: Config, template: Template) -> tuple[dict[str, str], Any]:
+        """Load the base with all members, as they are born.
+
+        Returns versions, and the engine's tokenizer, its context and whether it shares the
+        learner's parameters.
+        """
+        quiet_libraries()
+        learner, engine = open_learner(config, self._exchange)
+        super().__init__(learner, engine, config, template)
+        facts = engine.tokenizer, engine.context, engine.shares_parameters
+        return versions() | {"base": learner.base_hash}, facts
+
+    def learn(
+        self, shards: Sequence[Shard], homes: Homes, lr_factor: float
+    ) -> dict[int, StepResult]:
+        """Learn from these shards, and what others learn; return what came of each member."""
+        self.engine.release()
+        return self.learner.learn(shards, homes, lr_factor)
+
+    def save_some(
+        self, places: Sequence[int], folder: Path, home: Path
+    ) -> Sequence[tuple[MemberState, Adapter]]:
+        """Write the members of these places; return them if the folder is not here."""
+        some = [(self.learner.member_state(p), self.export(self.members[p])) for p in places]
+        if not folder.is_dir():
+            return some
+        for state, adapter in some:
+            save_member(state, adapter, folder, home)
+        return ()
+
+    def take(self, place: int, state: MemberState) -> None:
+        """Continue a member from a state."""
+        self.learner.load_member(place, state)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must agree between processes; our packages have one together.
+
+    Ray itself sees to that of Python.
+    """
+    return {
+        "selfplay": __version__,
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+    }
 
 
 class WorkerPool:
@@ -174,7 +273,9 @@ class RemotePopulation(Members):
         self._names[self._names.index(member)] = new_name
 
     def save(self, folder: Path, home: Path) -> None:
-        for members in self.pool.everywhere("save", folder, home):
+        workers = len(self.pool.actors)
+        parts = [(range(len(self._names))[rank::workers], folder, home) for rank in range(workers)]
+        for _, members in self.pool.each("save_some", parts):
             for state, adapter in members:  # of a machine without this folder
                 save_member(state, adapter, folder, home)
 
@@ -186,7 +287,7 @@ class RemotePopulation(Members):
     def end_step(self) -> dict[str, WorkerRow]:
         pool, rows = self.pool, {}
         for rank, (host, _) in enumerate(pool.places):
-            owned, busy = self.members[rank :: len(pool.places)], round(pool.busy[rank], 4)
-            rows[f"worker-{rank}"] = WorkerRow(host, owned, busy, pool.memory_mb[rank])
+            busy = round(pool.busy[rank], 4)
+            rows[f"worker-{rank}"] = WorkerRow(host, busy, pool.memory_mb[rank])
             pool.busy[rank] = 0.0
         return rows

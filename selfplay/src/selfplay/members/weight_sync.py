@@ -1,8 +1,5 @@
 """Keep the adapters that an engine samples with equal to those that the learner trains."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import torch
 
 from lora_evo import adapter_hash
@@ -48,16 +45,6 @@ def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, ste
                 f"{_PROMPTS} tokens are {gap:.4f} apart in the mean, expected {TOLERANCE[dtype]} "
                 "at most; continue with `selfplay resume`, and with --engine hf if it comes back"
             )
-
-
-def folder_of(learner: Learner, label: str, write: Callable[[], Path]) -> Path:
-    """Return where this machine has an adapter `member@version`; one of its learners writes it.
-
-    For learners that put the same adapters in the same order.
-    """
-    name, exchange = label.partition("@")[0], learner.exchange
-    writer = exchange.writer(learner.members.index(name) if name in learner.members else 0)
-    return Path(exchange.tell(str(write()) if writer == exchange.rank else "")[writer])
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from selfplay.config import Config
+from selfplay.errors import program, quote, wrapped
 from selfplay.files.layout import EVALS, METRICS
 from selfplay.files.read import (
     WINDOW,
@@ -28,7 +29,6 @@ from selfplay.files.read import (
 )
 from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
 from selfplay.reports.pages import duration
-from selfplay.terminal import program, quote, wrapped
 
 EVERY, PATIENCE_S = 5, 60.0
 """Steps between two lines, and the longest time without one."""

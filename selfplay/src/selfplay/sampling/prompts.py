@@ -9,8 +9,7 @@ from lora_evo.model import Request, Rollout, before_stop
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.sampling.texts import Attempt, Proposed, W
-from selfplay.tasks.control_tokens import control_token_in, control_tokens
-from selfplay.tasks.template import Template
+from selfplay.tasks.template import Template, control_token_in, control_tokens
 
 _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
 
