@@ -13,7 +13,7 @@ from code_verifier import Proposal, Task
 from selfplay.errors import ConfigError
 from selfplay.tasks.azr import NUM_INPUTS, chat_frame
 from selfplay.tasks.reading import Fence, fenced, fences
-from selfplay.tasks.template import AZR, template_named
+from selfplay.tasks.template import AZR
 
 PROGRAM = "def f(a):\n    b = a + 1\n    return b"
 OTHER = "def f(x):\n    return x[::-1]"
@@ -112,11 +112,6 @@ def test_a_chat_template_that_cannot_be_used_is_refused_at_once():
     ):
         with pytest.raises(ConfigError, match=words):
             chat_frame(tokenizer, "m")
-
-
-def test_the_built_in_model_has_no_chat_template():
-    with pytest.raises(ConfigError, match="the tokenizer of nano has no chat template"):
-        template_named("azr-chat", "nano")
 
 
 FOUR = block("output", "4")

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sys
 from collections import Counter
+from pathlib import Path
 
 import click
 import pytest
@@ -10,7 +12,7 @@ import yaml
 from programs import python
 
 from lora_evo.model import vllm_server as installed
-from selfplay import __version__
+from selfplay import __version__, errors
 from selfplay.cli import main
 from selfplay.files.read import read_run
 from selfplay.settings import preset_names, shipped
@@ -222,3 +224,15 @@ def test_report_prints_a_summary_or_json(run, tmp_path):
     (tmp_path / "begun").mkdir()
     shutil.copy(run / "config.yaml", tmp_path / "begun")
     refused(command("report", tmp_path / "begun"), "has no finished step yet")
+
+
+def test_a_printed_command_is_of_this_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))  # another environment's
+    (tmp_path / "a venv").mkdir()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "a venv" / "python"))
+    assert errors.program() == f"'{tmp_path}/a venv/python' -m selfplay"
+    monkeypatch.chdir(tmp_path)
+    assert errors.program() == "'a venv/python' -m selfplay"
+    (tmp_path / "a venv" / "selfplay").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
+    assert errors.program() == "selfplay"

@@ -15,8 +15,7 @@ from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.experiments.measures import measured
 from selfplay.files.read import largest_fall, read_run
 from selfplay_command import command, refused, worked
-from synthetic_run import charts_in, without_the_library
-from synthetic_trial import write_experiment, write_trial
+from synthetic_run import charts_in, without_the_library, write_experiment, write_trial
 
 PLAN = {
     "name": "made-up",
@@ -30,11 +29,12 @@ PLAN = {
         "still": {"evolution.evolve_every": 0},
     },
 }
+CHILD = (20, "s1", "s2", ["s0"])
 EFFECTS = {
     "azr": {"gain": 0.02, "rise": -1.0},
     "1T+1S": {"gain": 0.1, "rise": 1.0, "wave": 0.1, "turns": 3},
-    "2T+2S": {"gain": 0.3, "rise": 1.0, "wave": 0.1, "turns": 3, "births": [(20, "s2", "s0")]},
-    "still": {"gain": 0.1},
+    "2T+2S": {"gain": 0.3, "rise": 1.0, "wave": 0.1, "turns": 3, "births": [CHILD]},
+    "still": {"gain": 0.1, "rise": 0.0},
 }
 GAIN = "gain, population mean, last third"
 
@@ -175,9 +175,8 @@ def test_members_that_fell_are_counted_and_named(tmp_path, config):
 
 
 def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp_path, config):
-    births = [(20, "s2", "s0")]
     run = write_trial(
-        tmp_path / "one" / "two" / "run", config, gain=0.6, weakest=-2.0, births=births,
+        tmp_path / "one" / "two" / "run", config, gain=0.6, weakest=-2.0, births=[CHILD],
         child_behind=2.0, until=20,
     )  # fmt: skip
     fall = largest_fall(read_run(run))

@@ -49,19 +49,6 @@ def test_the_presets_are_the_documented_ones():
     assert (azr.rollout.proposals, azr.rollout.num_generations) == (64, 8)
 
 
-def test_the_single_agent_and_the_populations_have_the_same_lengths():
-    names = {
-        False: ("7b-azr", "7b-1t1s", "7b-4t4s", "7b-8t8s"),
-        True: ("7b-azr-long", "7b-4t4s-long"),
-    }
-    for long, presets in names.items():
-        for name in presets:
-            rollout = load_preset(name).rollout
-            limits = (rollout.max_proposal_length, rollout.max_completion_length)
-            assert limits == ((8096, 8096) if long else (4096, 4096)), name
-            assert rollout.max_prompt_length == 6144
-
-
 def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
     found = load_preset("nano", "mode=azr", "learner.entropy_coef=0", "learner.r=3")
     assert (found.rollout.buffer_keeps, found.reward.teacher) == ("oldest", "azr")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import learners
-from selfplay.learning.batch import make_batch, share_out
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
 from selfplay.members.pieces import batches, blocks, deal, even
 
@@ -46,16 +45,8 @@ def test_any_number_of_learners_takes_the_same_steps(tiny, iterations):
     weights = [alone.member_state(place) for place in range(3)]
 
     def shared(exchange):
-        mine, found = learner(tiny, config, exchange), []
-        for _ in range(2):
-            batch = make_batch(
-                samples(tiny), mine.members, ROLES, config, max_completion_length=256, pieces=8
-            )
-            shares, homes = share_out(batch.shards, exchange.count)
-            assert max(map(len, homes.values())) > 1, "a member's shards are apart"
-            outcomes = mine.learn(shares[exchange.rank], homes)
-            found.append(batch.stats(mine.members, outcomes))
-        return mine, found
+        mine = learner(tiny, config, exchange)
+        return mine, [mine.update(samples(tiny)) for _ in range(2)]
 
     for count in (2, 3) if iterations == 1 else (3,):
         for mine, found in together(count, shared):
@@ -74,22 +65,14 @@ def test_a_member_whose_gradient_is_not_finite_is_left_as_it_was_everywhere(tiny
                 torch.tensor(float("nan"))
                 * sum(p.sum() for p in mine.adapters.parameters_of(0).values())
             )
-        batch = make_batch(
-            [s for s in samples(tiny) if s.member == tiny.members[0]],
-            mine.members,
-            ROLES,
-            CONFIG,
-            max_completion_length=256,
-            pieces=2,
-        )
-        outcomes = mine.learn([batch.shards[exchange.rank]], {0: [0, 1]})
+        stats = mine.update([s for s in samples(tiny) if s.member == tiny.members[0]])
         after = mine.optimizer.tensors(0)
         assert all(after[key].equal(before[key]) for key in before)
-        return outcomes
+        return stats
 
-    for outcomes in together(2, shared):
-        assert not outcomes[0].stepped
-        assert outcomes[0].fault.startswith("the norm of its gradient is")
+    for stats in together(2, shared):
+        assert not stats[tiny.members[0]].stepped
+        assert stats[tiny.members[0]].skipped.startswith("the norm of its gradient is")
 
 
 def test_a_learner_that_is_gone_is_noticed(tiny):

@@ -1,6 +1,5 @@
 """Settings that save memory change nothing else; regularisers; memory that runs out."""
 
-import copy
 import dataclasses
 import warnings
 
@@ -9,14 +8,10 @@ import torch
 from memory_meter import MemoryMeter
 from msgspec import UNSET
 from probabilities import logprobs
-from tiny_families import family, tiny_model
 
 import learners
-from learners import CONFIG, alike, close, gradients, weights
-from lora_evo.model.scoring import micro_batches
-from selfplay.learning.batch import batch_rows
+from learners import alike, close, gradients, weights
 
-__all__ = ["family"]
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
     "checkpointing": {"gradient_checkpointing": True},
@@ -45,32 +40,6 @@ def test_saving_memory_changes_no_gradient(tiny, saving, regularised):
     for member in tiny.members:
         close(plain[member], found[member])
     alike(stats, others)
-
-
-def test_gradients_of_every_family_equal_peft_without_any_saving(tiny, family):
-    """All that saves memory, against a loss written out on PEFT's own model."""
-    model = tiny_model(family)
-    one = learner(tiny, copy.deepcopy(model), **SAVING["all"])
-    if getattr(model.config, "attn_logit_softcapping", None):
-        model.set_attn_implementation("eager")
-    twin = tiny.peft_twin(model, one.adapters)
-    batch = [s for s in samples(tiny) if s.advantage]
-    found, _ = gradients(one, batch)
-    for member in one.members:
-        twin.set_adapter(member)
-        loss = 0.0
-        mine = [s for s in batch if s.member == member]
-        for s in mine:
-            logps = logprobs(twin, s.rollout.prompt_ids, s.rollout.completion_ids)
-            weight = (logps.detach() + 4.5).exp().clamp(max=2.0)
-            loss = loss - s.advantage * (weight * logps).mean() / len(mine)
-        loss.backward()
-        wanted = {k: tiny.peft_parameter(twin, member, k).grad for k in found[member]}
-        close(wanted, found[member], rtol=1e-3, atol=1e-4)
-
-
-def _rows(one, tiny):
-    return batch_rows(samples(tiny), one.members, CONFIG)
 
 
 def test_beta_pulls_towards_the_base_and_counts_samples_without_advantage(tiny):
@@ -214,13 +183,3 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
     alike(wanted, found)
     close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)
     assert one.micro_batch_tokens == 1
-
-
-def test_batches_are_cut_by_tokens(tiny):
-    rows = _rows(learner(tiny), tiny)
-    for tokens in (60, 200, 1):
-        batches = list(micro_batches(rows, tokens))
-        assert sorted(map(id, rows)) == sorted(id(row) for batch in batches for row in batch)
-        for batch in batches:
-            assert len(batch) == 1 or len(batch) * max(r.length for r in batch) <= tokens
-    assert list(micro_batches([], 60)) == []

@@ -1,18 +1,13 @@
-"""Runs, results and leagues as data frames, and the notebook that reads a run."""
+"""Runs as data frames, and the notebook that reads a run."""
 
 from pathlib import Path
 
 import nbformat
-import pandas
 from json_lines import read_rows
 from nbclient import NotebookClient
 
-import evals
-import league
 import selfplay
-from lora_evo.model import open_engine
 from selfplay.files.read import held_out_gain
-from selfplay.nano_benchmarks import nano_code_o
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,24 +34,6 @@ def test_a_run_shows_itself_in_one_line(whole):
         f"RunRecord({str(whole)!r}, 4 steps, {len(run.births)} members born, "
         f"{mean:+.1f} ± {error:.1f} points above the base, held-out)"
     )
-
-
-def test_leagues_and_results_are_taken_by_pandas(whole, tmp_path):
-    engine = open_engine("hf", "nano")
-    evals.evaluate(engine, nano_code_o(evals.Data()), limit=2, out=tmp_path)
-    engine.close()
-    (found,) = evals.read_runs(tmp_path)
-    assert len(pandas.DataFrame([found.row()])) == 1
-    assert list(pandas.DataFrame(found.rows()).response) == [
-        sample.response for sample in found.samples.values()
-    ]
-    found = league.read_league(whole / "league")
-    assert len(repr(found)) < 100
-    for name in found.__dataclass_fields__:
-        table = getattr(found, name)
-        frame = pandas.DataFrame(table)
-        assert list(frame.columns) == list(table)
-        assert len(frame) == len(next(iter(table.values())))
 
 
 def test_the_notebook_runs(whole):

@@ -34,12 +34,6 @@ def lines(capsys):
             {"teacher": "learner.learning_rate is 0"} | {"student": "learner.learning_rate is 0"},
         ),
         ((), {"student_reward": constant}, {"student": SAME}),
-        ((), {"teacher_reward": constant}, {"teacher": SAME}),
-        (
-            ("mode=azr", "learner.entropy_coef=0"),
-            {"student_reward": constant, "teacher_reward": constant},
-            {"agent": SAME},
-        ),
         (
             ("rollout.max_proposal_length=2",),
             {},
@@ -50,7 +44,7 @@ def lines(capsys):
         ),
         (("learner.entropy_coef=0.01",), {"student_reward": constant}, {"student": SAME}),
     ],
-    ids=["rate", "student", "teacher", "agent", "invalid", "entropy"],
+    ids=["rate", "student", "invalid", "entropy"],
 )
 def test_a_role_that_never_learns_is_named_once_with_why(
     runs, tmp_path, capsys, settings, rewards, expected

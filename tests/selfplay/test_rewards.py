@@ -275,13 +275,6 @@ def test_equal_rewards_give_no_advantage_of_any_size(reward, count):
     assert OF_STUDENTS(beside)[:count] == [0.0] * count
 
 
-def test_rounding_of_rewards_gives_no_advantage_and_small_rewards_do():
-    assert not any(OF_STUDENTS([sample(0.1 + 0.2), sample(0.3)]))
-    small = [sample(1e-8), sample(0.0)]
-    assert OF_STUDENTS(small) == pytest.approx([2**-0.5, -(2**-0.5)])
-    assert frac_reward_zero_std(small) == 0.0
-
-
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.125, 1.0]), max_size=20))
 def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewards):
     values = whiten(np.array(rewards), 1.0)
@@ -296,8 +289,6 @@ def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewa
     [
         ("0.5", "returns '0.5' for"),
         (None, "returns None for"),
-        (1j, "returns 1j for"),
-        (np.array([0.5]), "returns array.* for"),
         (torch.ones(2), "returns tensor.* for"),
         (10**200 * 10**200, r"returns 10{79} for"),
         ("two\nlines", r"returns 'two\\nlines' for"),

@@ -354,7 +354,8 @@ def test_sparse_runs_give_a_page(tmp_path):
 
 
 def test_long_runs_and_long_texts_stay_small(tmp_path):
-    run = make_run(tmp_path / "long", steps=600, births=30)
+    births = [(20 * i, f"t{i if i > 1 else 0}", f"t{i + 1}", ["t1"]) for i in range(1, 30)]
+    run = make_run(tmp_path / "long", steps=600, births=births)
     tasks = read_rows(run / "tasks.jsonl")
     shown = [task for task in tasks if task["step"] in (1, 301, 600)]
     for task in shown:

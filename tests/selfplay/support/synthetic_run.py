@@ -1,14 +1,19 @@
-"""Made-up run directories for the tests of the report, and what is read back from its pages."""
+"""Made-up run directories whose effects are known, and what is read back from pages on them."""
 
 import json
+import math
 import random
 import re
+from zlib import crc32
 
+import numpy as np
 import yaml
 from json_lines import write_rows
 
+from selfplay.config import config_text
+from selfplay.tasks.buffer import held_out_tasks
+
 KINDS = ("code_o", "code_i", "code_f")
-PHASES = ("match", "propose", "verify", "solve", "update", "evolve", "save")
 HOSTILE = "</script><script>alert(1)</script>"
 PROGRAM = """def f(xs):
     total = 0
@@ -16,82 +21,152 @@ PROGRAM = """def f(xs):
         if x > {limit} and x < 9:
             total += x
     return total"""
+BIRTHS = (
+    *((10, "t0", "t2", ["t1"]), (20, "s0", "s2", ["s1"])),
+    (30, "t2", "t3", ["t1", "t2"]),
+)
+"""The step, who is removed, the child and its parents."""
 
 
-def make_run(directory, *, steps=40, seed=1, mode="populora", hostile=False, births=3):
-    """Write a run of 2 teachers and 2 students whose students get better with the steps."""
-    rng, solo = random.Random(seed), mode == "azr"
+def make_run(directory, *, steps=40, mode="populora", hostile=False, births=BIRTHS):
+    """Write a run of 2 teachers and 2 students, or of an agent, with its proposals."""
+    rng, solo = random.Random(1), mode == "azr"
     directory.mkdir(parents=True)
-    teachers, students = (["a0"], ["a0"]) if solo else (["t0", "t1"], ["s0", "s1"])
-    every = max(1, steps // (births + 1))
-    config = {
-        "base": "nano",
-        "mode": mode,
-        "teachers": len(teachers),
-        "students": len(students),
-        "steps": steps,
-        "seed": seed,
-        "evolution": {"evolve_every": every},
-    }
+    members = ["a0"] if solo else ["t0", "t1", "s0", "s1"]
+    size = len(members) // 2 or 1
+    config = {"base": "nano", "mode": mode, "teachers": size, "students": size}
+    config |= {"steps": steps, "seed": 1}
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    rows, tasks, next_id = [], [], {"t": 2, "s": 2}
+    noise, rows, tasks = np.random.default_rng(1), [], []
     for step in range(1, steps + 1):
-        row = make_step(rng, step, step / steps, teachers, students)
-        if not solo and step % every == 0 and step < steps:
-            side, pool = ("t", teachers) if (step // every) % 2 else ("s", students)
-            (removed, parent), child = pool, f"{side}{next_id[side]}"
-            next_id[side] += 1
-            crossover = step // every == births
-            birth = {"removed": removed, "child": child, "relative_change": 0.15}
-            birth["parents"] = [parent, removed] if crossover else [parent]
-            birth["operator"] = "slot_swap" if crossover else "svd_structured"
-            row["evolution"], pool[0] = [birth], child
-        alive = [] if solo else teachers + students
-        rows.append(row | {"ratings": {name: [rng.gauss(25, 2), 6.0] for name in alive}})
+        rows.append(make_step(noise, step, steps, members, () if solo else births))
         for kind in KINDS:
-            for i in range(8):
-                names = teachers[i % len(teachers)], students[i % len(students)]
-                tasks.append(make_task(rng, step, *names, kind, i, hostile))
+            names = [(n, m) for n in members for m in members if solo or (n[0], m[0]) == ("t", "s")]
+            tasks += [
+                make_task(rng, step, *names[i % len(names)], kind, i, hostile) for i in range(8)
+            ]
     write_rows(directory / "metrics.jsonl", rows)
     write_rows(directory / "tasks.jsonl", tasks)
     return directory
 
 
-def make_step(rng, step, skill, teachers, students):
-    """Return a row of metrics without ratings and births; skill: 0 to 1."""
-    rates = {k: 0.4 - 0.1 * i + 0.25 * skill + rng.gauss(0, 0.06) for i, k in enumerate(KINDS)}
-    valid, solve = min(0.95, 0.55 + 0.2 * skill + rng.gauss(0, 0.05)), sum(rates.values()) / 3
-    members = {
-        name: {
-            "role": "agent" if teachers == students else "teacher" if name[0] == "t" else "student",
-            "reward": rng.gauss(0.2, 0.1),
-            "valid_share": valid,
-            "solve_rate": solve,
-            "grad_norm": abs(rng.gauss(0.4, 0.1)),
-            "entropy": max(0.05, 0.9 - 0.3 * skill + rng.gauss(0, 0.03)),
-        }
-        for name in (*teachers, *students)
-    }
-    kinds = {k: {"proposed": 16, "valid_share": valid, "solve_rate": r} for k, r in rates.items()}
-    return {
+def write_experiment(plan, home, effects):
+    """Write all runs of a plan; `effects` are `write_trial`'s by arm."""
+    for run in plan.runs(home):
+        write_trial(run.directory, run.config, **effects.get(run.arm, {}))
+
+
+def write_trial(
+    directory, config, *, gain=0.0, weakest=None, until=None, births=(), child_behind=0.0, **effects
+):
+    """Write a run with measurements.
+
+    gain: held-out gain at the end, reached in a straight line (weakest: that of the last student).
+    A child is `child_behind` its parent at birth and level 20 steps later. effects: `make_step`'s.
+    """
+    rng = np.random.default_rng(crc32("/".join(directory.parts[-3:]).encode()))
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text(config_text(config))
+    last, members, y = until or config.steps, config.founders, config.eval
+    tasks = held_out_tasks(y.held_out, y.tasks)
+    common = np.random.default_rng(config.seed)
+    skill = np.clip(common.normal(0.4, 0.15, len(tasks)), 0, 1)
+    n = np.full(len(tasks), y.samples)
+    base = common.binomial(n, skill)
+    rows, measured = [], [_measured(0, "base", "base", base, n, base)]
+    born = {child: step for step, _, child, _ in births}
+    for step in range(1, last + 1):
+        rows.append(make_step(rng, step, config.steps, members, births, **effects))
+        if step % y.eval_every and step != config.steps:
+            continue
+        students = [name for name in members if name[0] != "t"]
+        for i, name in enumerate(students):
+            level = gain if weakest is None or i < len(students) - 1 else weakest
+            better = level * step / config.steps
+            if name in born:
+                better -= child_behind * max(0.0, 1 - (step - born[name]) / 20)
+            solved = rng.binomial(n, np.clip(skill + better, 0, 1))
+            role = "agent" if name[0] == "a" else "student"
+            measured.append(_measured(step, name, role, solved, n, base))
+        taught = {"valid_share": 0.8, "base_solve_rate": 0.4, "reward": 0.1, "new_structures": 3}
+        measured += [
+            {"step": step, "member": name, "role": "teacher", "teaching": taught}
+            for name in members
+            if name[0] == "t"
+        ]
+    write_rows(directory / "metrics.jsonl", rows)
+    write_rows(directory / "eval.jsonl", measured)
+    if last == config.steps:
+        (directory / "checkpoints" / f"step-{last}").mkdir(parents=True)
+    return directory
+
+
+def make_step(rng, step, steps, members, births, *, rise=1.0, wave=0.0, turns=0):
+    """Return a row of metrics; children take their places among the members.
+
+    rise: of complexity, from first to last step; wave: amplitude of the solve rate; turns: changes
+    of lead between the roles.
+    """
+    share, noise = step / steps, rng.normal(0, 0.02, 8)
+    lead = math.cos(math.pi * turns * share) * 4
+    kinds = {k: 0.4 - 0.1 * i + 0.25 * share + noise[i] for i, k in enumerate(KINDS)}
+    roles = {"t": "teacher", "s": "student", "a": "agent"}
+    row = {
         "step": step,
-        "teacher_reward": rng.gauss(0.05 + 0.1 * skill, 0.07),
-        "student_reward": rng.gauss(-0.35 + 0.5 * skill, 0.08),
-        "valid_share": valid,
-        "solve_rate": solve if step != 7 else None,
-        "kinds": kinds,
-        "rejected": {"form": rng.randint(0, 6), "exception": rng.randint(1, 6)},
-        "complexity": {
-            name: rng.gauss(start + skill, 0.3)
-            for name, start in (("ast_depth", 7), ("cyclomatic", 2), ("loc", 6), ("variables", 3))
+        "teacher_reward": 0.1 * share + noise[6],
+        "student_reward": 0.5 * share - 0.35 + noise[7],
+        "valid_share": 0.55 + 0.2 * share,
+        "solve_rate": 0.4 + wave * math.sin(20 * share) + noise[0] if step != 7 else None,
+        "same_tasks": {"tasks": 8, "difference": 0.05 * share + noise[1]},
+        "kinds": {
+            k: {"proposed": 16, "valid_share": 0.6, "solve_rate": r} for k, r in kinds.items()
         },
-        "coverage": {"structures": 6 * step, "new": 6, "commonest": step / 100},
-        "solve_rates": [rng.randint(2, 14) for _ in range(6)],
-        "members": members,
-        "frac_reward_zero_std": 0.3,
-        "tokens": {"sampled": 20000, "trained": 9000},
-        "seconds": dict(zip(PHASES, (0.02, 1.4, 0.6, 2.4, 1.9, 0.1, 0.3), strict=True)),
+        "rejected": {"form": step % 6, "exception": 1 + step % 5},
+        "complexity": {
+            name: 5 + rise * share + e
+            for name, e in zip(
+                ("ast_depth", "cyclomatic", "loc", "variables"), noise[2:6], strict=True
+            )
+        },
+        "coverage": {"structures": 10 * step, "new": 10, "commonest": 1 - share},
+        "solve_rates": [1, 0, 2, 0, 1, 1],
+        "members": {
+            m: {
+                "role": roles[m[0]],
+                "reward": 0.2,
+                "valid_share": 0.6,
+                "entropy": 0.5 + step / 1000,
+            }
+            for m in members
+        },
+        "tokens": {"sampled": 1000, "trained": 400},
+        "seconds": {"propose": 0.5, "solve": 0.7, "update": 0.8},
     }
+    birth = next((birth for birth in births if birth[0] == step), None)
+    if birth:
+        _, removed, child, parents = birth
+        operator = "slot_swap" if parents[1:] else "svd_structured"
+        members[members.index(removed)] = child
+        row["evolution"] = [
+            {"removed": removed, "child": child, "parents": parents, "operator": operator}
+        ]
+    lead_of = {"t": lead, "s": -lead}
+    row["ratings"] = {m: [25 + lead_of[m[0]], 2.0] for m in members if m[0] in lead_of}
+    return row
+
+
+def _measured(step, member, role, solved, judged, base):
+    gains = (solved - base) / judged
+    row = {
+        "solve_rate": float(np.mean(solved / judged)),
+        "base_solve_rate": float(np.mean(base / judged)),
+        "difference": float(gains.mean()),
+        "standard_error": float(gains.std(ddof=1) / math.sqrt(len(gains))),
+        "pass_at_k": 0.7,
+        "solved": solved.tolist(),
+        "judged": judged.tolist(),
+    }
+    return {"step": step, "member": member, "role": role, "solving": row}
 
 
 def make_task(rng, step, teacher, student, kind, i, hostile):

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from selfplay.tasks.template import AZR
 
 def export_nano(out: Path) -> None:
     """Write the built-in base model into a new directory: configuration, weights, tokenizer."""
-    with _new_directory(out) as draft:
-        shutil.copytree(lora_evo.model.resolve("nano"), draft, dirs_exist_ok=True)
+    _require_new(out)
+    with appearing(out) as draft:
+        shutil.copytree(lora_evo.model.resolve("nano"), draft)
 
 
 def export_member(
@@ -39,9 +39,9 @@ def export_member(
 
         >>> base = export_member(Path("runs/mine"), "s0", Path("s0"))
     """
-    check_output(out, folder=True)
     if merge and base_name is not None:
         raise SelfplayError("a merged model names no base; leave out --merge or --base-name")
+    _require_new(out)
     config = open_config(run)
     named = lora_evo.model.resolve(config.base)
     home = run / "members" / member
@@ -53,8 +53,6 @@ def export_member(
             f"{run} has no member {member!r} to export ({error}); it has {', '.join(known)}"
         ) from error
     if not merge:
-        if out.exists():
-            raise SelfplayError(f"{out} exists; choose another --out")
         named = base_name or named
         renamed = replace(adapter.config, base_model_name_or_path=named)
         rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
@@ -65,7 +63,7 @@ def export_member(
             replace(adapter, config=renamed), out, lineage=record, results=results
         )
         return named
-    with _new_directory(out) as draft:
+    with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
             named, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit
         )
@@ -155,12 +153,7 @@ def _asked(task: Task) -> list[dict[str, str]]:
     return [{"role": "user", "content": azr.in_form(AZR.kind(task.kind).solve_prompt(task))}]
 
 
-@contextmanager
-def _new_directory(out: Path) -> Iterator[Path]:
-    """Yield a draft that takes the name `out` when the block ends well."""
+def _require_new(out: Path) -> None:
     check_output(out, folder=True)
     if out.exists():
         raise SelfplayError(f"{out} exists; choose another --out")
-    with appearing(out) as draft:
-        draft.mkdir()
-        yield draft

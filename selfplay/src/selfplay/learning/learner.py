@@ -148,7 +148,10 @@ class Learner:
         that is not finite: its statistics say which. Returns the statistics of each member with
         samples: of the first iteration, the clip ratio of the last. Raises SelfplayError when a
         single row does not fit into a GPU's memory; the members that had stepped before keep their
-        step.
+        step, and PeerLost where another learner is gone.
+
+        Of several learners each is given all samples, does its share of the passes, and returns all
+        statistics.
         """
         batch = make_batch(
             samples,
@@ -159,21 +162,8 @@ class Learner:
             pieces=self.pieces,
             lr_factor=lr_factor,
         )
-        (shards,), homes = share_out(batch.shards, 1)
-        return batch.stats(self.members, self.learn(shards, homes, lr_factor, advance))
-
-    def learn(
-        self,
-        shards: Sequence[Shard],
-        homes: Homes,
-        lr_factor: float = 1.0,
-        advance: Advance | None = None,
-    ) -> dict[int, StepResult]:
-        """Take the steps of `update` by these shards, those of this learner in their order.
-
-        homes: who has which part of whose gradient. Returns what came of each member, by place.
-        Raises PeerLost where another learner is gone.
-        """
+        shares, homes = share_out(batch.shards, self.exchange.count)
+        shards = shares[self.exchange.rank]
         rows = self.config.num_iterations * sum(len(shard.rows) for shard in shards)
         self._rows, self._advance = (0, rows), advance
         outcomes: dict[int, StepResult] = {}
@@ -197,7 +187,7 @@ class Learner:
                 else:
                     outcomes[place] = StepResult(sums, norm, stepped, fault)
                 self.optimizer.zero_grad()
-        return outcomes
+        return batch.stats(self.members, outcomes)
 
     def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
         """Return what these shards give by member's place; summed where nothing comes before."""

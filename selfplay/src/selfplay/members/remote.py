@@ -23,13 +23,12 @@ from lora_evo import Adapter, EngineStopped
 from selfplay import __version__
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line, quiet_libraries
-from selfplay.files.rows import MemberRow, WorkerRow, role_of
-from selfplay.learning.batch import Shard, StepResult, TrainingSample, make_batch, share_out
+from selfplay.files.rows import MemberRow, WorkerRow
+from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import (
     MEETING,
     PATIENCE,
     Exchange,
-    Homes,
     PeerLost,
     open_group,
     open_store,
@@ -93,13 +92,6 @@ class Worker(Population):
         super().__init__(learner, engine, config, template)
         facts = engine.tokenizer, engine.context, engine.shares_parameters
         return versions() | {"base": learner.base_hash}, facts
-
-    def learn(
-        self, shards: Sequence[Shard], homes: Homes, lr_factor: float
-    ) -> dict[int, StepResult]:
-        """Learn from these shards, and what others learn; return what came of each member."""
-        self.engine.release()
-        return self.learner.learn(shards, homes, lr_factor)
 
     def save_some(
         self, places: Sequence[int], folder: Path, home: Path
@@ -242,24 +234,13 @@ class RemotePopulation(Members):
         lr_factor: float = 1.0,
         advance: Advance | None = None,
     ) -> dict[str, MemberRow]:
-        config, workers = self.config, len(self.pool.actors)
-        batch = make_batch(
-            samples,
-            self._names,
-            [role_of(name) for name in self._names],
-            config.learner,
-            max_completion_length=config.rollout.max_completion_length,
-            pieces=config.pieces,
-            lr_factor=lr_factor,
-        )
-        shares, homes = share_out(batch.shards, workers)
-        calls = [(pickle.dumps(share), homes, lr_factor) for share in shares]
-        outcomes: dict[int, StepResult] = {}
-        for done, (_, answer) in enumerate(self.pool.each("learn", calls), 1):
-            outcomes |= answer
+        workers, stats = len(self.pool.actors), dict[str, MemberRow]()
+        call = self.pool.ray.put(pickle.dumps(samples)), lr_factor
+        for done, (_, answer) in enumerate(self.pool.each("update", [call] * workers), 1):
+            stats = answer  # of all members, from every worker
             if advance is not None:
                 advance(done, workers)
-        return batch.stats(self._names, outcomes)
+        return stats
 
     def sync(self, step: int) -> None:
         self.pool.everywhere("sync", step)
