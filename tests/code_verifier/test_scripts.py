@@ -86,6 +86,9 @@ def test_arrays_are_lists_and_numbers_what_they_equal(runner: ScriptRunner) -> N
     [
         ("def f(x): 1 / 0", "exception", "ZeroDivisionError: division by zero"),
         ("def f(x): return open('/etc/passwd')", "exception", "PermissionError"),
+        ("def f(x): return open('/etc/x', 'w')", "exception", "PermissionError"),
+        ("def f(x): return open('folder/x', 'w')", "exception", "FileNotFoundError"),
+        ("import os\ndef f(x): os.remove('/etc/passwd')", "exception", "PermissionError"),
         ("import os\ndef f(x): os.listdir('/etc')", "exception", "PermissionError"),
         ("import os\ndef f(x): os.fork()", "exception", "PermissionError"),
         ("import os\ndef f(x): os.kill(os.getppid(), 9)", "exception", "PermissionError"),

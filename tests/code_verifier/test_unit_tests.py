@@ -254,12 +254,31 @@ JUDGE = {
         "import resource, os\nmost = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
         "resource.setrlimit(resource.RLIMIT_STACK, (most, most))\nprint(input(), end=__file__[:0])"
     ),
+    "an event loop": (
+        "import asyncio\nasync def main():\n    await asyncio.sleep(0.01)\n"
+        "    print(sum(await asyncio.gather(asyncio.to_thread(lambda: int(input())),\n"
+        "        asyncio.sleep(0, 0))))\nasyncio.run(main())"
+    ),
+    "the user's locale": (
+        "import locale\nlocale.setlocale(locale.LC_ALL, '')\n"
+        "print(locale.format_string('%d', int(input()), grouping=True))"
+    ),
+    "files of its own": (
+        "import os\nwith open('a.txt', 'w') as f: print(input(), file=f)\n"
+        "with open('a.txt', 'ab') as f: f.write(b'7')\n"
+        "with open('a.txt', 'r+') as f: print(f.readline(), end='')\n"
+        "try:\n    open('a.txt', 'x')\nexcept FileExistsError:\n    os.remove('a.txt')\n"
+        "assert not os.path.exists('a.txt') and not os.listdir()"
+    ),
+    "sortedcontainers": "from sortedcontainers import *\nprint(*SortedList([int(input())]))",
     "names in front": "print(sum(Counter(accumulate([int(input())])).elements()))",
 }
 
 
 @pytest.mark.parametrize("how", JUDGE)
 def test_contest_programs_run_as_on_a_judge(how: str) -> None:
+    if how == "sortedcontainers":
+        pytest.importorskip(how)
     row = {"inputs": ["6"], "outputs": ["6"]}
     assert rewards.compute_score("contest", fence(JUDGE[how]), row) == 1.0
 

@@ -46,8 +46,8 @@ class Profile:
 
     memory: bytes of address space that a program may use beyond that of the bare process. modules:
     which are imported before the first fork, see `jail.wire`. index: of its hash seed and, where it
-    is strict, of its clocks, entropy and addresses. clock_s: where its own clocks end. numpy: the
-    folder that holds it.
+    is strict, of its clocks, entropy and addresses. clock_s: where its own clocks end. libraries:
+    their names, each with the folder that holds it.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Profile:
     modules: str = ""
     index: int = 0
     clock_s: float = 0.0
-    numpy: str | None = None
+    libraries: tuple[tuple[str, str], ...] = ()
 
     def filters(self) -> dict[str, bytes]:
         """The filters of system calls by what a process may be; none where there are no tables."""

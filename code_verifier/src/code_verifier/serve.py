@@ -1,9 +1,9 @@
 """Serve SandboxFusion's `/run_code` on this machine, so that its clients need no container.
 
 A request is JSON: `code`, and optionally `stdin`, `run_timeout` (processor seconds), `files` (name
-to base64; a program reads and imports them from memory). Python is the only language, and a program
-cannot write files, so that none can be fetched. The address is the loopback's, and cannot be
-another: whoever reaches it runs programs.
+to base64; a program reads and imports them from memory). Python is the only language, and what a
+program writes ends with it, so that no file can be fetched. The address is the loopback's, and
+cannot be another: whoever reaches it runs programs.
 """
 
 import base64

@@ -14,6 +14,10 @@ import sys
 
 from code_verifier.jail import wire
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 def words(text: str) -> frozenset[str]:
     """The words of a text."""
@@ -63,13 +67,18 @@ _STANDARD = """
     encodings.hex_codec encodings.base64_codec encodings.unicode_escape encodings.punycode
     encodings.raw_unicode_escape
 """
-_NUMPY = """
-    numpy numpy.linalg numpy.random numpy.fft numpy.polynomial numpy.ma numpy.testing
-"""
+LIBRARIES = {
+    "numpy": """
+        numpy numpy.linalg numpy.random numpy.fft numpy.polynomial numpy.ma numpy.testing
+    """,
+    "sortedcontainers": "sortedcontainers",
+}
+"""What ordinary programs may import where it is installed, and what is imported for it."""
 
 
-def preload(modules: str, numpy: str | None) -> None:
-    """Import what programs may. modules: which. numpy: from this folder."""
+def preload(modules: str, libraries: Iterable[tuple[str, str]]) -> None:
+    """Import what programs may. modules: which of our lists. libraries: their names, each with the
+    folder that holds it."""
     strict = modules in (wire.COMMON, wire.ALL)
     if strict:
         sys.modules["_datetime"] = None  # type: ignore[assignment]  # its clock cannot be replaced
@@ -83,11 +92,11 @@ def preload(modules: str, numpy: str | None) -> None:
             continue  # a version or a build of Python without it
     if modules != wire.COMMON:
         _load_hashes_and_codecs()
-    if modules == wire.NUMPY and numpy is not None:
-        for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-            os.environ[variable] = "1"  # a thread would not survive the fork
-        sys.path.append(numpy)
-        for name in _NUMPY.split():
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # a thread would not survive the fork
+    for library, folder in libraries:
+        sys.path.append(folder)
+        for name in LIBRARIES[library].split():
             importlib.import_module(name)
     sys.path.clear()
 

@@ -1,25 +1,29 @@
-"""What an ordinary program sees of files: those that it was given, in memory, and its streams.
+"""What an ordinary program sees of files: those that it was given or writes, in memory, and its
+streams.
 
 All else fails as in an empty folder, where a name is relative; the kernel refuses the rest.
 """
 
 from __future__ import annotations
 
+import asyncio.selector_events
 import builtins
 import errno
 import importlib.util
 import io
 import os
 import posixpath
+import selectors
 import stat
 import sys
+import threading
 from importlib.abc import SourceLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_open, _stat, _fstat, _listdir = open, os.stat, os.fstat, os.listdir
+_open, _stat, _fstat, _listdir, _remove = open, os.stat, os.fstat, os.listdir, os.remove
 _STREAMS = {
     f"{folder}{name}": number
     for folder, names in (("/dev/", ("stdin", "stdout")), ("/dev/fd/", "01"))
@@ -58,17 +62,39 @@ def stream(number: int, raw: io.RawIOBase) -> Any:
     return text
 
 
+class _Writable(io.BytesIO):
+    """A file that may be written: what it holds is the file's content from a flush on."""
+
+    def __init__(self, files: dict[str, bytes], path: str) -> None:
+        super().__init__(files[path])
+        self.files, self.path = files, path
+
+    def flush(self) -> None:
+        self.files[self.path] = self.getvalue()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+        super().close()
+
+
 class _Files(SourceLoader):
-    """The files of a program by their absolute names, and the functions that read them."""
+    """The files of a program by their absolute names, and the functions that read and write
+    them."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = {_absolute(name): data for name, data in files.items()}
+        self.files: dict[str, bytes] = {}
         self.folders: dict[str, set[str]] = {"/": set()}
-        for name in self.files:
-            while name != "/":
-                folder, _, last = name.rpartition("/")
-                self.folders.setdefault(folder or "/", set()).add(last)
-                name = folder or "/"
+        for name, data in files.items():
+            self.put(_absolute(name), data)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Have a file of this absolute name, in folders that are made."""
+        self.files[name] = data
+        while name != "/":
+            folder, last = posixpath.split(name)
+            self.folders.setdefault(folder, set()).add(last)
+            name = folder
 
     def open(self, file: Any, mode: str = "r", *more: Any, **others: Any) -> Any:
         """The built-in function, for what there is."""
@@ -77,20 +103,37 @@ class _Files(SourceLoader):
         name = _absolute(file)
         if name in _STREAMS:
             return _open(_STREAMS[name], mode, *more, **others | {"closefd": False})
-        if set(mode) & set("wax+") or (name not in self.files and _is_absolute(file)):
-            return _open(file, mode, *more, **others)
-        if name not in self.files:
+        exists, makes = name in self.files, set(mode) & set("wax")
+        if not exists and not (makes and posixpath.dirname(name) in self.folders):
+            if _is_absolute(file):
+                return _open(file, mode, *more, **others)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
-        raw: Any = io.BytesIO(self.files[name])
+        if exists and "x" in mode:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), file)
+        if not exists or "w" in mode:
+            self.put(name, b"")
+        writes = makes or "+" in mode
+        raw: Any = _Writable(self.files, name) if writes else io.BytesIO(self.files[name])
+        raw.seek(0, os.SEEK_END if "a" in mode else os.SEEK_SET)
         raw.name = file
         if "b" in mode:
-            return io.BufferedReader(raw)
+            return raw if writes else io.BufferedReader(raw)
         names = ("encoding", "errors", "newline")
         options = dict(zip(names, more[1:], strict=False))
         options |= {key: others[key] for key in names if key in others}
         text: Any = io.TextIOWrapper(raw, **options)
         text.mode = mode
         return text
+
+    def remove(self, path: Any, *more: Any, **others: Any) -> None:
+        """`os.remove` and `os.unlink`."""
+        name = _absolute(path)
+        if name not in self.files:
+            self.stat(path)  # which raises, where a name is relative
+            _remove(path, *more, **others)
+        del self.files[name]
+        folder, last = posixpath.split(name)
+        self.folders[folder].discard(last)
 
     def stat(self, path: Any, *more: Any, **others: Any) -> Any:
         """`os.stat` and `os.lstat`."""
@@ -135,12 +178,37 @@ class _Files(SourceLoader):
         return self.files[_absolute(path)]
 
 
+class _Waiting:
+    """What an event loop of asyncio waits with: until a time, or until a thread wakes it."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        self.woken.wait(timeout)
+        self.woken.clear()
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def install_event_loop() -> None:
+    """Have asyncio need no descriptors, which the kernel refuses."""
+    module: Any = selectors
+    module.DefaultSelector = _Waiting
+    loop: Any = asyncio.selector_events.BaseSelectorEventLoop
+    loop._make_self_pipe = loop._close_self_pipe = lambda self: None
+    loop._write_to_self = lambda self: self._selector.woken.set()
+
+
 def install(files: dict[str, bytes]) -> None:
     """Have the functions that read files give these, by name."""
     place: Any = _Files(files)
     builtins.open = io.open = place.open
     io.open_code = lambda path: place.open(path, "rb")
     os.stat, os.lstat, os.fstat, os.listdir = place.stat, place.stat, place.fstat, place.listdir
+    os.remove = os.unlink = place.remove
     os.getcwd = lambda: "/"
     sys.meta_path.insert(0, place)
 

@@ -12,6 +12,7 @@ import atexit
 import gc
 import io
 import json
+import locale
 import marshal
 import os
 import resource
@@ -20,6 +21,7 @@ import site
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from code_verifier.errors import Status
@@ -39,6 +41,9 @@ def prepare() -> None:
     sys.set_int_max_str_digits(OWN_DIGITS)
     for set_names in (site.setquit, site.setcopyright, site.sethelper):
         set_names()  # which -S leaves out
+    with suppress(locale.Error):  # a C library without it
+        locale.setlocale(locale.LC_ALL, "")  # C.UTF-8, of which a program finds no file
+    memory_files.install_event_loop()
     tests.prepare()
 
 

@@ -75,7 +75,7 @@ class Server:
             hidden = clocks.disable_vdso()
         from code_verifier.jail import child, imports
 
-        imports.preload(config["modules"], config["numpy"])
+        imports.preload(config["modules"], config["libraries"])
         self.lacks_modules = config["modules"] == wire.COMMON
         self.run: dict[str, Any] = {FUNCTION: child.function}
         if config["modules"] == wire.ALL:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 READER, STRICT, ORDINARY = "reader", "strict", "ordinary"
 """What a process of the pool may be; only the last two fork."""
-COMMON, ALL, STANDARD, NUMPY = "common", "all", "standard", "numpy"
+COMMON, ALL, STANDARD = "common", "all", "standard"
 """What a fork server has imported: the first two are strict ones."""
 FUNCTION, CALLS, SCRIPT = "function", "calls", "script"
 """What a child may be: a function of literals, an ordinary module's calls, a script."""

@@ -1,8 +1,9 @@
 """Ordinary modules and scripts of unknown origin, run in fresh processes under the jail's walls.
 
-Unlike the programs of `Sandbox`, these may import most of the standard library and numpy, have
-threads and clocks, and leave out no name; what the kernel refuses them is the same: files, the
-network and other processes. Values and output come back as data, which may be forged.
+Unlike the programs of `Sandbox`, these may import most of the standard library, numpy and
+sortedcontainers, have threads and clocks, and leave out no name; what the kernel refuses them is
+the same: files, the network and other processes. Values and output come back as data, which may be
+forged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
 from code_verifier.errors import LiteralError, Status
-from code_verifier.jail.wire import CALLS, NUMPY, ORDINARY, SCRIPT, STANDARD
+from code_verifier.jail.imports import LIBRARIES
+from code_verifier.jail.wire import CALLS, ORDINARY, SCRIPT, STANDARD
 from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
 from code_verifier.scripts.values import describe, read_value, shown
 
@@ -206,15 +208,16 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number % 256)
 
     def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
-        numpy = "numpy" in task["program"] + task["prelude"]
-        numpy |= any(b"numpy" in data for data in task.get("files", {}).values())
-        spec = (
-            importlib.util.find_spec("numpy") if numpy else None
-        )  # forking costs by what is loaded
-        folder = str(Path(spec.origin).parents[1]) if spec and spec.origin else None
+        texts = [task["program"].encode("utf-8", "replace"), task["prelude"].encode()]
+        texts += task.get("files", {}).values()
+        libraries = []  # those that it names, since forking costs by what is loaded
+        for name in LIBRARIES:
+            spec = any(name.encode() in text for text in texts) and importlib.util.find_spec(name)
+            if spec and spec.origin:
+                libraries.append((name, str(Path(spec.origin).parents[1])))
         grace_s = _GRACE_S + _GRACE_FACTOR * (order.cpu_s + order.hard_s)
         try:
-            profile = Profile(ORDINARY, _MEMORY, NUMPY if folder else STANDARD, numpy=folder)
+            profile = Profile(ORDINARY, _MEMORY, STANDARD, libraries=tuple(libraries))
             return self._pool.ask(profile, order, marshal.dumps(task), grace_s)
         except ProcessLost as error:
             reason = f"a fork server was lost: {error}"
