@@ -131,19 +131,11 @@ def test_the_longest_program_is_within_its_budget(sandbox: Sandbox) -> None:
 CHANCE = {
     "random": "import random\ndef f(x):\n    return random.random() < 2",
     "clock": "import time\ndef f(x):\n    return time.time() > x",
-    "pprint": "import pprint\ndef f(x):\n    return pprint.pformat({1: 2})",
     "set": "def f(x):\n    return sorted(set([x]))",
     "set of keys": "def f(x):\n    return len({1: 2}.keys() & {1: 3}.keys())",
     "views by name": "def f(x):\n    k = {1: 2}.keys()\n    k &= {1: 3}.keys()\n    return len(k)",
     "views in a function": (
         "def g(a, b):\n    return a - b\ndef f(x):\n    return len(g({1: 2}.items(), {}.items()))"
-    ),
-    "views by reduce": (
-        "from functools import reduce\ndef f(x):\n"
-        "    return len(reduce(lambda a, b: a | b, map(dict.keys, [{1: 2}, {x: 3}])))"
-    ),
-    "views by operator": (
-        "import operator\ndef f(x):\n    k = {1: 2}.keys()\n    return len(operator.and_(k, k))"
     ),
     "views kept by max": (
         "def f(x):\n    d = {1: 2}\n    return len(max(d.keys(), d.keys(), key=len) & d.keys())"
@@ -151,32 +143,30 @@ CHANCE = {
     "views of a class": (
         "from collections.abc import KeysView\ndef f(x):\n    return len(KeysView({x: 1}) & [x])"
     ),
-    "set by literal_eval": "import ast\ndef f(x):\n    return len(ast.literal_eval('{1, 2}'))",
     "set behind a parameter": ("def g(id):\n    return id\ndef f(x):\n    return g(id(x) > 0)"),
     "hash": "from decimal import Decimal\ndef f(x):\n    return hash(Decimal(x)) > 0",
-    "hash by name": "def f(x):\n    return getattr(x, '__hash__')() == x",
     "text of a function": "def g(): pass\ndef f(x):\n    return len(str(g)) > 0",
     "text of an instance": "class A: pass\ndef f(x):\n    a = A()\n    return len(f'{a}') > 0",
+    "text of what a method gets": (
+        "class A:\n    def g(*a): return len(f'{a}')\ndef f(x):\n    a = A()\n    return a.g() > 0"
+    ),
+    "text of what an operator gets": (
+        "class A:\n    def __add__(self, other): return len(f'{other}')\n"
+        "def f(x):\n    a = A()\n    b = A()\n    return a.__add__(b) > 0"
+    ),
+    "text of what a function makes": (
+        "class A: pass\ndef g(): return A()\ndef f(x):\n    return len(f'{g()}') > 0"
+    ),
     "text by a method": "def f(x):\n    return len('{}'.format(lambda: 1)) > 0",
     "text by %": "def f(x):\n    return len('%s' % (iter([]),)) > 0",
     "text of what a box holds": "def f(x):\n    box = [f]\n    return len(str(box[0])) > 0",
-    "text of a default": (
-        "def f(x):\n    from collections import defaultdict\n"
-        "    return len(str(defaultdict(lambda: 0))) > 0"
-    ),
     "text of a method": "def f(x):\n    a = [].append\n    return len(str(a)) > 0",
     "text of iterators": "def f(x):\n    return [len(str(i)) > 0 for i in map(iter, [[x]])]",
     "text of an argument": "def g(h):\n    return len(f'{h}')\ndef f(x):\n    return g(g) > 0",
-    "text by % of a variable": "def f(x):\n    s, g = '%s', f\n    return len(s % g) > 0",
-    "views by a name": (
-        "import operator\ndef f(x):\n    k = {x: 1}.keys()\n"
-        "    return len(getattr(operator, 'and_')(k, k))"
-    ),
     "text of an error": (
         "def f(x):\n    try:\n        [].index(f)\n    except ValueError as e:\n"
         "        return len(e.args[0]) > 0"
     ),
-    "text by operator": "import operator\ndef f(x):\n    return len(operator.mod('%s', f)) > 0",
     "what a decorator keeps": (
         "box = []\ndef keep(g):\n    box.append(g)\n    return g\n@keep\ndef h(): pass\n"
         "def f(x):\n    return len(str(box[0])) > 0"
@@ -192,11 +182,6 @@ CHANCE = {
     "frame by names of its own": (
         "def f(x):\n    dict(gi_frame=1, f_builtins=1)\n"
         "    return (i for i in [1]).gi_frame.f_builtins['hash'](x) == x"
-    ),
-    "attribute by name": "def f(x):\n    n = '__has' + 'h__'\n    return getattr(x, n)() == x",
-    "JSON": "import json\ndef f(x):\n    return len(json.dumps([object], default=repr)) > 0",
-    "JSON of a class": (
-        "import json\nclass A: pass\ndef f(x):\n    return len(json.dumps(A(), default=repr)) > 0"
     ),
 }
 

@@ -7,7 +7,7 @@ claims one by one, and what is not stopped.
 
 1. Reading apart: no text breaks or delays the caller or a program. `reader`; test_walls.
 2. Policy: stops nothing. It refuses early, with a reason, and finds out which programs can reach
-   chance and so deserve more executions. `policy`, `chance`, `instances`; test_corpus, test_walls.
+   chance and so deserve more executions. `policy`, `chance`; test_corpus, test_walls.
 3. A fresh child for each execution: nothing of another program. `server`; test_corpus, test_faults.
 4. Modules from before the fork: none beyond the list. `imports`; test_corpus.
 5. Clocks, entropy, hash seeds and addresses of each execution's own: no output that depends on the

@@ -8,15 +8,14 @@ counts as reached. A program is quiet when
 - no set can arise: there are no set displays and, where `&`, `|`, `^` or `-` are used, every view
   of a dict is consumed on the spot, as by a loop, `sorted` or `in`;
 - no text can show an address: there is no text of anything, or every function, iterator and method
-  is called or consumed on the spot, and every class says what its text is.
+  is called or consumed on the spot, and every instance of a class that does not say its text is in
+  variables and attributes only, from where its own attributes are used.
 """
 
 import ast
 import builtins
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import Any
 
@@ -35,39 +34,24 @@ MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicode
         Callable Collection Container Generator Hashable Iterable Iterator Mapping MutableMapping
         MutableSequence Reversible Sequence Sized
     """),
-    "copy": words("copy deepcopy"),
-    "dataclasses": words(
-        "FrozenInstanceError InitVar asdict astuple dataclass field fields replace"
-    ),
-    "decimal": words("""
-        Context Decimal DivisionByZero InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR
-        ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP getcontext localcontext setcontext
-    """),
+    "copy": words("copy"),
     "fractions": words("Fraction"),
     "functools": words("""
         cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering
         update_wrapper wraps
-    """),
-    "json": words("JSONDecodeError dump dumps loads"),
-    "operator": words("""
-        abs add and_ concat contains countOf delitem eq floordiv ge getitem gt iadd iand imod imul
-        index indexOf invert ior is_ is_not isub itemgetter ixor le lshift lt mod mul ne neg not_
-        or_ pos pow rshift setitem sub truediv truth xor
     """),
     "re": words("""
         A ASCII DOTALL I IGNORECASE M MULTILINE Match Pattern S U UNICODE VERBOSE X compile error
         escape findall finditer fullmatch match search split sub subn
     """),
     "statistics": words("""
-        StatisticsError correlation covariance fmean geometric_mean harmonic_mean mean median
-        median_grouped median_high median_low mode multimode pstdev pvariance quantiles stdev
-        variance
+        StatisticsError fmean geometric_mean harmonic_mean mean median median_high median_low mode
+        multimode pstdev pvariance stdev variance
     """),
     "string": words("""
-        Template ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits
-        printable punctuation whitespace
+        ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable
+        punctuation whitespace
     """),
-    "textwrap": words("TextWrapper dedent fill indent shorten wrap"),
     "typing": words("""
         Any Callable ClassVar Collection Container Counter DefaultDict Deque Dict Final Generator
         Generic Hashable Iterable Iterator List Literal Mapping Match MutableMapping MutableSequence
@@ -82,7 +66,7 @@ _NAMES = words("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
     enumerate filter float format int isinstance issubclass iter len list map max min next oct
     hex ord pow print property range repr reversed round slice sorted staticmethod str sum super
-    tuple type zip Ellipsis NotImplemented __name__ getattr setattr hasattr delattr
+    tuple zip Ellipsis NotImplemented __name__
 """)
 _EXCEPTIONS = {
     name
@@ -96,7 +80,7 @@ _OF_BUILT_IN = {
     if not name.startswith("_")
 }
 _METHODS = _OF_BUILT_IN - words("real imag numerator denominator start stop step args")
-_SPECIAL = words("__name__ __class__ __doc__ __init__ __len__ __qualname__")
+_SPECIAL = words("__name__ __doc__ __init__ __len__ __qualname__")
 _FINALISERS = words("__del__ __hash__ __deepcopy__")
 """Methods that are called at a moment of chance, or get an address."""
 _INSIDE = {"obj"}.union(
@@ -112,35 +96,28 @@ _ATTRIBUTES = (
     from_iterable quantize limit_denominator as_integer_ratio default_factory cache_clear wraps
 """)
 )
-_LOOKUPS = words("getattr setattr hasattr delattr")
 _TEXTS = words("ascii format repr str")
-_TEXT_NAMES = words("format format_map substitute safe_substitute dumps dump vformat args mod imod")
-"""Attributes, and members of modules, that give texts of objects."""
+_TEXT_NAMES = words("format format_map vformat args")
+"""Attributes that give texts of objects."""
 _VIEWS = ("keys", "items")
 _ALGEBRA = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
-_ALGEBRA_NAMES = words("and_ or_ xor sub iand ior ixor isub")
 _FIRST = words("""
     all any bool dict enumerate iter len list map max min next reversed sorted sum tuple
 """)
 """Built-in functions that keep nothing of their first argument but its items."""
 _MAKERS = words("map filter zip enumerate iter reversed property")
 _DATA_MODULES = words("""
-    math cmath collections copy decimal fractions operator statistics bisect textwrap typing re
-    heapq json string unicodedata
+    math cmath collections copy fractions statistics bisect typing re heapq string unicodedata
 """)
 """What their functions give has a text without an address."""
-_OF_PYTHON = words("copy dataclasses functools heapq json re statistics textwrap typing")
+_OF_PYTHON = words("copy functools heapq re statistics typing")
 """Modules with functions whose texts show addresses; the names of all else are not lower case."""
-_DEEP = words("groupby tee fields classmethod staticmethod property")
+_DEEP = words("groupby tee classmethod staticmethod property")
 """What they give holds objects whose texts show addresses."""
-_ITERATORS = (
-    _MAKERS
-    | _DEEP
-    | words("""
-    finditer scanner elements from_iterable merge Template Formatter JSONEncoder JSONDecoder
-""")
-)
-_OF_HINTS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.Load)
+_ITERATORS = _MAKERS | _DEEP | words("finditer scanner elements from_iterable merge")
+_PLAIN = words("dict list tuple str int float")
+"""Built-in classes whose text shows no address, as that of exceptions."""
+_MOST_ROUNDS = 32
 _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -164,15 +141,12 @@ class Program:
         bases = {id(base) for node in nodes[ast.ClassDef] for base in node.bases}
         names = [n for n in nodes[ast.Name] if n.id != "object" or id(n) not in bases]
         self.names = {node.id for node in names}
-        self.lookups = [*filter(_looks_up_quietly, nodes[ast.Call])]
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
-        self.attributes |= {node.args[1].value for node in self.lookups}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
         self.bindings = [*_bindings(nodes), *self.modules, *self.sources]
         """The names that it binds, each as often as it is bound."""
         self.bound = set(self.bindings)
-        self.hints = _hints(nodes)
-        self.own = self.with_aliases({node.name for node in nodes[ast.FunctionDef]})
+        self.own = {node.name for node in nodes[ast.FunctionDef]}
 
     def has_quiet_members(self) -> bool:
         """Whether it uses quiet members of modules only, and modules for nothing else."""
@@ -186,17 +160,7 @@ class Program:
                 member = getattr(parent, "attr", "")
                 if not member or not _is_quiet(self.modules[node.id], member):
                     return False
-        reads = chain(self.nodes[ast.Attribute], self.nodes[ast.Name])
-        return all(map(self.copies_alone, reads))
-
-    def copies_alone(self, node: Any) -> bool:
-        """Whether `deepcopy`, if the node is it, gets no place for the ids that it sees."""
-        if (getattr(node, "attr", "") or self.members.get(getattr(node, "id", ""))) != "deepcopy":
-            return True
-        match self.parents[id(node)]:
-            case ast.Call(func, [argument], []) if func is node:
-                return not isinstance(argument, ast.Starred)
-        return False
+        return True
 
     def has_quiet_names(self) -> bool:
         """Whether it reads only names and attributes that are known to be quiet, or its own."""
@@ -204,12 +168,6 @@ class Program:
         if not self.names - _NAMES - _EXCEPTIONS <= self.bound - vars(builtins).keys():
             return False
         if any(name in text for name in _FINALISERS for text in self.texts | self.bound):
-            return False
-        if len(self.lookups) != sum(node.id in _LOOKUPS for node in nodes[ast.Name]):
-            return False
-        if not all(map(self.is_compared, self.types())) and not all(
-            map(self.is_plain, nodes[ast.Call])
-        ):
             return False
         names = self.own_attributes()
         for node in nodes[ast.Attribute]:
@@ -219,11 +177,6 @@ class Program:
             if special or (node.attr not in _ATTRIBUTES and node.attr not in names):
                 return False
         return True
-
-    def is_plain(self, node: ast.Call) -> bool:
-        """Whether a call makes no class, as far as one can see."""
-        many = len(node.args) > 2 or any(isinstance(item, ast.Starred) for item in node.args)
-        return not many or getattr(node.func, "id", "") in self.own | (_NAMES - {"type"})
 
     def own_attributes(self) -> set[str]:
         """The names of what it gives its own objects: in classes, by assignment, as keywords or as
@@ -239,15 +192,12 @@ class Program:
             if "namedtuple" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
                 texts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
                 own |= {word for x in texts for word in str(x).replace(",", " ").split()}
-            elif getattr(node.func, "id", "") == "setattr":
-                own.add(node.args[1].value)
         return own - _INSIDE
 
     def has_algebra(self) -> bool:
+        """Whether it uses the operators that make a set of two views of dicts."""
         operations = (*self.nodes[ast.BinOp], *self.nodes[ast.AugAssign])
-        return any(isinstance(node.op, _ALGEBRA) for node in operations) or bool(
-            _ALGEBRA_NAMES & {*self.members.values(), *self.attributes, *self.texts}
-        )
+        return any(isinstance(node.op, _ALGEBRA) for node in operations)
 
     def keeps_a_view(self) -> bool:
         """Whether a view of a dict may be anywhere but where it is consumed."""
@@ -281,31 +231,11 @@ class Program:
         nodes = self.nodes
         return (
             bool(nodes[ast.FormattedValue] or self.names & _TEXTS)
-            or bool(_TEXT_NAMES & {*self.members.values(), *self.attributes})
+            or bool(_TEXT_NAMES & self.attributes)
             or any(node.arg == "file" for node in nodes[ast.keyword])
             or any(isinstance(n.op, ast.Mod) and not _is_number(n) for n in nodes[ast.BinOp])
             or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
-            or not all(map(self.is_compared, self.types()))
         )
-
-    def types(self) -> list[ast.AST]:
-        """Where the type of a value is read, which may be called."""
-        kinds = [n for n in self.nodes[ast.Attribute] if n.attr == "__class__"]
-        kinds += [n for n in self.lookups if n.args[1].value == "__class__"]
-        for node in self.nodes[ast.Name]:
-            if node.id == "type":
-                call = self.parents[id(node)]
-                kinds.append(call if isinstance(call, ast.Call) and call.func is node else node)
-        return kinds
-
-    def is_compared(self, node: ast.AST) -> bool:
-        """Whether only the name of a type, or whether it is another one, is asked for."""
-        match self.parents[id(node)]:
-            case ast.Attribute(attr="__name__" | "__qualname__") | ast.Compare():
-                return not (isinstance(node, ast.Call) and len(node.args) != 1)
-            case ast.Call(ast.Name("isinstance" | "issubclass" as name)):
-                return name not in self.bound
-        return False
 
     def keeps_an_address(self) -> bool:
         """Whether a function, an iterator or a method, whose text shows its address, may be kept
@@ -335,7 +265,7 @@ class Program:
             for n in self.nodes[ast.Attribute]
             if type(n.ctx) is ast.Load and (n.attr in names or self.is_of_library(n))
         ]
-        return read + [node for node in self.lookups if node.args[1].value in names]
+        return read
 
     def is_of_library(self, node: ast.Attribute) -> bool:
         """Whether an attribute is a function of a module that is written in Python."""
@@ -343,33 +273,6 @@ class Program:
         return (module in _OF_PYTHON and node.attr.islower()) or (
             module != "" and node.attr in ("capwords", "namedtuple")
         )
-
-    def takes_anything(self, method: ast.Attribute) -> bool:
-        """Whether a call of an attribute may be one of a built-in object or of a module."""
-        if method.attr in _ATTRIBUTES - {"__init__"}:
-            return True
-        return isinstance(method.value, ast.Name) and method.value.id in self.modules
-
-    def with_aliases(self, functions: set[str]) -> set[str]:
-        """The names of functions, and the variables that they are assigned to."""
-        names: defaultdict[str, list[str]] = defaultdict(list)
-        for node in self.nodes[ast.Name]:
-            if alias := self.alias(node):
-                names[node.id].append(alias)
-        rest = [*functions]
-        while rest:
-            new = {name for name in names.pop(rest.pop(), ()) if name not in functions}
-            functions |= new
-            rest += new
-        return functions
-
-    def alias(self, node: ast.AST) -> str:
-        """The variable that a function is assigned to where it stands, or ""."""
-        match parent := self.parents[id(node)]:
-            case ast.Assign([ast.Name(name)]):
-                around = self.parents[id(parent)]  # no class, whose functions are methods
-                return name if isinstance(around, ast.Module | ast.FunctionDef) else ""
-        return ""
 
     def makes_iterator(self, node: ast.Call) -> bool:
         """Whether a call may give an iterator, or another object whose text shows its address."""
@@ -384,8 +287,6 @@ class Program:
         match parent := self.parents[id(node)]:
             case ast.Call(func) if func is node:
                 return True
-            case ast.Call(ast.Name(name), [first, *_]) if name in _LOOKUPS:
-                return first is node  # for an attribute of its own
             case ast.keyword(arg="key"):
                 match self.parents[id(parent)]:
                     case ast.Call(ast.Name("sorted" | "max" | "min" as name)):
@@ -397,9 +298,67 @@ class Program:
             case ast.Call(ast.Name("map" | "filter" | "reduce" as name), [first, *_]):
                 real = name not in self.bound or self.sources.get(name) == "functools"
                 return first is node and real and isinstance(node, ast.Lambda)
-            case ast.Assign():
-                return getattr(node, "id", "") in self.own and self.alias(node) != ""
         return False
+
+    def keeps_an_instance(self) -> bool:
+        """Whether an instance of a class that does not say its text, which shows its address, may
+        be anywhere but in variables and attributes, used for its own attributes only. They are
+        followed by name, from where one is made; for a program without decorators, generators."""
+        nodes = self.nodes
+        classes = {n.name for n in nodes[ast.ClassDef] if not _says_its_text(n)}
+        if not classes:
+            return False
+        if any(self.bindings.count(name) > 1 for name in classes):
+            return True
+        if any(node.keywords for node in nodes[ast.ClassDef]):
+            return True  # a metaclass
+        parts = (part for node in nodes[ast.ClassDef] for part in node.body)
+        methods = [part for part in parts if isinstance(part, ast.FunctionDef)]
+        if any(method.args.vararg for method in methods):
+            return True  # it holds the instance
+        holders = {name for method in methods for name in _given(method)}
+        reads = [n for n in (*nodes[ast.Name], *nodes[ast.Attribute]) if type(n.ctx) is ast.Load]
+        for _ in range(_MOST_ROUNDS):
+            known = len(holders)
+            for node in reads:
+                name = getattr(node, "id", getattr(node, "attr", ""))
+                value: ast.AST = node
+                if name in classes and name not in holders:
+                    parent = self.parents[id(node)]
+                    value = parent if isinstance(parent, ast.Call) and parent.func is node else node
+                elif name not in holders:
+                    continue
+                if not self.is_held(value, holders):
+                    return True
+            if len(holders) == known:
+                return False
+        return True
+
+    def is_held(self, node: ast.AST, holders: set[str]) -> bool:
+        """Whether an instance goes nowhere from here but into variables and attributes, whose names
+        are added to `holders`."""
+        match self.parents[id(node)]:
+            case ast.Attribute() | ast.If() | ast.While() | ast.UnaryOp(ast.Not()) | ast.ClassDef():
+                return True
+            case ast.Assign(targets) if all(
+                isinstance(x, ast.Name | ast.Attribute) for x in targets
+            ):
+                holders |= {getattr(x, "id", getattr(x, "attr", "")) for x in targets}
+                return True
+        return self.is_consumed(node)
+
+
+def _says_its_text(node: ast.ClassDef) -> bool:
+    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+    return bool(bases & (_EXCEPTIONS | _PLAIN)) or "__repr__" in methods
+
+
+def _given(method: ast.FunctionDef) -> list[str]:
+    """The parameters that may be an instance: the first, and all that an operator gives."""
+    names = [item.arg for item in (*method.args.posonlyargs, *method.args.args)]
+    special = method.name[:2] == "__" != method.name and method.name != "__init__"
+    return names if special else names[:1]
 
 
 def _is_quiet(module: str, member: str) -> bool:
@@ -412,21 +371,6 @@ def _bindings(nodes: Nodes) -> list[str]:
     named = (*_DEFINED, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
     names += [node.name for kind in named for node in nodes[kind] if node.name]
     return names + [node.arg for node in nodes[ast.arg]]
-
-
-def _hints(nodes: Nodes) -> set[int]:
-    """The nodes of type hints that call nothing, by `id`."""
-    hints = [node.annotation for kind in (ast.arg, ast.AnnAssign) for node in nodes[kind]]
-    hints += [node.returns for node in nodes[ast.FunctionDef]]
-    trees = [list(ast.walk(hint)) for hint in hints if hint is not None]
-    return {id(n) for tree in trees if all(isinstance(n, _OF_HINTS) for n in tree) for n in tree}
-
-
-def _looks_up_quietly(node: ast.Call) -> bool:
-    match node:
-        case ast.Call(ast.Name(name), [_, ast.Constant(str(attribute)), *_]) if name in _LOOKUPS:
-            return attribute not in _VIEWS and attribute[:2] != "__"
-    return False
 
 
 def _looks_into(node: ast.Attribute) -> bool:

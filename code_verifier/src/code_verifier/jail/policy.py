@@ -11,7 +11,6 @@ from typing import Any
 from code_verifier.jail import wire
 from code_verifier.jail.chance import MEMBERS, Nodes, Program
 from code_verifier.jail.imports import ALLOWED, COMMON, words
-from code_verifier.jail.instances import keeps_an_instance
 from code_verifier.syntax import bound_names
 
 _OF_SYS = words("""
@@ -111,4 +110,4 @@ def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
         return True
     if program.has_algebra() and program.keeps_a_view():
         return True
-    return program.makes_texts() and (program.keeps_an_address() or keeps_an_instance(program))
+    return program.makes_texts() and (program.keeps_an_address() or program.keeps_an_instance())
