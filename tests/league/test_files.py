@@ -12,7 +12,7 @@ from mortal import changes_until_death
 from league import League, LeagueConfig, LeagueError, LeagueLocked, UnreadableLeague
 from league.analysis import replay
 from league.cli import main
-from league.store import EVENTS, SETTINGS, UNCHAINED, canonical
+from league.store import EVENTS, OLD_EVENTS, SETTINGS, canonical, sealed
 from worlds import outcome_of
 
 FILES = (SETTINGS, EVENTS)
@@ -155,6 +155,7 @@ def test_settings_changed_after_the_founding_are_found(tmp_path):
         League(tmp_path / "l")
 
 
+CHAINED = ("ratings", "settings", "hash")
 OLD = {"coverage_every": 0, "anchor_share": 0.0, "matcher": "sampled", "snapshot_every": 8}
 
 
@@ -164,7 +165,7 @@ def as_schema_2(path, **settings):
     lines = []
     for line in whole.splitlines():
         event = json.loads(line)
-        for key in ("ratings", "settings", "hash"):
+        for key in CHAINED:
             event.pop(key, None)
         lines.append(canonical(event))
     (path / EVENTS).write_bytes(b"".join(lines))
@@ -187,12 +188,65 @@ def test_a_league_of_schema_2_opens_and_is_rewritten_beside_its_old_log(tmp_path
     with League(home) as league:
         assert league.state == reader.state
         (warning,) = league.warnings
-        assert UNCHAINED in warning
+        assert OLD_EVENTS in warning
     assert contents(home) == contents(tmp_path / "copy") == {SETTINGS: settings, EVENTS: whole}
-    assert (home / UNCHAINED).read_bytes() == old[EVENTS]
+    assert (home / OLD_EVENTS).read_bytes() == old[EVENTS]
     assert not (home / "snapshot.json").exists()
     with League(home) as league:
         assert league.warnings == ()
+
+
+def in_batches(lines: list[bytes]) -> list[dict]:
+    """Return the events of a log with the results of each round in one, as older versions had."""
+    events = []
+    for event in map(json.loads, lines):
+        if event["event"] == "match_recorded":
+            if events[-1]["event"] != "matches_recorded":
+                events.append(
+                    {"event": "matches_recorded", "matches": [], "ratings": {}, "hash": ""}
+                )
+            events[-1]["matches"].append([event["pair"], *event["outcome"].values()])
+            events[-1]["ratings"] |= event["ratings"]
+        else:
+            events.append(event)
+    return events
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+def test_a_log_with_several_results_in_a_line_opens_and_is_rewritten(tmp_path, schema):
+    home = tmp_path / "l"
+    make(home, 5).close()
+    files = contents(home)
+    if schema == 2:
+        as_schema_2(home)
+    log, before = b"", ""
+    for event in in_batches(files[EVENTS].splitlines()):
+        if schema == 2:
+            line = canonical({k: v for k, v in event.items() if k not in CHAINED})
+        else:
+            del event["hash"]
+            line = sealed(event, before)
+            before = json.loads(line)["hash"]
+        log += line
+    assert log.count(b"matches_recorded") == 5
+    (home / EVENTS).write_bytes(log)
+    with League(home, read_only=True) as reader:
+        assert replay(reader) == []
+    assert (home / EVENTS).read_bytes() == log
+    with League(home) as league:
+        assert league.state == reader.state
+        assert OLD_EVENTS in league.warnings[0]
+    assert contents(home) == files
+    assert (home / OLD_EVENTS).read_bytes() == log
+
+
+def test_a_log_with_several_results_in_a_line_that_was_changed_is_refused(tmp_path):
+    make(tmp_path / "l", 1).close()
+    path = tmp_path / "l" / EVENTS
+    line = sealed({"event": "matches_recorded", "matches": []}, "")
+    path.write_bytes(path.read_bytes() + line)
+    with pytest.raises(UnreadableLeague, match=r"line 6 does not follow"):
+        League(tmp_path / "l")
 
 
 def test_a_process_that_dies_while_it_rewrites_a_league_of_schema_2_loses_nothing(tmp_path):
@@ -207,7 +261,7 @@ def test_a_process_that_dies_while_it_rewrites_a_league_of_schema_2_loses_nothin
         assert changes_until_death(lambda home=home: League(home).close(), home, k) is None
         League(home).close()
         assert contents(home) == whole
-        assert (home / UNCHAINED).read_bytes() == old
+        assert (home / OLD_EVENTS).read_bytes() == old
 
 
 @pytest.mark.parametrize(

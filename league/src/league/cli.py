@@ -29,14 +29,14 @@ from league.analysis import (
 )
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
-from league.store import EVENTS, LOCK, SETTINGS, UNCHAINED
+from league.store import EVENTS, LOCK, OLD_EVENTS, SETTINGS
 from league.table import rate, read_rows
 
 Cell = str | int | float | None
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
-_FILES = (SETTINGS, EVENTS, UNCHAINED, LOCK)
+_FILES = (SETTINGS, EVENTS, OLD_EVENTS, LOCK)
 
 
 class _Stopped(KeyboardInterrupt):

@@ -19,12 +19,12 @@ from typing import Any
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.events import Event, apply, rated
-from league.state import State
+from league.state import Outcome, State
 
 SETTINGS = "league.json"
 EVENTS = "events.jsonl"
-UNCHAINED = "events.schema2.jsonl"
-"""The log of schema 2, without ratings and hashes, beside the one that was made from it."""
+OLD_EVENTS = "events.old.jsonl"
+"""The log of an older version, beside the one that was made from it."""
 LOCK = "league.lock"
 
 SCHEMA = 3
@@ -59,8 +59,8 @@ class Store:
             self.warnings.append(
                 f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
             )
-        chained = _chained(log, path, settings) if settings.old else log
-        self._converted = chained if settings.old and not writable else None
+        chained = _rewritten(log, path, settings)
+        self._converted = chained if chained != log and not writable else None
         self._length, self._hash, self.state = len(chained), "", State(settings.config)
         for where, event in _checked(chained, path, settings):
             with _reading(where):
@@ -70,10 +70,10 @@ class Store:
             raise UnreadableLeague(f"{path} is empty; expected a founding event")
         if writable:
             if chained != log:
-                write_atomically(directory / UNCHAINED, log)
+                write_atomically(directory / OLD_EVENTS, log)
                 write_atomically(path, chained)
                 self.warnings.append(
-                    f"{path} had no ratings and hashes; it has them now, and {UNCHAINED} is the old"
+                    f"{path} was of an older version and is rewritten; {OLD_EVENTS} is the old one"
                 )
             if settings.old:
                 write_atomically(directory / SETTINGS, settings.text)
@@ -201,19 +201,35 @@ def _hash(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _chained(log: bytes, path: Path, settings: "Settings") -> bytes:
-    """Return a log of schema 2 with the ratings and hashes of this one."""
+def _rewritten(log: bytes, path: Path, settings: "Settings") -> bytes:
+    """Return the log of an older version as this one writes it: every result an event of its own,
+    with the ratings that follow and a hash; a log of this version as it is."""
+    if not settings.old and b'{"event":"matches_recorded"' not in log:
+        return log
     lines: list[bytes] = []
     before, state = "", State(settings.config)
-    for where, _, event in _parsed(log, path):
-        if not lines and "hash" in event:
+    read = ((where, event) for where, _, event in _parsed(log, path))
+    for where, whole in read if settings.old else _checked(log, path, settings):
+        if not lines and settings.old and "hash" in whole:
             return log  # it was converted, and its settings were not yet
         with _reading(where):
-            event = rated(state, event | ({} if lines else {"settings": settings.hash}))
-            apply(state, event)
-        lines.append(sealed(event, before))
-        before = _hash_at_end(lines[-1])
+            for event in _results(whole):
+                event.pop("hash", None)
+                event = rated(state, event | ({} if lines else {"settings": settings.hash}))
+                apply(state, event)
+                lines.append(sealed(event, before))
+                before = _hash_at_end(lines[-1])
     return b"".join(lines)
+
+
+def _results(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results in an event of several, which older versions had, or the event."""
+    if event.get("event") != "matches_recorded":
+        return [event]
+    return [
+        {"event": "match_recorded", "pair": pair, "outcome": asdict(Outcome(*numbers))}
+        for pair, *numbers in event["matches"]
+    ]
 
 
 @contextlib.contextmanager
