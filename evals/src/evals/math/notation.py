@@ -61,7 +61,7 @@ _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅
 
 def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
     """Patterns, and what is put for them."""
-    named = {"NO_SOLUTION": _LISTS["no_solution"], "RAISED": _LISTS["raised"]}
+    named = {part.upper(): _LISTS[part] for part in ("no_solution", "raised", "parts")}
     known = re.compile("|".join(named))
     rows = _LISTS[name]
     return [(re.compile(known.sub(lambda m: named[m[0]], row)), put) for row, put in rows]
