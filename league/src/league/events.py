@@ -5,8 +5,8 @@ new ones under `ratings`, so that the state is a fold of assignments; `rated` co
 order in which results came.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from league.errors import LeagueError
 from league.pairing import propose
 from league.ratings import Rating, child_rating, rate_matches
-from league.state import MEMBER, ROLES, STUDENT, TEACHER, Member, Outcome, Pair, Replacement, State
+from league.state import MEMBER, ROLES, Meeting, Member, Outcome, Pair, Replacement, State
 
 Event = Mapping[str, Any]
 
@@ -116,9 +116,19 @@ def _member_replaced(state: State, event: Event) -> None:
 def _recorded(state: State, event: Event) -> None:
     pair, outcome = result(state, event)
     state.outcomes[pair.id] = outcome
-    _remember(state, pair, outcome)
-    for name, side in ((pair.teacher, TEACHER), (pair.student, STUDENT)):
-        state.members[name] = _with_counts(state.members[name], outcome, side)
+    old, keep = state.meeting(pair.teacher, pair.student), state.config.history_decay
+    won = outcome.counted * outcome.student_score
+    faded = replace(old, past_tasks=keep * old.past_tasks, past_won=keep * old.past_won)
+    state.meetings[pair.teacher, pair.student] = faded + Meeting(
+        matches=1,
+        **asdict(outcome),
+        tried=outcome.valid if outcome.attempts else 0,
+        counted=outcome.counted,
+        won=won,
+        reward_millionths=round(1e6 * teacher_reward(outcome)),
+        past_tasks=outcome.counted,
+        past_won=won,
+    )
 
 
 _APPLY: dict[Any, Callable[[State, Event], None]] = {
@@ -127,39 +137,6 @@ _APPLY: dict[Any, Callable[[State, Event], None]] = {
     "match_recorded": _recorded,
     "member_replaced": _member_replaced,
 }
-
-
-def _remember(state: State, pair: Pair, outcome: Outcome) -> None:
-    key = (pair.teacher, pair.student)
-    old = state.meeting(*key)
-    keep, counted = state.config.history_decay, outcome.counted
-    state.meetings[key] = replace(
-        old,
-        **_added(old, outcome, ("tasks", "attempts", "solved")),
-        past_tasks=keep * old.past_tasks + counted,
-        past_won=keep * old.past_won + counted * outcome.student_score,
-    )
-
-
-def _added(old: object, outcome: Outcome, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(old, name) + getattr(outcome, name) for name in names}
-
-
-def _with_counts(member: Member, outcome: Outcome, side: str) -> Member:
-    teaches, solves = side == TEACHER, side == STUDENT
-    if member.role != MEMBER:
-        teaches = solves = True
-    summed: tuple[str, ...] = ("attempts", "solved") if solves else ()
-    if teaches:
-        summed += ("tasks", "valid", "unsolved", "infra_errors")
-    reward = round(1e6 * teacher_reward(outcome)) if side == TEACHER else 0
-    return replace(
-        member,
-        **_added(member, outcome, summed),
-        matches=member.matches + 1,
-        tried=member.tried + (outcome.valid if outcome.attempts and teaches else 0),
-        reward_millionths=member.reward_millionths + reward,
-    )
 
 
 def teacher_reward(outcome: Outcome) -> float:

@@ -1,20 +1,15 @@
 """Who is best: fitness, leaderboard and payoff matrix; and selection of who is replaced."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from league.errors import LeagueError, UnknownMember, check_whole, is_finite
 from league.pairing import expected_scores, tie_break
 from league.ratings import lower_bound
-from league.state import Member, State
+from league.state import MEMBER, STUDENT, TEACHER, Member, State
 
-FITNESS: dict[str, Callable[[Member], float | None]] = {
-    "rating": lambda member: member.rating.mu,
-    "lower_bound": lambda member: lower_bound(member.rating),
-    "reward": lambda member: member.mean_reward,
-}
-"""Every fitness by the name that `LeagueConfig.fitness` gives it."""
+_FITNESS = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}
+"""What of a standing each fitness is."""
 
 
 @dataclass(frozen=True)
@@ -46,31 +41,46 @@ class Standing:
     age: int
     parents: tuple[str, ...]
     operator: str
-    fitness: float | None
+    fitness: float | None = None
     infra_errors: int = 0
 
 
-_AS_IN_MEMBER = ("role", "slot", "matches", "mean_reward", "parents", "operator", "infra_errors")
-
-
-def leaderboard(state: State, role: str) -> list[Standing]:
-    """Return the living members of a role, best first; equals in random order."""
-    fitness = _fitness(state, role)
-    return [
-        Standing(
-            **{name: getattr(m, name) for name in _AS_IN_MEMBER},
+def leaderboard(
+    state: State, role: str, fitness: Mapping[str, float] | None = None
+) -> list[Standing]:
+    """Return the living members of a role, best first; equals in random order, those without
+    fitness last. fitness: by name; the config's if None."""
+    rows = []
+    for m in state.living(role):
+        taught, solved = state.results(m)
+        rewards = {TEACHER: [taught.reward], STUDENT: [solved.solve_rate]}
+        rewards[MEMBER] = rewards[STUDENT] + rewards[TEACHER]
+        known = [reward for reward in rewards[role] if reward is not None]
+        row = Standing(
             member=m.name,
+            role=role,
+            slot=m.slot,
             mu=m.rating.mu,
             sigma=m.rating.sigma,
             lower_bound=lower_bound(m.rating),
-            mean_solve_rate=m.solved / m.attempts if m.attempts else None,
-            valid_rate=m.valid / m.tasks if m.tasks else None,
-            unsolved_rate=m.unsolved / m.tried if m.tried else None,
+            matches=taught.matches + (solved.matches if role == MEMBER else 0),
+            mean_solve_rate=solved.solve_rate,
+            valid_rate=taught.valid / taught.tasks if taught.tasks else None,
+            unsolved_rate=taught.unsolved / taught.tried if taught.tried else None,
+            mean_reward=sum(known) / len(known) if known else None,
             age=len(state.rounds) - m.born,
-            fitness=fitness[m.name],
+            parents=m.parents,
+            operator=m.operator,
+            infra_errors=taught.infra_errors,
         )
-        for m in _best_first(state, role, fitness)
-    ]
+        own = getattr(row, _FITNESS[state.config.fitness])
+        rows.append(replace(row, fitness=own if fitness is None else fitness[m.name]))
+
+    def order(row: Standing) -> tuple[bool, float, int]:
+        tie = tie_break(state.config.seed, "tie", row.member)
+        return row.fitness is None, -(row.fitness or 0.0), tie
+
+    return sorted(rows, key=order)
 
 
 def select(
@@ -85,32 +95,16 @@ def select(
     """
     if fitness is not None:
         _check(state, role, fitness)
-    values = _fitness(state, role) if fitness is None else fitness
-    members = _best_first(state, role, values)
+    board = leaderboard(state, role, fitness)
     check_whole("n", count)
-    if count >= len(members):
+    if count >= len(board):
         raise LeagueError(
-            f"cannot select {count} of {len(members)} {role}s; expected a whole number from 0 "
-            f"to {len(members) - 1}: a role never dies out"
+            f"cannot select {count} of {len(board)} {role}s; expected a whole number from 0 "
+            f"to {len(board) - 1}: a role never dies out"
         )
     grace = state.config.grace_matches
-    rated = [m for m in members[::-1] if values[m.name] is not None]
-    return [m.name for m in rated if not m.parents or m.matches >= grace][:count]
-
-
-def _fitness(state: State, role: str) -> dict[str, float | None]:
-    measure = FITNESS[state.config.fitness]
-    return {member.name: measure(member) for member in state.living(role)}
-
-
-def _best_first(state: State, role: str, fitness: Mapping[str, float | None]) -> list[Member]:
-    """Return the living members of a role; equals in random order, those without fitness last."""
-
-    def order(member: Member) -> tuple[bool, float, int]:
-        value, tie = fitness[member.name], tie_break(state.config.seed, "tie", member.name)
-        return value is None, -(value or 0.0), tie
-
-    return sorted(state.living(role), key=order)
+    rated = [row for row in board[::-1] if row.fitness is not None]
+    return [row.member for row in rated if not row.parents or row.matches >= grace][:count]
 
 
 def _check(state: State, role: str, fitness: Mapping[str, float]) -> None:
@@ -151,24 +145,14 @@ def payoff(state: State, top: int | None = None) -> Payoff:
     top: only the members with the highest mu - 3 sigma of each side.
     """
     teachers, students = (_best(members, top) for members in state.sides())
-    won: dict[tuple[str, str], float] = defaultdict(float)
-    counted: dict[tuple[str, str], int] = defaultdict(int)
-    for pair_id, outcome in state.outcomes.items():
-        key = (state.pairs[pair_id].teacher, state.pairs[pair_id].student)
-        won[key] += outcome.counted * outcome.student_score
-        counted[key] += outcome.counted
-    names = [[(t.name, s.name) for s in students] for t in teachers]
-    expected = expected_scores(state, teachers, students).tolist()
+    met = [[state.meeting(t.name, s.name) for s in students] for t in teachers]
     return Payoff(
         teachers=tuple(t.name for t in teachers),
         students=tuple(s.name for s in students),
-        observed=tuple(tuple(state.meeting(*key).solve_rate for key in row) for row in names),
-        share=tuple(
-            tuple(won[key] / counted[key] if counted.get(key) else None for key in row)
-            for row in names
-        ),
-        expected=tuple(map(tuple, expected)),
-        tasks=tuple(tuple(state.meeting(*key).tasks for key in row) for row in names),
+        observed=tuple(tuple(m.solve_rate for m in row) for row in met),
+        share=tuple(tuple(m.won / m.counted if m.counted else None for m in row) for row in met),
+        expected=tuple(map(tuple, expected_scores(state, teachers, students).tolist())),
+        tasks=tuple(tuple(m.tasks for m in row) for row in met),
     )
 
 

@@ -93,20 +93,40 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """All matches of one teacher with one student: totals, and a fading history."""
+    """Sums over matches, such as all of one teacher with one student, and a fading history."""
 
+    matches: int = 0
     tasks: int = 0
+    valid: int = 0
     attempts: int = 0
     solved: int = 0
+    unsolved: int = 0
+    infra_errors: int = 0
+    tried: int = 0
+    """Valid tasks with an attempt."""
+    counted: int = 0
+    won: float = 0.0
+    """The student's share of the counted tasks."""
+    reward_millionths: int = 0
+    """The sum over the teacher's tasks."""
     past_tasks: float = 0.0
     """Counted tasks, fading with every new match."""
     past_won: float = 0.0
     """The student's share of them."""
 
+    def __add__(self, other: "Meeting") -> "Meeting":
+        return Meeting(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
     @property
     def solve_rate(self) -> float | None:
         """Right rollouts on valid tasks; None without an attempt."""
         return self.solved / self.attempts if self.attempts else None
+
+    @property
+    def reward(self) -> float | None:
+        """The teacher's mean reward per task; None if none."""
+        tasks = self.tasks - self.valid + self.tried
+        return self.reward_millionths / tasks / 1e6 if tasks else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +150,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member, with the sums of its results.
-
-    The counts add up its outcomes. In a league of one population, those of tasks are of the
-    matches in which it was the teacher, and `attempts` and `solved` of those in which it solved.
-    """
+    """One member, alive or replaced."""
 
     name: str
     role: str
@@ -149,32 +165,6 @@ class Member:
     operator: str = ""
     paired: int = 0
     """Matches that its slot was given, its predecessors' included."""
-    matches: int = 0
-    tasks: int = 0
-    valid: int = 0
-    attempts: int = 0
-    solved: int = 0
-    unsolved: int = 0
-    tried: int = 0
-    """Valid tasks with an attempt."""
-    reward_millionths: int = 0
-    """The sum over a teacher's tasks."""
-    infra_errors: int = 0
-    """Tasks of its matches lost to infrastructure."""
-
-    @property
-    def mean_reward(self) -> float | None:
-        """A teacher's mean reward per task, a student's share of right rollouts; None if none.
-
-        The mean of the two for a member of one population.
-        """
-        solving = self.solved / self.attempts if self.attempts else None
-        rewarded = self.tasks - self.valid + self.tried
-        teaching = self.reward_millionths / rewarded / 1e6 if rewarded else None
-        if self.role == MEMBER:
-            known = [part for part in (solving, teaching) if part is not None]
-            return sum(known) / len(known) if known else None
-        return solving if self.role == STUDENT else teaching
 
 
 @dataclass
@@ -237,3 +227,16 @@ class State:
     def meeting(self, teacher: str, student: str) -> Meeting:
         """Return what two members have played against each other; an empty one if nothing."""
         return self.meetings.get((teacher, student), Meeting())
+
+    def results(self, member: Member) -> tuple[Meeting, Meeting]:
+        """Return the sums over the matches in which a member was teacher, and was student.
+
+        With two roles both are of all its matches.
+        """
+        sides = [
+            sum((m for names, m in self.meetings.items() if names[side] == member.name), Meeting())
+            for side in (0, 1)
+        ]
+        if member.role != MEMBER:
+            sides = [sides[0] + sides[1]] * 2
+        return sides[0], sides[1]
