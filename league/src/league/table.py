@@ -16,16 +16,18 @@ import csv
 import json
 import math
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import fsum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from league.config import LeagueConfig
 from league.errors import LeagueError
-from league.fit import fit
-from league.ratings import Rating, lower_bound
+from league.ratings import Floats, GapProblem, Rating, RatingModel, lower_bound
 from league.state import Outcome
 
 
@@ -57,7 +59,7 @@ def rate(
     rows: dicts, as of `csv.DictReader` or `DataFrame.to_dict("records")`, with the columns of this
     module. A table has no time: one fit takes all of them together, in any order with the same
     result to the bit, and skills do not change. mu is the maximum of the posterior, sigma follows
-    from its curvature (`league.fit`). config: other values of mu, sigma, beta or evidence.
+    from its curvature. config: other values of mu, sigma, beta or evidence.
 
     Raises LeagueError with the number of a row that makes no sense.
 
@@ -72,7 +74,7 @@ def rate(
     played = Counter(name for match in matches for name in match[:2])
     weight = config.evidence
     results = ((one, two, weight * won, weight * lost) for one, two, won, lost in matches)
-    names, mu, covariance = fit(results, config.model)
+    names, mu, covariance = _fit(results, config.model)
     sigma = covariance.diagonal() ** 0.5
     order = sorted(range(len(names)), key=lambda i: (3.0 * sigma[i] - mu[i], names[i]))
     gap_variance = sigma**2 + sigma[order[0]] ** 2 - 2.0 * covariance[order[0]]
@@ -160,3 +162,64 @@ def _given(row: Mapping[str, Any], column: str) -> Any:
     if isinstance(value, str):
         return value.strip() or None
     return None if str(value) in ("None", "nan", "NaN", "NaT", "<NA>") else value
+
+
+_FIT_STEPS = 200
+_SETTLED = 1e-10  # of a newcomer's sigma
+
+
+def _fit(
+    results: Iterable[tuple[str, str, float, float]], model: RatingModel
+) -> tuple[list[str], Floats, Floats]:
+    """Return the names in order, their skills, shape [n], and the covariance, shape [n, n].
+
+    results: two names, and how many tasks the first and the second won. Skills have the prior of
+    newcomers, independent of each other, and results the likelihood of `league.ratings`. The log
+    posterior is strictly concave; Newton's method finds its maximum, and the inverse of its
+    curvature there is the covariance (Laplace's approximation).
+
+    Equal results in another order give the same bits: they are summed by pair, each sum rounded
+    once. Takes n³ time and n² memory.
+    """
+    won: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for one, two, first, second in results:
+        won[one, two].append(first)
+        won[two, one].append(second)
+    names = sorted({name for pair in won for name in pair})
+    at = {name: i for i, name in enumerate(names)}
+    pairs = sorted(pair for pair in won if pair[0] < pair[1])
+    low, high = (np.array([at[pair[i]] for pair in pairs], dtype=np.int64) for i in (0, 1))
+    gaps = GapProblem(
+        mean=np.zeros(len(pairs)),
+        variance=np.full(len(pairs), np.inf),  # the prior is on skills
+        won=np.array([fsum(won[pair[::-1]]) for pair in pairs]),
+        lost=np.array([fsum(won[pair]) for pair in pairs]),
+        scale=model.performance_scale,
+    )
+
+    def at_skills(skills: Floats) -> tuple[float, Floats, Floats]:
+        """The log posterior up to a constant, its slope and its negative curvature."""
+        value, slope, curve = gaps.derivatives(skills[high] - skills[low])
+        away = skills - model.mu
+        gradient = -away / model.sigma**2
+        np.add.at(gradient, high, slope)
+        np.add.at(gradient, low, -slope)
+        precision = np.eye(len(names)) / model.sigma**2
+        for one, other in ((low, high), (high, low)):
+            np.add.at(precision, (one, one), -curve)
+            precision[one, other] = curve
+        return fsum(value) - 0.5 * fsum(away**2) / model.sigma**2, gradient, precision
+
+    skills: Floats = np.full(len(names), model.mu)
+    value, gradient, precision = at_skills(skills)
+    for _ in range(_FIT_STEPS):
+        step = np.linalg.solve(precision, gradient)
+        if np.abs(step).max() <= _SETTLED * model.sigma:
+            break
+        there = at_skills(skills + step)
+        while there[0] < value - _SETTLED * (1.0 + abs(value)):
+            step = step / 2.0
+            there = at_skills(skills + step)
+        skills = skills + step
+        value, gradient, precision = there
+    return names, skills, np.asarray(np.linalg.inv(precision), dtype=np.float64)
