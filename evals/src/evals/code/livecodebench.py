@@ -10,7 +10,6 @@ a busy machine it fails programs that pass here. A program has the names that th
 but these never hide a built-in function, and the standard input is a file.
 """
 
-import ast
 import hashlib
 import json
 import os
@@ -234,31 +233,9 @@ def grade_program(
     except (code_verifier.CodeVerifierError, EvalsError) as error:
         return Outcome(None, f"problem {problem.question_id}: {error}")
     grade = code_verifier.run_tests(runner, program, tests, timeout_s)
-    if not tests.entry and grade.reason.endswith("SyntaxError"):
-        program = _inside_function(program)  # for `return` and `nonlocal` at the top
-        grade = code_verifier.run_tests(runner, program, tests, timeout_s)
     if not grade.judged:
         return Outcome(None, grade.reason)
     status = Outcome.PASS if grade.score else Outcome.FAIL
     if grade.status == code_verifier.Status.TIMEOUT:
         status = Outcome.TIMEOUT
     return Outcome(status, grade.reason, None if grade.score else grade.passed)
-
-
-def _inside_function(program: str) -> str:
-    """The program as the body of a function that is called, behind its imports."""
-    try:
-        tree = code_verifier.parse_program(program).tree
-    except code_verifier.ProgramError:
-        return program
-    body = list(tree.body)
-    match body:
-        case [*_, ast.If() as last] if ast.unparse(last.test) == "__name__ == '__main__'":
-            body[-1:] = last.body
-    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
-    others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    if not others:
-        return program
-    inner = "\n".join("    " + line for node in others for line in ast.unparse(node).split("\n"))
-    head = "\n".join(ast.unparse(node) for node in imports)
-    return f"{head}\ndef wrapped_function():\n{inner}\nwrapped_function()\n"
