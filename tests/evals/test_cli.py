@@ -4,9 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner
+from commands import completed, lists_whole_sentences
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from stopping import stops_and_gives_back
@@ -237,35 +236,12 @@ def test_the_living_members_of_a_run_are_evaluated_on_their_own_base(
     fails(2, "name different base models", *asked)
 
 
-def test_every_help_is_whole_and_no_choice_or_default_is_left_out() -> None:
-    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands")[2]
-    assert shown
-    assert "..." not in shown
-    for name, command in main.commands.items():
-        assert f"\n  {name} " in shown
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                assert (parameter.help or "").endswith((".", ")")), (name, parameter.name)
-
-
-def test_help_leaves_the_number_of_samples_to_the_recipe() -> None:
-    options = {parameter.name: parameter for parameter in main.commands["run"].params}
-    assert "default: the recipe's own" in str(getattr(options["n"], "help", ""))
-    assert "default: the recipe's" in str(getattr(options["temperature"], "help", ""))
-
-
-def test_the_shell_completes_commands_and_options() -> None:
-    def completed(*words: str) -> str:
-        asked = {"_EVALS_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(("evals", *words))}
-        return (
-            CliRunner()
-            .invoke(main, prog_name="evals", env=asked | {"COMP_CWORD": str(len(words))})
-            .output
-        )
-
-    assert "report" in completed("re")
-    assert "--benchmark" in completed("run", "--be")
-    assert "azr-boxed" in completed("run", "--recipe", "azr")
+def test_commands_are_listed_and_completed() -> None:
+    lists_whole_sentences(main)
+    assert "plain,report" in completed(main, "evals re")
+    assert "plain,--benchmark" in completed(main, "evals run --be")
+    assert "plain,azr-boxed" in completed(main, "evals run --recipe azr")
+    assert "default: the recipe's own" in " ".join(run("run", "--help").stdout.split())
 
 
 def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished) -> None:

@@ -67,26 +67,9 @@ def test_the_marked_answer_is_found(row: dict[str, str]) -> None:
     assert (extraction.text, extraction.rule) == (row["text"], row["rule"])
 
 
-@pytest.mark.parametrize(
-    "response",
-    [
-        "a" * 5_000_000 + r"\boxed{5}", "\\boxed{" * 20_000, "\\boxed{5}" * 20_000,
-        "\\boxed{5} " + "{ }" * 50 + "\\boxed{5}", "$" * 100_000, "the answer is " * 20_000,
-        "1 " * 50_000, "\\[ " * 20_000, "(" * 100_000 + "=" * 100_000, " " * 1_000_000,
-        "and, " * 100_000 + r"\boxed{5}", "\nQ: the answer is 5" * 20_000, "\nQ: 5" * 20_000,
-        "<<" * 5_000 + ">" * 5_000, "answer to the " * 2_000, "*answer*" * 3_000,
-        "." * 20_000 + "answer",
-    ],
-)  # fmt: skip
-def test_long_responses_take_linear_time(response: str) -> None:
-    begin = time.process_time()
-    extract(response)
-    assert time.process_time() - begin < 5  # most take 0.1
-
-
 UNITS = [".\n", "* \n", "---\n", "```\n", "| | |\n", "\n", " ", "\t\u3000", "\\ ", "\\,", "\n## "]
 UNITS += ["~", "\\quad", "$ ", "\\\u3000", "1", "_", "*", "\n%", "$5", "5 ", "\nQ: ", "<<", "-"]
-UNITS += ["answer\n"]
+UNITS += ["answer\n", "\\boxed{", "\\boxed{5}", "\\[ ", "(", "and, ", "the answer is ", "*answer*"]
 BEFORE = ("", "The answer", "Answer: ", r"\boxed{5}", r"\boxed{", "#### 5", "\nQ", "$5", "A")
 AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
 

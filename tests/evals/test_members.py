@@ -9,7 +9,7 @@ from evals_commands import fails, run
 from json_lines import write_rows
 from sums import GOLD, TableEngine, sums
 
-from evals import EvalsError, Group, build_table, evaluate, find_members, read_runs
+from evals import EvalsError, Group, evaluate, find_members, read_runs
 from evals.tables import table_of
 
 
@@ -204,17 +204,3 @@ def test_a_resumed_evaluation_takes_the_groups_that_it_is_told(tmp_path: Path) -
     evaluated(tmp_path, {"s0": None})
     assert kept()["group"] is None
     assert [run.row()["role"] for run in read_runs(tmp_path)] == [None]
-
-
-def test_a_table_has_a_mean_of_each_group() -> None:
-    right, wrong = {"p": [True], "q": [True]}, {"p": [True], "q": [False]}
-    results = {name: {"gsm8k": right} for name in ("s0", "s1")}
-    results |= {name: {"gsm8k": wrong} for name in ("t0", "t1")}
-    groups = {name: Group({"s": "student", "t": "teacher"}[name[0]]) for name in results}
-    table = build_table(results, groups=groups)
-    scores = {
-        row.label: row.value for row in table.rows if row.kind == "mean" and row.column == "gsm8k"
-    }
-    assert scores == {"mean of 2 students": 1.0, "mean of 2 teachers": 0.5}
-    assert [set(line) for line in str(table).splitlines()].count({"-"}) == 1
-    assert "mean of 4 adapters" in str(build_table(results))

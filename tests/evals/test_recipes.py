@@ -55,24 +55,6 @@ def test_evalplus_chat_begins_the_answer_for_the_model() -> None:
     assert (template.max_tokens, template.tabs) == (768, 4)
 
 
-def test_evalplus_completion_is_the_stripped_prompt() -> None:
-    recipe = RECIPES["evalplus-completion"]
-    assert render(recipe, "humaneval_plus", FUNCTION) == 'def twice(x):\n    """2 * x"""\n'
-    assert recipe.template("mbpp_plus").continues
-    assert "\ndef " in recipe.template("humaneval_plus").stop
-    assert "\ndef " not in recipe.template("mbpp_plus").stop
-
-
-def test_azr_asks_math_as_a_conversation() -> None:
-    plain = render(RECIPES["azr"], "math500", QUESTION)
-    assert plain.startswith("A conversation between User and Assistant.")
-    assert plain.endswith("</answer>. User: What is {1} + \\frac{1}{2}?\nAssistant:")
-    boxed = render(RECIPES["azr-boxed"], "gsm8k", QUESTION)
-    assert "extracted automatically by the \\boxed{} tag. User: What" in boxed
-    assert RECIPES["azr"].template("aime24").max_tokens == 16000
-    assert RECIPES["azr"].settings("livecodebench")["grading"]["timeout_s"] == 60
-
-
 def test_livecodebench_has_two_forms() -> None:
     azr = RECIPES["azr"]
     reading = render(azr, "livecodebench", {"question": "Add.", "starter_code": ""})
@@ -84,12 +66,6 @@ def test_livecodebench_has_two_forms() -> None:
     official = render(RECIPES["chat"], "livecodebench", {"question": "Add."}, tokenizer(TURNS))
     assert official.startswith("<|system|>You are an expert Python programmer.")
     assert official.endswith("(use the provided format with backticks)\n\n<|end|><|assistant|>")
-
-
-def test_chat_boxes_math_and_begins_nothing() -> None:
-    text = render(RECIPES["chat"], "aime24", QUESTION, tokenizer(TURNS))
-    assert text.startswith("<|user|>What is {1} + \\frac{1}{2}?\nPlease reason step by step")
-    assert text.endswith("within \\boxed{}.<|end|><|assistant|>")
 
 
 @pytest.mark.parametrize("broken", [None, "", tokenizer(None), tokenizer("")])

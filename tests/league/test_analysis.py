@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from league import League, LeagueConfig, LeagueError, Outcome, rank_intervals, read_league
+from league import League, LeagueConfig, Outcome, rank_intervals, read_league
 from league.analysis import SAMPLES
 from league.cli import main
 from league.pairing import stream
@@ -81,17 +81,11 @@ def test_rank_intervals_hold_the_rank_and_widen_with_doubt(tmp_path):
     assert sum(row.best for row in found.values()) == pytest.approx(1.0)
 
 
-def test_report_as_text_json_and_page(played, tmp_path):
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    page = tmp_path / "league.html"
-    done = CliRunner().invoke(main, ["report", str(played), "--html", str(page)])
+def test_report_as_text_and_json(played):
+    done = CliRunner().invoke(main, ["report", str(played)])
     assert done.exit_code == 0, done.output
-    for word in ("t3", "calibration", str(page)):
+    for word in ("t3", "calibration"):
         assert word in done.stdout
-    html = page.read_text()
-    assert "s3" in html
-    assert "https://cdn" not in html
     data = json.loads(CliRunner().invoke(main, ["report", str(played), "--json"]).stdout)
     assert (data["matches"], data["replacements"]) == (18, 2)
     assert data["calibration"]["matches"] == 18
@@ -107,15 +101,6 @@ def test_a_new_league_has_a_report_too(tmp_path):
         done = CliRunner().invoke(main, ["report", str(tmp_path / name)])
         assert done.exit_code == 0, done.output
         assert "calibration" not in done.stdout
-
-
-def test_charts_without_the_extra_name_what_to_install(monkeypatch):
-    import league
-
-    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
-    monkeypatch.delitem(__import__("sys").modules, "league.charts", raising=False)
-    with pytest.raises(LeagueError, match="-m pip install altair vl-convert-python"):
-        _ = league.league_chart
 
 
 def test_a_league_and_its_tables_show_themselves_shortly(played):

@@ -45,24 +45,6 @@ def test_one_task_agrees_with_the_package(backend, tolerance):
             assert both(lost) == pytest.approx((b.mu, b.sigma), abs=tolerance)
 
 
-def test_games_in_a_row_are_trueskills():
-    """Wins and losses in a row give what the `trueskill` package gives, whoever plays."""
-    env = trueskill.TrueSkill(draw_probability=0.0)
-    rng = np.random.default_rng(4)
-    expected = {name: env.create_rating() for name in "abcd"}
-    ratings = {name: Rating(env.mu, env.sigma) for name in expected}
-    for won in rng.integers(0, 2, 25).tolist():
-        pair = rng.choice([*expected], 2, replace=False).tolist()
-        winner, loser = pair[::-1] if won else pair
-        new = trueskill.rate_1vs1(expected[winner], expected[loser], env=env)
-        expected |= zip((winner, loser), new, strict=True)
-        sides = ([ratings[name]] for name in pair)
-        rated = rate_matches(*sides, np.array([float(won)]), np.ones(1), MODEL)
-        ratings |= zip(pair, (rated[0][0], rated[1][0]), strict=True)
-    for name, belief in expected.items():
-        assert both(ratings[name]) == pytest.approx((belief.mu, belief.sigma), abs=1e-4)
-
-
 @pytest.mark.parametrize("beta", [25 / 6, 1.0, 0.5, 0.1])
 @pytest.mark.parametrize("tasks", [1, 16, 64, 256])
 def test_the_gap_is_integrated_exactly_at_every_scale(beta, tasks):
