@@ -243,6 +243,12 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
+    checkpoint = tmp_path / "warm.part" / "checkpoint.pt"
+    older = torch.load(checkpoint)
+    del older["settings"]["load_in_4bit"]
+    torch.save(older, checkpoint)
+    with pytest.raises(RunDirectoryError, match="was begun by a selfplay without load_in_4bit; "):
+        start(runs, data, tmp_path / "warm")
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):

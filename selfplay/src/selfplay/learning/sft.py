@@ -232,14 +232,17 @@ def _in_words(
 
 
 def _resumed(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint, or a fresh state. Raises RunDirectoryError for other settings."""
+    """Return the checkpoint, or a fresh state. Raises RunDirectoryError for other settings, which
+    those of another version of selfplay may be."""
     if not path.exists():
         return fresh
     state: dict[str, Any] = torch.load(path)
-    odd = [name for name, value in fresh["settings"].items() if state["settings"][name] != value]
+    before, missing = state["settings"], object()
+    odd = [name for name, v in fresh["settings"].items() if before.get(name, missing) != v]
     if odd:
+        how = f"with another {odd[0]}" if odd[0] in before else f"by a selfplay without {odd[0]}"
         raise RunDirectoryError(
-            f"{path.parent} was begun with another {odd[0]}; give the same settings to resume, or "
-            "remove it to start again"
+            f"{path.parent} was begun {how}; give the same settings to resume, or remove it to "
+            "start again"
         )
     return state
