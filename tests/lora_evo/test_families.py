@@ -206,6 +206,15 @@ def test_adapters_of_both_namings_open_on_a_model_with_a_part_for_pictures(tiny,
     assert new.logprobs == pytest.approx(text.logprobs) == old.logprobs
 
 
+def test_the_learner_refuses_llama_4_in_one_line():
+    model = small_model("llama4_text", num_local_experts=2, intermediate_size_mlp=48)
+    targets = ["q_proj", "o_proj"]
+    adapters = stack_adapters(model, ["a"], r=2, lora_alpha=4.0, target_modules=targets, seed=7)
+    line = "hidden states of a llama4_text cannot be read apart from its logits, which the learner"
+    with pytest.raises(LoraEvoError, match=line):
+        Scorer(adapters)
+
+
 def test_the_tested_families_are_those_of_these_tests():
     tried = sorted({name.partition(",")[0] for name in (*FAMILIES, *OTHERS)})
     assert sorted(TESTED_FAMILIES) == tried

@@ -67,6 +67,11 @@ OTHERS = {
         "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "num_experts": 4,
         "mamba_dt_rank": 4, "mamba_d_state": 8,
     }),
+    "kimi_linear": ("q_proj kv_b_proj o_proj f_a_proj b_proj", {
+        "layer_types": ["linear_attention", "full_attention"], "linear_head_dim": 16,
+        "linear_num_heads": 2, "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+    } | _LATENT | {"q_lora_rank": None, "num_key_value_heads": 2}),
     "lfm2": ("q_proj in_proj out_proj w1", _CONV),
     "lfm2, bias": ("q_proj in_proj out_proj w1", _CONV | {"conv_bias": True}),
     "lfm2_moe": ("q_proj in_proj out_proj w1", _CONV | _MOE | {"num_dense_layers": 1}),

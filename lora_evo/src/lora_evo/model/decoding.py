@@ -22,9 +22,9 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
 GENERAL_FAMILIES = (
     "bamba", "deepseek_v2", "deepseek_v3", "falcon_h1", "falcon_mamba", "gemma", "gemma2", "gemma3",
-    "gemma3_text", "glm4_moe", "gpt_oss", "granite", "granitemoehybrid", "jamba", "lfm2",
-    "lfm2_moe", "mamba", "mamba2", "mixtral", "nemotron_h", "olmo_hybrid", "olmoe", "opt", "phi3",
-    "qwen2_5_vl", "qwen2_moe", "qwen3_5_text", "qwen3_moe", "qwen3_next", "zamba2",
+    "gemma3_text", "glm4_moe", "gpt_oss", "granite", "granitemoehybrid", "jamba", "kimi_linear",
+    "lfm2", "lfm2_moe", "mamba", "mamba2", "mixtral", "nemotron_h", "olmo_hybrid", "olmoe", "opt",
+    "phi3", "qwen2_5_vl", "qwen2_moe", "qwen3_5_text", "qwen3_moe", "qwen3_next", "zamba2",
 )  # fmt: skip
 """Model types that the general decoder is tested with, beside those above with their windows."""
 TESTED_FAMILIES = FAMILIES + GENERAL_FAMILIES
