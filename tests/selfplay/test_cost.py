@@ -41,6 +41,24 @@ def test_the_arithmetic_of_an_update_is_what_is_counted_in_one(monkeypatch, chec
     assert 0.9 < counted / (planned * 3600 / config.steps) < 1.3
 
 
+@pytest.mark.parametrize(
+    ("phase", "rows", "seconds"),
+    [
+        ("attempts", 256, 13.2),
+        ("attempts", 32, 6.19),
+        ("attempts", 32, 4.75),
+        ("learning", 256, 17.8),
+    ],
+)
+def test_the_range_holds_what_was_measured_of_a_7b_on_an_h100(phase, rows, seconds):
+    """Rows of 512 + 512 tokens, each with its own prompt: docs/gpu.md, "What it shows"."""
+    config = load_preset("7b-4t4s", f"rollout.max_rows={rows}")
+    plan, none = plan_run(config, "H100"), Rows(1, prompt=0, longest_prompt=1, limit=0)
+    step = Workload(none, Rows(rows, prompt=512, longest_prompt=512, limit=1024), 8)
+    low = planned_hours(config, replace(plan, step=step))[phase] * 3600 / config.steps
+    assert low < seconds < low / USUAL
+
+
 def test_hours_follow_the_card_the_steps_and_the_workers():
     one = hours("7b-4t4s", "H100")
     assert list(one) == ["proposals", "attempts", "learning", "evaluation"]
