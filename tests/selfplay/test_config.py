@@ -88,6 +88,7 @@ def test_what_is_neither_a_preset_nor_a_file_is_named():
         ("teachrs=3", "teachers"),
         ("reward.teachr=azr", "reward.teacher"),
         ("learner.lr=0.1", "learner.learning_rate"),
+        ("vllm_importance_sampling_mode=token_mask", "learner.importance_sampling_mode"),
         ("actor.optim.lr=0.1", "learner.learning_rate"),
         ("LoRA-Rank=16", "learner.r"),
         ("learning-rate=1e-4", "learner.learning_rate"),

@@ -3,7 +3,7 @@ import torch
 
 from selfplay.config import LearnerConfig
 from selfplay.learning.batch import token_weights
-from selfplay.learning.loss import token_losses
+from selfplay.learning.loss import importance_weights, token_losses
 
 MEMBERS = [0, 0, 1, 1, 1]
 LENGTHS = [2, 6, 4, 4, 1]
@@ -51,6 +51,24 @@ def test_importance_weights_are_capped_from_above_only():
     assert parts.importance.tolist() == [1.0] * 3
 
 
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        ("token_truncate", [2.0, 0.5, 1.5, 0.9, 1.0, 0.5]),
+        ("token_mask", [0.0, 0.0, 1.5, 0.9, 1.0, 0.0]),
+        ("sequence_truncate", [1.0, 1.0, 1.35, 1.35, 0.5, 0.5]),
+        ("sequence_mask", [1.0, 1.0, 1.35, 1.35, 0.0, 0.0]),
+    ],
+)
+def test_importance_weights_are_of_tokens_or_completions(mode, wanted):
+    ratios = torch.tensor([4.0, 0.25, 1.5, 0.9, 1.0, 0.3])
+    options = LearnerConfig(importance_sampling_mode=mode, importance_sampling_clip_min=0.5)
+    found, outside = importance_weights(ratios.log(), [2, 2, 2], options)
+    assert found.tolist() == pytest.approx(wanted)
+    beyond = [1, 1, 0, 0, 0, 1] if mode.startswith("token") else [0, 0, 0, 0, 1, 1]
+    assert outside.tolist() == list(map(bool, beyond))
+
+
 def test_clipping_cuts_the_gradient_on_the_profitable_side_only():
     ratio = torch.tensor([1.5, 0.5, 1.5, 0.5, 1.1]).log().tolist()
     zeros = [0.0] * 5
@@ -70,15 +88,17 @@ def test_absurd_log_ratios_stay_finite():
     assert torch.isfinite(now.grad).all()
 
 
-def test_the_kl_term_estimates_the_policys_and_has_the_gradient_of_the_bases():
+@pytest.mark.parametrize("corrected", [False, True])
+def test_the_kl_term_has_the_value_and_the_gradient_that_it_says(corrected):
     logits = torch.tensor([0.3, -1.2, 2.0, 0.1], dtype=torch.float64, requires_grad=True)
     base = torch.tensor([1.0, 0.5, -0.3, 0.2], dtype=torch.float64)
     p, q = logits.log_softmax(0), base.log_softmax(0)
-    old = p.detach()
-    parts = token_losses(p, old, old, 0 * old, LearnerConfig(), ref_logprobs=q, beta=1)
-    assert parts.kl @ old.exp() == pytest.approx((old.exp() * (old - q)).sum().item())
+    old, options = p.detach(), LearnerConfig(use_bias_correction_kl=corrected)
+    parts = token_losses(p, old, old, 0 * old, options, ref_logprobs=q, beta=1)
+    forward, backward = (p.exp() * (p - q)).sum(), (q.exp() * (q - p)).sum()
+    assert parts.kl @ old.exp() == pytest.approx(forward.item())
     (found,) = torch.autograd.grad((old.exp() * parts.loss).sum(), logits, retain_graph=True)
-    (wanted,) = torch.autograd.grad((q.exp() * (q - p)).sum(), logits)
+    (wanted,) = torch.autograd.grad(forward if corrected else backward, logits)
     assert found.tolist() == pytest.approx(wanted.tolist())
 
 

@@ -211,14 +211,23 @@ class LearnerConfig:
     loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = "grpo"
     """Averaging per member: grpo (sequences), dapo or bnpo (tokens), dr_grpo (constant length)."""
     importance_sampling_correction: bool = True
-    """Weigh tokens by pi(learner) / pi(sampler), truncated from above."""
+    """Weigh tokens by pi(learner) / pi(sampler), where it is within its bounds."""
+    importance_sampling_mode: Literal[
+        "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"
+    ] = "token_truncate"
+    """Of which ratio the weight is, a token's or the whole completion's, and what is done beyond
+    its bounds: truncate it to them, or leave the text out (mask)."""
+    importance_sampling_clip_min: NotNegative = 0.0
+    """Least importance weight."""
     importance_sampling_clip_max: Positive = 2.0
     """Largest importance weight."""
     mask_truncated_completions: bool = False
     """Leave completions that ran into the length limit out of the loss."""
     beta: NotNegative = 0.0
     """Coefficient of the KL divergence from the frozen base; 0: not computed. The value is k3's,
-    KL(policy || base), the gradient that of KL(base || policy), as in TRL."""
+    KL(policy || base), the gradient that of KL(base || policy)."""
+    use_bias_correction_kl: bool = False
+    """Weigh k3 by the policy ratio: then its gradient is that of KL(policy || base), too."""
     teacher_beta: NotNegative | None = None
     """The same of proposals where it differs; null: beta."""
     entropy_coef: NotNegative = 0.0
@@ -345,6 +354,15 @@ class Config:
             raise ConfigError(
                 f"rollout.self_seed is true and rollout.seed_file is {self.rollout.seed_file}; "
                 "expected one of them"
+            )
+        low, high = (
+            self.learner.importance_sampling_clip_min,
+            self.learner.importance_sampling_clip_max,
+        )
+        if low >= high:
+            raise ConfigError(
+                f"learner.importance_sampling_clip_min is {low}; expected less than "
+                f"learner.importance_sampling_clip_max, {high}"
             )
         for name in self.learner.frozen:
             if name not in self.founders:

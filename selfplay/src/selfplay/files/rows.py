@@ -194,9 +194,9 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     clip_ratio: Maybe = UNSET
     """Share of tokens at which the policy ratio was clipped."""
     importance_sampling_ratio: Maybe = UNSET
-    """Mean weight pi(learner) / pi(sampler) of a token, after truncation."""
+    """Mean weight pi(learner) / pi(sampler) of a token, truncated or masked."""
     importance_sampling_clip_ratio: Maybe = UNSET
-    """Share of tokens whose weight was truncated."""
+    """Share of tokens whose weight was out of bounds."""
     logp_difference_max: Maybe = UNSET
     """Largest difference between the learner's and the sampler's log-probability of a token."""
     mismatch_kl: Maybe = UNSET

@@ -5,15 +5,16 @@ Option names follow TRL's GRPOConfig. The loss of member m is
     L_m = - sum_t w_t * c_t * min(rho_t A_t, clip(rho_t, 1 - epsilon, 1 + epsilon_high) A_t)
 
 over its completion tokens t. rho_t is the ratio of the policy to the policy before this update
-(exactly 1 in its first iteration); c_t, the truncated importance weight against the policy that
-sampled. The weights w_t depend on the whole batch of that member and on no other member, so any cut
-into micro-batches adds up to the same gradient.
+(exactly 1 in its first iteration); c_t, the importance weight against the policy that sampled,
+bounded as `importance_sampling_mode` says. The weights w_t depend on the whole batch of that member
+and on no other member, so any cut into micro-batches adds up to the same gradient.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
 frozen base. From tokens that p sampled its value estimates KL(p || q) without bias, its gradient
-that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With entropy_coef > 0, the mean
-of entropy_coef * H_t over the member's tokens is taken away, whatever the weights; H_t is the
-entropy of the policy at t.
+that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With use_bias_correction_kl it is
+rho_t k3_t, whose gradient is that of KL(p || q), also where the policy before this update sampled
+(DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean of entropy_coef * H_t over the
+member's tokens is taken away, whatever the weights; H_t is the entropy of the policy at t.
 """
 
 import math
@@ -38,7 +39,9 @@ class TokenLosses:
     clipped: Tensor
     """Whether the clip is in force (bool)."""
     importance: Tensor
-    """c, the importance weight after truncation."""
+    """c, the importance weight after its cut."""
+    outside: Tensor
+    """Whether the weight was outside its bounds (bool)."""
     kl: Tensor | None = None
     """k3, where the base's log-probabilities were given."""
 
@@ -50,13 +53,15 @@ def token_losses(
     advantages: Tensor,
     config: LearnerConfig,
     *,
+    lengths: Sequence[int] | None = None,
     ref_logprobs: Tensor | None = None,
     beta: Tensor | float = 0.0,
 ) -> TokenLosses:
     """Compute the clipped, importance-weighted loss of each token; all tensors [tokens].
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
-    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta.
+    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
+    lengths: tokens of each completion, one after the other; None: they are of one.
     Beyond `LOG_RATIO_LIMIT` ratios grow with their tangent, so that a gradient is neither lost nor
     without bound.
     """
@@ -66,18 +71,36 @@ def token_losses(
     plain = ratio * advantages
     clipped = ratio.clamp(1.0 - config.epsilon, 1.0 + config.epsilon_high) * advantages
     surrogate = torch.minimum(plain, clipped)
-    importance = torch.ones_like(old)
-    if config.importance_sampling_correction:
-        mismatch = (old - rollout_logprobs).exp()
-        importance = mismatch.clamp(max=config.importance_sampling_clip_max)
+    mismatch, lengths = old - rollout_logprobs, lengths or [len(old)]
+    importance, outside = importance_weights(mismatch, lengths, config)
     loss, kl = -importance * surrogate, None
     if ref_logprobs is not None:
         near, beyond = _parts(ref_logprobs - logprobs)
         kl = near.expm1() - near + math.expm1(LOG_RATIO_LIMIT) * beyond
-        loss = loss + beta * kl
-    return TokenLosses(
-        loss, (clipped < plain).detach(), importance, None if kl is None else kl.detach()
-    )
+        loss = loss + beta * (ratio * kl if config.use_bias_correction_kl else kl)
+    clip = (clipped < plain).detach()
+    return TokenLosses(loss, clip, importance, outside, None if kl is None else kl.detach())
+
+
+def importance_weights(
+    log_ratio: Tensor, lengths: Sequence[int], config: LearnerConfig
+) -> tuple[Tensor, Tensor]:
+    """Return each token's importance weight, and whether it was outside its bounds; [tokens].
+
+    log_ratio: log pi(learner) - log pi(sampler). In a mode `sequence_*` the weight is that of the
+    whole completion, the product over its tokens.
+    """
+    if not config.importance_sampling_correction:
+        return torch.ones_like(log_ratio), torch.zeros_like(log_ratio, dtype=torch.bool)
+    if config.importance_sampling_mode.startswith("sequence"):
+        sums = torch.stack([part.sum() for part in torch.split(log_ratio, list(lengths))])
+        log_ratio = sums.repeat_interleave(torch.tensor(lengths, device=sums.device))
+    low, high = config.importance_sampling_clip_min, config.importance_sampling_clip_max
+    ratio = log_ratio.exp()
+    outside = (ratio < low) | (ratio > high)
+    if config.importance_sampling_mode.endswith("mask"):
+        return ratio.masked_fill(outside, 0.0), outside
+    return ratio.clamp(low, high), outside
 
 
 def _parts(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,6 +138,7 @@ class ForwardPass:
             rollout,
             padded.per_token([row.sample.advantage for row in batch]),
             self.config,
+            lengths=padded.lengths,
             ref_logprobs=reference,
             beta=padded.per_token(betas),
         )
@@ -123,12 +147,11 @@ class ForwardPass:
             shares = zip(entropy_coefs, batch, strict=True)
             bonus = padded.per_token([coef * row.token_share for coef, row in shares])
             weighted = weighted - bonus * entropy[0]
-        columns = [weighted.detach(), parts.clipped, parts.importance, now - rollout]
+        weights = parts.importance, parts.outside
+        columns = [weighted.detach(), parts.clipped, *weights, now - rollout]
         if parts.kl is not None:
             columns.append(parts.kl)
         split = [torch.split(column, padded.lengths) for column in columns]
-        cap = self.config.importance_sampling_clip_max
         for row, beta, *tokens in zip(batch, betas, *split, strict=True):
-            columns_of_row = tokens if beta > 0.0 else tokens[:4]
-            sums[row.member].add_tokens(*columns_of_row, importance_clip_max=cap)
+            sums[row.member].add_tokens(*(tokens if beta > 0.0 else tokens[:5]))
         return weighted.sum()

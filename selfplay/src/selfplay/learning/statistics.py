@@ -58,20 +58,20 @@ class StatsSum:
         weighted_loss: Tensor,
         clipped: Tensor,
         importance: Tensor,
+        outside: Tensor,
         log_ratio: Tensor,
         kl: Tensor | None = None,
-        *,
-        importance_clip_max: float,
     ) -> None:
         """Add tokens learned from, all [tokens]; log_ratio = log pi(learner) - log pi(sampler).
 
-        kl: estimates of the divergence from the frozen base, if any.
+        outside: whether an importance weight was out of bounds. kl: estimates of the divergence
+        from the frozen base, if any.
         """
         self.learned += log_ratio.numel()
         self.loss += float(weighted_loss.sum())
         self.clipped += float(clipped.sum())
         self.importance += float(importance.sum())
-        self.truncated += float((importance >= importance_clip_max).sum())
+        self.truncated += float(outside.sum())
         # expm1 keeps the tiny differences that exp() - 1 would round away.
         near = log_ratio.double().clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         self.mismatch_kl += float((near.expm1() - near).sum())
