@@ -147,7 +147,7 @@ def test_what_is_no_run_is_refused(tmp_path):
     out = tmp_path / "tasks.jsonl"
     for words in (("resume",), ("tasks", "--out", out)):
         for place in (tmp_path / "none", tmp_path):
-            refused(command(*words, place), "is not a run directory")
+            refused(command(*words, place), "is not a run: it has no config.yaml")
     assert not any(tmp_path.iterdir())
 
 

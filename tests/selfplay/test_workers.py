@@ -26,10 +26,15 @@ from selfplay.errors import SelfplayError
 from selfplay.files.layout import create
 from selfplay.learning.batch import TrainingSample
 from selfplay.members import pieces, remote
-from selfplay.members import ray as ray_module
 from selfplay.members.population import open_population
-from selfplay.members.ray import open_workers, ray_errors, ray_session
-from selfplay.members.remote import WorkerPool, check_equal, versions
+from selfplay.members.remote import (
+    WorkerPool,
+    check_equal,
+    open_workers,
+    ray_errors,
+    ray_session,
+    versions,
+)
 from selfplay.reports.progress import Progress
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import IDENTITY
@@ -51,7 +56,7 @@ def small_pieces():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "SMALL_ROWS", 1)
         patch.setattr(pieces, "GOOD_ROWS", 3)
-        patch.setattr(ray_module.os, "sched_getaffinity", lambda pid: set(range(4)))
+        patch.setattr(remote.os, "sched_getaffinity", lambda pid: set(range(4)))
         yield
 
 
@@ -100,7 +105,7 @@ def pools(monkeypatch):
         opened.append(WorkerPool(*arguments, **more))
         return opened[-1]
 
-    monkeypatch.setattr(ray_module, "WorkerPool", watched)
+    monkeypatch.setattr(remote, "WorkerPool", watched)
     return opened
 
 
@@ -114,7 +119,8 @@ def alone(runs, tmp_path_factory):
 
     def of(mode="populora"):
         if mode not in made:
-            few = ("steps=3", "rollout.kinds=[code_o]", "learner.micro_batch_tokens=64")
+            # So few tokens cut every update, whatever workers know of `small_pieces`.
+            few = ("steps=3", "rollout.kinds=[code_o]", "learner.micro_batch_tokens=16")
             config = for_workers(runs.config(*MODES[mode], *few))
             home = tmp_path_factory.mktemp("alone") / "run"
             train(config, home)
@@ -290,7 +296,7 @@ def test_workers_that_never_start_are_not_waited_for_for_ever(runs, monkeypatch)
 
 
 def test_workers_are_refused_a_base_that_is_spread_over_gpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_module, "open_workers", None)
+    monkeypatch.setattr(training, "open_workers", None)
     tensors = ("--set", "engine=vllm", "--set", "vllm.tensor_parallel_size=2")
     words = ("vllm.tensor_parallel_size is 2, and each of several workers has one GPU", "leave out")
     home = tmp_path / "run"
@@ -340,7 +346,7 @@ def test_all_that_is_free_is_taken_without_a_number(tmp_path, monkeypatch):
         counts.append(count)
         raise SelfplayError("seen")
 
-    monkeypatch.setattr(ray_module, "open_workers", stopped)
+    monkeypatch.setattr(training, "open_workers", stopped)
     refused(train_with(tmp_path, "--workers"), "seen")
     assert counts == [0]
 
@@ -467,7 +473,7 @@ sys.stdin.read()
 
 
 def test_a_full_cluster_is_one_line(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_module, "_ROOM_S", 2.0)
+    monkeypatch.setattr(remote, "_ROOM_S", 2.0)
     words = [sys.executable, "-c", HOLDING, cluster]
     other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -43,7 +43,7 @@ from selfplay.files.rows import EvalRow, StepRow, append_rows, read_rows
 from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.machine.devices import refuse_spread_base
 from selfplay.members.population import Population, open_population
-from selfplay.members.remote import RemotePopulation
+from selfplay.members.remote import RemotePopulation, open_workers
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
@@ -299,8 +299,6 @@ def _opened(
         if ray is None and workers in (None, 1):
             population = stack.enter_context(open_population(config, template))
         else:
-            from selfplay.members.ray import open_workers
-
             refuse_spread_base(config)
             opening = open_workers(config, template, workers or 0, ray, fewer=fewer)
             population = stack.enter_context(opening)

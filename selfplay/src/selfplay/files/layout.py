@@ -47,16 +47,20 @@ def create(directory: Path, config: Config) -> None:
 
 def open_config(directory: Path) -> Config:
     """Read the configuration of an existing run."""
-    path = directory / CONFIG
-    if not path.is_file():
-        raise RunDirectoryError(
-            f"{directory} is not a run directory: it has no {CONFIG}; "
-            "expected a directory that `selfplay train --out` made"
-        )
     try:
-        return read_config(read_yaml(path))
+        return read_config(read_yaml(config_of(directory)))
     except ConfigError as error:
-        raise RunDirectoryError(f"{path}: {error}; {COPY}") from error
+        raise RunDirectoryError(f"{directory / CONFIG}: {error}; {COPY}") from error
+
+
+def config_of(directory: Path) -> Path:
+    """Return where the configuration of an existing run is."""
+    if not (directory / CONFIG).is_file():
+        raise RunDirectoryError(
+            f"{directory} is not a run: it has no {CONFIG}; expected a directory that "
+            "`selfplay train --out` made"
+        )
+    return directory / CONFIG
 
 
 def lock(directory: Path) -> IO[str]:

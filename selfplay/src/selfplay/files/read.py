@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import UNSET, Struct, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install, program, quote
-from selfplay.files.layout import CHANGES, CONFIG, EVALS, METRICS, RESOURCES, TASKS
+from selfplay.files.layout import CHANGES, EVALS, METRICS, RESOURCES, TASKS, config_of
 from selfplay.files.rows import (
     BASE,
     START,
@@ -246,11 +246,7 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         (2, ['s0', 's1', 't0', 't1'])
     """
     home = Path(directory)
-    if not (home / CONFIG).is_file():
-        raise RunDirectoryError(
-            f"{home} is not a run: it has no {CONFIG}; "
-            "give a directory that `selfplay train --out` wrote"
-        )
+    settings = read_yaml(config_of(home))
     resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
     steps: list[StepRow] = []
     for row in read_rows(home / METRICS, StepRow):
@@ -263,7 +259,7 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
     return RunRecord(
         directory=home,
         name=name or home.resolve().name,
-        config=read_yaml(home / CONFIG),
+        config=settings,
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
         changes=tuple(read_rows(home / CHANGES, ChangeRow)),

@@ -22,11 +22,9 @@ from lora_evo.model import (
     BaseModel,
     SupervisedLearner,
     TokenPair,
-    choose_device,
     derive_seed,
     drawn,
     export_adapter,
-    load_base_model,
     stack_adapters,
     stream,
     token_pair,
@@ -34,7 +32,7 @@ from lora_evo.model import (
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import lock
-from selfplay.machine.devices import set_allocator
+from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
 from selfplay.tasks.seeds import Say, Worked, read_tasks
 from selfplay.tasks.template import Template, control_token_in, control_tokens, template_of
@@ -102,11 +100,7 @@ def fine_tune(
 
 def _open_learner(config: Config, learning_rate: float) -> tuple[Any, SupervisedLearner]:
     """Load the base, and put the adapter to be trained on it; return the tokenizer with it."""
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    set_allocator(replace(config, engine="hf"))
-    device = choose_device(config.device)
-    base = load_base_model(config.base, device, config.dtype, config.load_in_4bit)
+    base = load_base(replace(config, engine="hf"))
     stack = stack_adapters(
         base.model,
         ["sft"],

@@ -179,20 +179,25 @@ def open_population(config: Config, template: Template) -> Iterator[Population]:
         yield Population(learner, engine, config, template)
 
 
+def load_base(config: Config) -> BaseModel:
+    """Load the base model of a run, on the device and threads that its learner works with."""
+    set_allocator(config)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    device = choose_device(config.device)
+    return load_base_model(config.base, device, config.dtype, config.load_in_4bit)
+
+
 def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Learner, Engine]:
     """Load the base model, put fresh adapters on it, and open the engine.
 
     exchange: what the learner shares updates by, with those that have the same members.
     """
-    device = choose_device(config.device)
     if config.engine == "vllm":
         refuse_four_bits(config)
         require_vllm()
-        refuse_float32(config, device.type == "cuda")
-    set_allocator(config)
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    base = load_base_model(config.base, device, config.dtype, config.load_in_4bit)
+        refuse_float32(config, choose_device(config.device).type == "cuda")
+    base = load_base(config)
     shapes = linear_shapes(base.model)
     tokenizer, rollout = base.tokenizer, config.rollout
     members = config.founders
