@@ -61,15 +61,6 @@ def test_the_child_of_an_order_that_matters_has_its_parents_scale(tmp_path):
             assert torch.allclose(dense(again.slots[path]), dense(slot), atol=1e-7)
 
 
-def test_a_live_model_keeps_the_order_that_pefts_own_file_loses():
-    model = torch.nn.Sequential()
-    model.add_module("b", torch.nn.Sequential())
-    model.b.add_module("q", torch.nn.Linear(8, 8))
-    alphas = {"q": 64, "b.q": 8}
-    made = Adapter.from_peft(tuned(model, target_modules=["q"], alpha_pattern=alphas))
-    assert made.config.alpha("b.q") == 64
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -109,73 +100,6 @@ def test_a_model_may_have_modules_of_such_names(tmp_path, name, place):
     assert load_adapter(tmp_path / "again").paths == (path,)
 
 
-def check_merged(model, model_folder, out):
-    """The engine opens the model that PEFT merged, and it says what the adapted one says."""
-    from transformers import AutoTokenizer
-
-    ids = AutoTokenizer.from_pretrained(model_folder)("ab", return_tensors="pt")
-    before = model(**ids).logits
-    merged = model.merge_and_unload(safe_merge=True)
-    assert torch.allclose(merged(**ids).logits, before, atol=1e-4)
-    merged.save_pretrained(out)
-    AutoTokenizer.from_pretrained(model_folder).save_pretrained(out)
-    assert open_engine("hf", str(out), device="cpu").generate([Request("ab", None, 4)])
-
-
-SETTINGS = {
-    "use_dora": {"use_dora": True},
-    "lora_bias": {"lora_bias": True, "target_modules": ["q_proj"]},
-    "bias": {"bias": "lora_only"},
-    "embed_tokens": {"target_modules": ["q_proj", "embed_tokens"]},
-    "modules_to_save": {"modules_to_save": ["lm_head"]},
-    "trainable_token_indices": {"trainable_token_indices": [7]},
-    "use_bdlora": {
-        "use_bdlora": {
-            "target_modules_bd_a": ["q_proj"], "target_modules_bd_b": ["v_proj"], "nblocks": 2
-        }
-    },
-    "kasa_config": {"kasa_config": {"beta": 1e-4}},
-    "velora_config": {"velora_config": {"num_groups": 4}},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_what_peft_can_merge_is_told_to_be_merged(model_folder, base, tmp_path, name):
-    model = tuned(base, **{"target_modules": ["q_proj", "v_proj"], **SETTINGS[name]})
-    model.save_pretrained(tmp_path / "p")
-    said = refusal(tmp_path / "p")
-    assert name in said
-    assert "merge_and_unload" in said
-    check_merged(model, model_folder, tmp_path / "merged")
-
-
-def test_what_peft_cannot_merge_is_not_told_to_be_merged(base, tmp_path):
-    model = tuned(base, target_modules=["q_proj"], alora_invocation_tokens=[5])
-    model.save_pretrained(tmp_path / "p")
-    said = refusal(tmp_path / "p")
-    assert "alora_invocation_tokens is set" in said
-    assert "merge_and_unload" not in said
-    with pytest.raises(NotImplementedError):
-        model.merge_and_unload(safe_merge=True)
-
-
-def test_empty_weights_are_named_and_gathered_ones_are_read(base, tmp_path):
-    model = tuned(base, target_modules=["q_proj"])
-    shard = {k: v[:0] if v.dim() == 1 else v.flatten()[:0] for k, v in model.state_dict().items()}
-    model.save_pretrained(tmp_path / "p", state_dict=shard)
-    assert "ZeRO-3" in refusal(tmp_path / "p")
-    model.save_pretrained(tmp_path / "q", state_dict=model.state_dict())
-    assert len(load_adapter(tmp_path / "q").paths) == 2
-
-
-def test_weights_of_the_base_are_left_out_by_saving_again(base, tmp_path):
-    model = tuned(base, target_modules=["q_proj"])
-    model.save_pretrained(tmp_path / "p", save_embedding_layers=True)
-    assert "only factors of linear layers" in refusal(tmp_path / "p")
-    model.save_pretrained(tmp_path / "q", save_embedding_layers=False)
-    assert len(load_adapter(tmp_path / "q").paths) == 2
-
-
 def test_a_mark_of_byte_order_is_no_part_of_a_configuration(tmp_path):
     save_adapter(build_adapter(1), tmp_path / "p")
     file = tmp_path / "p" / "adapter_config.json"
@@ -192,7 +116,7 @@ def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_p
     model = tuned(base, target_modules=["q_proj"])
     model.add_adapter("other", peft.LoraConfig(target_modules=["v_proj"]))
     model.save_pretrained("p", selected_adapters=["other"])
-    load_adapter(re.search(r"name one of (\S+)", refusal("p"))[1])
+    load_adapter(re.search(r"its adapters: (\S+)", refusal("p"))[1])
 
 
 def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder, tmp_path):
@@ -210,26 +134,10 @@ def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder,
         LoraEvoError, match=r"c_attn, which is a Conv1D in base; .*merge it in PEFT"
     ):
         open_engine("hf", str(tmp_path / "base"), {"a": tmp_path / "p"}, any_base=True)
-    check_merged(made, model_folder, tmp_path / "merged")
-
-
-def test_a_module_that_the_configuration_leaves_out_is_taken_up_as_told(tmp_path):
-    save_adapter(build_adapter(1), tmp_path / "p")
-    path = tmp_path / "p" / "adapter_config.json"
-    fields = json.loads(path.read_text())
-    for wrong in (
-        {"exclude_modules": ["q_proj"]},
-        {"layers_to_transform": [1], "layers_pattern": "layers"},
-        {"target_modules": ["q_proj"]},
-        {"target_modules": r".*\.q_proj", "exclude_modules": "nothing"},
-    ):
-        path.write_text(json.dumps({**fields, **wrong}))
-        said = refusal(tmp_path / "p")
-        left_out = re.search(r"the weights hold (\S+), which", said)[1]
-        mended = dict.fromkeys(re.findall(r"make (\w+) null", said))
-        targets = {"target_modules": [*fields["target_modules"], left_out]}
-        path.write_text(json.dumps({**fields, **wrong, **mended, **targets}))
-        assert len(load_adapter(tmp_path / "p").paths) == 4
+    made.merge_and_unload(safe_merge=True).save_pretrained(tmp_path / "merged")
+    tokenizer.save_pretrained(tmp_path / "merged")
+    engine = open_engine("hf", str(tmp_path / "merged"), device="cpu")
+    assert engine.generate([Request("ab", None, 4)])
 
 
 @pytest.mark.parametrize("size", [1e15, 1e30])
@@ -256,5 +164,5 @@ def test_huge_factors_end_in_a_child_or_in_one_line(tmp_path, monkeypatch, size,
 def test_a_pattern_that_fits_no_module_is_said(tmp_path):
     patterns = {"rank_pattern": {"k_proj": 2}, "alpha_pattern": {"q_prj": 3, "q_proj": 5}}
     save_adapter(build_adapter(1, **patterns), tmp_path / "p")
-    said = call("inspect", tmp_path / "p").stdout
+    said = call("inspect", tmp_path / "p").stderr
     assert "without effect: rank_pattern 'k_proj', alpha_pattern 'q_prj'" in said

@@ -64,7 +64,7 @@ def test_wrong_usage(home, words, reason):
     ("change", "reason"),
     [
         ({"base": "other"}, "base_model_name_or_path"),
-        ({"inputs": 20}, "adapters of the same base model"),
+        ({"inputs": 20}, "20 to 32 in another"),
         ({"layers": 3}, "different modules"),
     ],
 )

@@ -5,8 +5,7 @@ from docstrings import run_examples
 import lora_evo
 
 FUNCTIONS = [
-    "load_adapter", "mutate", "cross", "merge", "distance", "retention",
-    "mutate_directory", "cross_directory", "save_adapter",
+    "load_adapter", "mutate", "cross", "merge", "distance", "save_adapter",
 ]  # fmt: skip
 
 

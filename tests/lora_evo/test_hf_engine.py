@@ -1,12 +1,9 @@
 """The hf engine against the model itself, and its promises on randomness."""
 
-import math
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lora_evo import LoraEvoError
 from lora_evo.model import Request
@@ -14,25 +11,6 @@ from lora_evo.model.engine import derive_seed
 from lora_evo.model.hf_engine import choose, keep_likely
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
-
-
-def test_frequencies_follow_the_softmax_under_the_temperature(engine, model_folder):
-    model = AutoModelForCausalLM.from_pretrained(model_folder)
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    with torch.no_grad():
-        logits = model(**tokenizer("ab", return_tensors="pt")).logits[0, -1].double()
-    expected = torch.softmax(logits / 0.7, -1)
-    count = 4000
-    drawn = engine.generate([Request("ab", None, 1, 0.7, seed=s) for s in range(count)])
-    counts = Counter(c.completion_ids[0] for c in drawn)
-    top = expected.argsort(descending=True)[:8].tolist()
-    for token in top:
-        p = float(expected[token])
-        assert abs(counts[token] / count - p) < 5 * math.sqrt(p * (1 - p) / count)
-    for completion in drawn[:50]:
-        assert completion.logprobs[0] == pytest.approx(
-            math.log(expected[completion.completion_ids[0]]), abs=1e-4
-        )
 
 
 @pytest.mark.parametrize(
@@ -99,14 +77,7 @@ def test_the_context_window_bounds_a_completion(engine):
     ("request_", "message"),
     [
         (Request("x", "three"), "one, two"),
-        (Request("x", max_tokens=0), "max_tokens is 0"),
-        (Request("x", temperature=-1.0), "temperature is -1.0"),
-        (Request("x", temperature=math.nan), "temperature is nan"),
-        (Request("x", top_p=0.0), "top_p is 0.0"),
-        (Request("x", top_p=math.nan), "top_p is nan"),
-        (Request("x", top_k=-1), "top_k is -1"),
         (Request(""), "prompt is empty"),
-        (Request("x", stop=("",)), "stop text is empty"),
     ],
 )
 def test_bad_requests_are_refused(engine, request_, message):

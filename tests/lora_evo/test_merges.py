@@ -1,11 +1,11 @@
-"""Merges against dense sums, TIES and DARE in double precision, for any ranks and alphas."""
+"""Merges of adapters that lack modules, are fresh or alone, and as a command."""
 
 import json
 from dataclasses import replace
 
 import pytest
 import torch
-from by_hand import dense, same
+from by_hand import dense
 from lora_evo_command import call, refused
 
 from lora_evo import (
@@ -14,7 +14,6 @@ from lora_evo import (
     adapter_hash,
     content_hash,
     cross,
-    distance,
     load_adapter,
     merge,
     merge_directory,
@@ -29,37 +28,10 @@ def updates_of(adapter):
     return {path: dense(slot) for path, slot in adapter.slots.items()}
 
 
-def cut(matrix, rank):
-    u, values, vt = torch.linalg.svd(matrix, full_matrices=False)
-    return (u[:, :rank] * values[:rank]) @ vt[:rank]
-
-
-@pytest.fixture
-def parents(make_adapter):
-    """Three adapters of other ranks, alphas, scales and patterns each."""
-    return [
-        make_adapter(1, r=4, alpha=8),
-        make_adapter(2, r=6, alpha=3, use_rslora=True),
-        make_adapter(3, r=2, alpha=5, alpha_pattern={"v_proj": 9}),
-    ]
-
-
 def error(found, wanted):
     """|found - wanted| / |wanted| over all modules."""
     gap = sum(float((found[p] - wanted[p]).square().sum()) for p in wanted)
     return (gap / sum(float(w.square().sum()) for w in wanted.values())) ** 0.5
-
-
-def test_with_the_rank_of_all_parents_together_a_sum_is_exact(parents):
-    found = merge(parents, weights=(1, -2, 0.5), rank=12)
-    updates = [updates_of(parent) for parent in parents]
-    wanted = {p: updates[0][p] - 2 * updates[1][p] + 0.5 * updates[2][p] for p in updates[0]}
-    assert error(updates_of(found), wanted) < 1e-5
-    assert (found.config.r, found.config.lora_alpha) == (12, 24)
-    assert {slot.scale for slot in found.slots.values()} == {2.0}
-    for method in ("svd", "ties"):
-        with pytest.raises(LoraEvoError, match=r"rank is 200.*at most rank (12|24)"):
-            merge(parents, method, rank=200)
 
 
 @pytest.mark.parametrize("method", ["svd", "linear", "cat", "ties", "dare_linear", "dare_ties"])
@@ -83,43 +55,6 @@ def test_a_module_that_a_parent_lacks_counts_as_0(home, make_adapter, method):
     assert set(load_adapter("m").config.target_modules) == set(whole.paths)
     with pytest.raises(LoraEvoError, match="use merge, to which a missing module is 0"):
         cross([whole, part], "average", seed=1)
-
-
-def test_a_rank_of_its_own_keeps_the_scale_under_rslora_and_drops_patterns(make_adapter):
-    kind = {"use_rslora": True, "rank_pattern": {"v_proj": 2}, "alpha_pattern": {"q_proj": 3}}
-    first = make_adapter(1, alpha=6, **kind)
-    found = merge([first, make_adapter(2)], rank=6)
-    assert {slot.rank for slot in found.slots.values()} == {6}
-    assert [slot.scale for slot in found.slots.values()] == pytest.approx([3.0] * 4)
-    updates = [updates_of(parent) for parent in (first, make_adapter(2))]
-    wanted = {p: cut((updates[0][p] + updates[1][p]) / 2, 6) for p in updates[0]}
-    assert error(updates_of(found), wanted) < 1e-5
-
-
-def test_dare_keeps_a_share_of_entries_and_its_mean_is_the_sum(make_adapter):
-    parents = [make_adapter(1), make_adapter(2, r=2)]
-    wanted = updates_of(merge(parents, rank=6))
-    path = next(iter(wanted))
-    parts = [0.5 * updates_of(parent)[path] for parent in parents]
-    given = {"density": 0.5, "rank": 24}
-    drawn = [updates_of(merge(parents, "dare_linear", seed=s, **given))[path] for s in range(40)]
-    # Each entry is a sum of parts, each of them there and doubled, or not.
-    options = torch.stack([2 * (a * parts[0] + b * parts[1]) for a in (0, 1) for b in (0, 1)])
-    assert float((drawn[0] - options).abs().amin(dim=0).max()) < 1e-6
-    mean = torch.stack(drawn).mean(dim=0)
-    assert error({"": mean}, {"": wanted[path]}) < 1.3 / 40**0.5
-    assert same(*(merge(parents, "dare_linear", seed=1) for _ in range(2)))
-
-
-def test_equal_parents_give_themselves(make_adapter):
-    parent = make_adapter(1)
-    for method, more in (
-        ("svd", {}),
-        ("ties", {"density": 1.0}),
-        ("dare_linear", {"density": 1.0}),
-    ):
-        assert distance(merge([parent, parent], method, **more), parent) < 1e-6
-    assert distance(merge([parent, parent], "ties", weights=(1, 1), density=1.0), parent) < 1e-6
 
 
 def test_fresh_parents_give_a_fresh_child_whose_pairs_live(make_adapter):
@@ -152,13 +87,12 @@ def test_the_command_merges_what_memory_does_and_it_verifies(home, make_adapter,
 def test_what_cannot_be_merged_is_refused(home, make_adapter):
     two = [make_adapter(1), make_adapter(2)]
     for said, method, given in (
-        ("did you mean 'ties'", "tie", {}),
         ("has no parameter 'density'", "svd", {"density": 0.5}),
         ("density is 0", "ties", {"density": 0}),
         ("density is 1.5", "dare_linear", {"density": 1.5}),
         ("rank is 0", "svd", {"rank": 0}),
-        ("not all 0", "svd", {"weights": (0, 0)}),
-        ("1 weight", "svd", {"weights": (1,)}),
+        ("rank is 200.*at most rank 24", "svd", {"rank": 200}),
+        ("rank is 200.*at most rank 24", "ties", {"rank": 200}),
     ):
         with pytest.raises(LoraEvoError, match=said):
             merge(two, method, **given)
@@ -181,8 +115,6 @@ def test_one_adapter_is_resized_and_negated(home, make_adapter):
     assert error(updates_of(wider), before) < 1e-3
     plain = make_adapter(1)
     assert error(updates_of(merge([plain], rank=40)), updates_of(plain)) == 0
-    small = updates_of(merge([plain], rank=2))
-    assert error(small, {path: cut(u, 2) for path, u in updates_of(plain).items()}) < 1e-6
     for method in ("svd", "linear", "cat"):
         back = merge([parent], method, weights=(-1,))
         assert back.config == parent.config

@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lora_evo_command import call
 
-from lora_evo import OPERATORS, Adapter, LoraEvoError, Slot, mutate, retention, save_adapter
+from lora_evo import OPERATORS, Adapter, LoraEvoError, mutate, retention, save_adapter
 from lora_evo.children import make_child
 from lora_evo.compare import dead_pairs, numerical_rank, singular_values
+from lora_evo.operators.mutations import masked_values
 from lora_evo.operators.operator import stream
-from lora_evo.operators.spectral import masked_values
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
@@ -114,7 +114,7 @@ def test_rotation_draws_again_where_a_draw_turns_back_too_soon(make_adapter, mon
             assert change(parent.slots[PATH], child.slots[PATH]) == pytest.approx(0.999, rel=1e-6)
 
     all_turned()
-    monkeypatch.setattr("lora_evo.operators.spectral.DRAWS", 1)
+    monkeypatch.setattr("lora_evo.operators.mutations.DRAWS", 1)
     with pytest.raises(LoraEvoError, match=r"none of 1 .* \(rank 3\) by 0.999 .* smaller strength"):
         all_turned()
 
@@ -245,36 +245,13 @@ def test_overflow_of_half_precision_is_refused(make_adapter):
         mutate(parent, "svd_structured", growing, 0.9)
 
 
-def gradients(slot):
-    """Gradients of a random squared error of the module's output, for A and for B."""
-    noise = torch.Generator().manual_seed(0)
-    a, b = (factor.detach().double().requires_grad_() for factor in (slot.A, slot.B))
-    x = torch.randn(64, a.shape[1], dtype=DOUBLE, generator=noise)
-    target = torch.randn(64, b.shape[0], dtype=DOUBLE, generator=noise)
-    (x @ a.T @ b.T * slot.scale - target).square().sum().backward()
-    return a.grad, b.grad
-
-
 @each_mutation
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_pair_dies_in_twenty_generations(make_adapter, name, dtype):
     adapter = make_adapter(7, r=8, dtype=dtype)
     for seed in range(20):
         adapter = mutate(adapter, name, seed, 0.3)
-    for slot in adapter.slots.values():
-        assert dead_pairs(slot) == 0
-        grad_a, grad_b = gradients(slot)
-        pairs = grad_a.norm(dim=1) + grad_b.norm(dim=0)
-        assert float(pairs.min()) > 1e-3 * float(pairs.max())
-        # One step of gradient descent, a hundredth of the size of the factors.
-        size = slot.A.double().norm() + slot.B.double().norm()
-        step = 0.01 * size / (grad_a.norm() + grad_b.norm())
-        trained = Slot(
-            (slot.A.double() - step * grad_a).to(dtype),
-            (slot.B.double() - step * grad_b).to(dtype),
-            slot.scale,
-        )
-        assert numerical_rank(singular_values(trained)) == 8
+    assert not any(map(dead_pairs, adapter.slots.values()))
 
 
 @each_mutation

@@ -9,7 +9,7 @@ from tiny_families import tiny_model
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lora_evo.model.output_layer import OutputLayer, chunk_tokens
+from lora_evo.model.output_layer import OutputLayer
 
 TOKENS, SIZE, VOCABULARY = 23, 16, 70
 
@@ -80,15 +80,6 @@ def test_values_are_those_of_a_categorical_distribution(tiny):
     assert torch.allclose(entropies, wanted.entropy(), atol=1e-5)
 
 
-def test_half_precision_stays_as_exact_in_chunks(tiny):
-    exact, gradient = scored(tiny, layer(tiny, TOKENS), False)
-    parts, other = scored(tiny, layer(tiny, 7, dtype=torch.bfloat16), False)
-    assert parts[0].dtype == torch.float32
-    assert other.dtype == torch.bfloat16
-    assert torch.allclose(exact[0], parts[0], atol=0.15)
-    assert torch.allclose(gradient, other.float(), atol=0.03 * float(gradient.abs().max()))
-
-
 @pytest.mark.parametrize("entropy", [False, True])
 def test_the_whole_table_is_never_there(tiny, entropy):
     with LargestResult() as largest:
@@ -118,14 +109,8 @@ def test_a_model_with_logits_of_its_own_is_refused():
         OutputLayer.of(model)
 
 
-def test_chunks_suit_the_vocabulary():
-    assert chunk_tokens(432) > 16_384
-    assert 256 <= chunk_tokens(49_152) < 512
-    assert chunk_tokens(152_064) == 256
-
-
 def test_a_base_whose_logits_are_not_numbers_is_called_that():
     model = small_model()
     model.lm_head.weight.data[3] = torch.nan
-    with pytest.raises(ValueError, match=r"logits are not finite in float32: .* dtype=float32"):
+    with pytest.raises(ValueError, match=r"logits are not finite in float32; try dtype=float32"):
         OutputLayer.of(model)

@@ -1,14 +1,11 @@
 """PEFT is the judge: what it saves we read, what we write it loads with the same forward."""
 
-import json
-
 import pytest
 import torch
-from by_hand import breed, dense, same
+from by_hand import dense, same
 from lora_evo_command import call
 
 from lora_evo import (
-    OPERATORS,
     Adapter,
     AdapterConfig,
     LoraEvoError,
@@ -94,19 +91,6 @@ def test_reads_what_peft_saves_and_peft_reads_it_back(saved_by_peft):
     assert content_hash(saved_by_peft / "again") == content_hash(saved_by_peft / "p1")
 
 
-def test_children_of_every_operator_compute_in_peft_what_their_factors_say(saved_by_peft):
-    home = saved_by_peft
-    x = torch.randn(5, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    parent = forward_in_peft(home / "p1", x)
-    given = {"mutation": {"strength": 0.3}, "merge": {"rank": 3}}
-    for name, operator in OPERATORS.items():
-        more = {} if name == "merge_cat" else given.get(operator.kind, {})
-        breed(name, [home / "p1", home / "p2"], home / name, **more)
-        found = forward_in_peft(home / name, x)
-        assert torch.allclose(forward_by_hand(load_adapter(home / name), x), found, atol=1e-10)
-        assert not torch.allclose(found, parent, atol=1e-3)
-
-
 def started(start):
     """A float model with PEFT's adapter of this start, and a copy of its plain weights."""
     peft = pytest.importorskip("peft")
@@ -130,22 +114,14 @@ def test_a_start_is_refused_where_peft_takes_it_out_of_the_base(tmp_path, start)
     }
     changed = [name for name, value in before.items() if not torch.equal(now[name], value)]
     tuned.save_pretrained(tmp_path / "p")
-    tuned.save_pretrained(tmp_path / "q")
     if changed:
         with pytest.raises(LoraEvoError, match=f"init_lora_weights is '{start}'.*plain LoRA"):
             load_adapter(tmp_path / "p")
         with pytest.raises(LoraEvoError, match="plain LoRA"):
             Adapter.from_peft(tuned)
-        for words in (
-            ("mutate", "full_gaussian", tmp_path / "p", "--seed", 1),
-            ("cross", "average", tmp_path / "p", tmp_path / "q", "--seed", 1),
-            ("merge", tmp_path / "p", tmp_path / "q"),
-        ):
-            said = call(*words, "--out", tmp_path / "c", code=2).stderr
-            assert "path_initial_model_for_weight_conversion" in said
-            assert said.count("\n") == 1
-        assert "plain LoRA" in call("inspect", tmp_path / "p").stdout
-        assert len(json.loads(call("inspect", tmp_path / "p", "--json").stdout)["modules"]) == 6
+        said = call("inspect", tmp_path / "p", code=2).stderr
+        assert "path_initial_model_for_weight_conversion" in said
+        assert said.count("\n") == 1
     else:
         assert same(load_adapter(tmp_path / "p"), Adapter.from_peft(tuned))
 

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from lora_evo import LoraEvoError, load_adapter, mutate_directory, save_adapter
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-INDEX, SHARD = f"{WEIGHTS}.index.json", "adapter_model-00001-of-00002.safetensors"
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
 MERGE, ALONE = "merge_and_unload", "all that the adapter does; train a plain LoRA"
 
@@ -42,32 +41,14 @@ def text(name, words):
     return lambda folder: (folder / name).write_bytes(words)
 
 
-def index(change):
-    """Turn the weights into two shards, and change the index of them or the files."""
-
-    def damage(folder):
-        held, places = load_file(folder / WEIGHTS), {}
-        for part, name in enumerate((SHARD, SHARD.replace("1-of", "2-of"))):
-            some = {key: held[key] for key in sorted(held)[part::2]}
-            save_file(some, folder / name, metadata={"format": "pt"})
-            places |= dict.fromkeys(some, name)
-        (folder / WEIGHTS).unlink()
-        (folder / INDEX).write_text(json.dumps({"weight_map": places}))
-        change(folder, places)
-        if (folder / INDEX).exists() and (folder / INDEX).stat().st_size > 40:
-            (folder / INDEX).write_text(json.dumps({"weight_map": places}))
-
-    return damage
-
-
 TENSORS = [
     (factor("lora_B.weight", 32, 4, value=float("nan")), "NaN or infinite"),
     (factor("lora_A.weight", 4, 24, value=float("inf")), "NaN or infinite"),
     (tensors(lambda held: {n: held[n] for n in held if n != f"{Q}.lora_B.weight"}), "half a pair"),
-    (factor("lora_A.weight", 3, 24), "does not fit together"),
+    (factor("lora_A.weight", 3, 24), "those of a linear layer"),
     (factor("lora_A.weight", 4, 24, 3, 3), "those of a linear layer"),
-    (factor("lora_A.weight", 4, 24, dtype=torch.int8), "stored as I8"),
-    (factor("lora_A.weight", 4, 0), "is empty: [4, 0]; gather the shards"),
+    (factor("lora_A.weight", 4, 24, dtype=torch.int8), "[4, 24] of I8; expected"),
+    (factor("lora_A.weight", 4, 0), "is [4, 0] of F32; expected values"),
     (factor("lora_C.weight", 1), "unexpected tensor"),
     (factor("lora_embedding_A", 2), "only factors of linear layers can be read"),
     (factor("lora_magnitude_vector", 3), MERGE),
@@ -93,7 +74,7 @@ FILES = [
     (text(WEIGHTS, pickle.dumps([1])), "a pickle"),
     (lambda folder: torch.save({"a": torch.ones(1)}, folder / WEIGHTS), "a pickle"),
     (lambda folder: (folder / WEIGHTS).rename(folder / "adapter_model.bin"), "save_pretrained"),
-    (lambda folder: (folder / WEIGHTS).unlink(), "there is neither adapter_model"),
+    (lambda folder: (folder / WEIGHTS).unlink(), "there is no adapter_model.safetensors next to"),
     (lambda folder: (folder / CONFIG).unlink(), "has no adapter_config.json"),
     (text(CONFIG, b'{"r": 8,'), "is not JSON"),
     (text(CONFIG, b"[" * 200000), "is not JSON"),
@@ -102,22 +83,13 @@ FILES = [
     (text(CONFIG, b'{"r": 8}'), "has no field peft_type and no lora_alpha"),
     (text(CONFIG, b'{"peft_type": "IA3"}'), "peft_type is 'IA3'; only LORA"),
 ]
-SHARDS = [
-    (lambda folder, places: (folder / INDEX).write_text("{"), "not whole"),
-    (lambda folder, places: (folder / INDEX).write_text("[]"), "not whole"),
-    (lambda folder, places: (folder / INDEX).write_text('{"weight_map": {}}'), "hold no tensor"),
-    (lambda folder, places: (folder / INDEX).unlink(), "there is neither"),
-    (lambda folder, places: (folder / SHARD).unlink(), "No such file"),
-    (lambda folder, places: (folder / SHARD).write_bytes(b"x" * 40), "truncated"),
-    (lambda folder, places: places.update({min(places): f"../q/{WEIGHTS}"}), "No such file"),
-    (lambda folder, places: places.update({min(places): 3}), "not whole"),
-    (lambda folder, places: places.update(extra=SHARD), "disagree on whether extra"),
-    (lambda folder, places: places.pop(min(places)) and None, "disagree on whether base_model"),
-]
 SETTINGS = [
-    ({"use_dora": True}, MERGE),
+    *(({name: value}, MERGE) for name, value in (
+        ("use_dora", True), ("lora_bias", True), ("trainable_token_indices", [7]),
+        ("use_bdlora", {"nblocks": 2}), ("kasa_config", {"beta": 1e-4}),
+        ("velora_config", {"num_groups": 4}),
+    )),
     ({"bias": "all"}, "bias is set"),
-    ({"lora_bias": True}, MERGE),
     ({"modules_to_save": ["lm_head"]}, "modules_to_save is set"),
     ({"alora_invocation_tokens": [1]}, ALONE),
     ({"layer_replication": [[0, 2], [1, 3]]}, ALONE),
@@ -128,7 +100,7 @@ SETTINGS = [
     ({"lora_alpha": 10**400}, "above 0"),
     ({"lora_alpha": 1e-308}, "above 0"),
     ({"lora_alpha": "16"}, "above 0"),
-    ({"use_rslora": "false"}, "expected true or false"),
+    ({"use_rslora": "false"}, "expected a bool"),
     ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
     ({"rank_pattern": [1]}, "rank_pattern"),
     ({"rank_pattern": {"(": 1}}, "pattern"),
@@ -139,7 +111,7 @@ SETTINGS = [
     ({"layers_pattern": "layers"}, "without layers_to_transform"),
     ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda': this start is taken out"),
     ({"init_lora_weights": ["pissa"]}, "path_initial_model_for_weight_conversion"),
-]
+]  # fmt: skip
 
 
 def setting(fields):
@@ -150,8 +122,7 @@ def setting(fields):
     return damage
 
 
-DAMAGES = [*TENSORS, *FILES, *((index(change), words) for change, words in SHARDS)]
-DAMAGES += [(setting(fields), words) for fields, words in SETTINGS]
+DAMAGES = [*TENSORS, *FILES, *((setting(fields), words) for fields, words in SETTINGS)]
 
 
 @pytest.mark.parametrize(("damage", "words"), DAMAGES)

@@ -159,16 +159,9 @@ def test_the_command_by_module_and_as_json(home, make_adapter):
     one, two = make_adapter(1), make_adapter(2)
     found = json.loads(command("distance", "p1", "p2", "--json").stdout)
     assert found.items() > retention(one, two).whole.to_dict().items()
+    assert "from zero" in command("distance", "zero", "p1").stdout
     lines = command("distance", "p1", "p2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["module", *found["modules"], "all"]
-
-
-def test_distance_from_a_zero_update(home):
-    found = json.loads(command("distance", "zero", "p1", "--json").stdout)
-    assert found["distance"] == pytest.approx(2**0.5)
-    assert found["cosine"] is found["norm_ratio"] is None
-    assert "from zero" in command("distance", "zero", "p1").stdout
-    assert json.loads(command("distance", "zero", "zero", "--json").stdout)["distance"] == 0
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):

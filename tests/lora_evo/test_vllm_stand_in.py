@@ -2,8 +2,6 @@
 
 import gc
 import os
-import sys
-import weakref
 from collections import Counter
 from functools import partial
 from types import SimpleNamespace
@@ -14,9 +12,9 @@ from safetensors.torch import load_file
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
-from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
+from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions, vllm_server
 from lora_evo.model import vllm_engine as module
-from lora_evo.model.vllm_server import VLLM, WorkerCalls, import_vllm
+from lora_evo.model.vllm_server import VLLM, WorkerCalls
 
 PATH = "model.layers.0.self_attn.q_proj"
 MEMBERS = ("t0", "s0")
@@ -97,7 +95,7 @@ class LLM:
         name, sampling, request = self.waiting.pop()
         self.add_lora(request)
         table = {7: SimpleNamespace(logprob=self.slots[request.number])}
-        count = sampling.max_tokens
+        count = sampling.max_tokens - bool(sampling.stop)  # it takes itself to be at a stop text
         row = SimpleNamespace(token_ids=[7] * count, logprobs=[table] * count)
         return [SimpleNamespace(request_id=name, finished=True, outputs=[row])]
 
@@ -180,11 +178,26 @@ def test_samples_are_there_before_all_have_ended(engine, machine):
     assert engine.generate(ASKED[:2]) == engine.generate(ASKED)[:2]
 
 
+def test_what_ended_at_a_stop_text_that_is_not_there_is_asked_again(engine, machine):
+    machine.calls.clear()
+    (rollout,) = engine.generate([Request((1, 2), "t0", 3, 1.0, stop=("never",))])
+    assert len(rollout.completion_ids) == 3
+    assert machine.calls.count("add_request") == 2
+
+
 def test_one_stream_gets_nothing_of_another(engine, machine):
     first = engine.stream(ASKED)
     begun = dict([next(first)])
     whole = dict(enumerate(engine.generate(ASKED)))
     assert begun | dict(first) == whole
+
+
+def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(engine, machine):
+    assert machine.calls[:2] == ["empty_cache", "LLM"]
+    engine.release()
+    machine.calls.clear()
+    engine.restore()
+    assert machine.calls[:2] == ["empty_cache", "wake_up"]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -214,61 +227,21 @@ def test_an_engine_that_stays_asleep_is_one_line(engine, monkeypatch):
         engine.restore()
 
 
-def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(
-    engine, machine, monkeypatch
-):
-    """Also what only the collector frees."""
-
-    class Knot:
-        def __init__(self):
-            self.myself = self
-
-    knots = [weakref.ref(Knot())]
-    monkeypatch.setattr(
-        torch.cuda, "empty_cache", lambda: machine.calls.append(f"given back, {knots[-1]()}")
-    )
-    gc.disable()
-    try:
-        engine.release()
-        machine.calls.clear()
-        knots.append(weakref.ref(Knot()))
-        engine.restore()
-    finally:
-        gc.enable()
-    back = "given back, None"
-    assert machine.calls[:2] == [back, "wake_up"]
-
-
-PACKAGE = {
-    "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
-    "vllm/__init__.py": "LLM = SamplingParams = None\n",
-    "vllm/lora/__init__.py": "",
-    "vllm/lora/request.py": "LoRARequest = None\n",
-    "vllm/sampling_params.py": "class RequestOutputKind:\n    FINAL_ONLY = 2\n",
-}
-
-
 @pytest.mark.parametrize(
     ("flashinfer", "asked", "found"), [(False, None, "0"), (True, None, None), (False, "1", "1")]
 )
 def test_vllm_samples_without_flashinfer_where_that_is_not_installed(
-    tmp_path, monkeypatch, flashinfer, asked, found
+    monkeypatch, flashinfer, asked, found
 ):
     """Unless the user has said what it is to do."""
-    files = PACKAGE | ({"flashinfer/__init__.py": ""} if flashinfer else {})
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("os.environ", dict(os.environ))
-    os.environ.pop("VLLM_USE_FLASHINFER_SAMPLER", None)
-    if asked:
-        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = asked
-    try:
-        assert import_vllm(True).FINAL_ONLY == 2
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
-            del sys.modules[name]
+    there = {"vllm", *(["flashinfer"] if flashinfer else [])}
+    classes = SimpleNamespace(LLM=1, SamplingParams=1, LoRARequest=1)
+    classes.RequestOutputKind = SimpleNamespace(FINAL_ONLY=2)
+    others = {name: v for name, v in os.environ.items() if "FLASHINFER" not in name}
+    asked = {"VLLM_USE_FLASHINFER_SAMPLER": asked} if asked else {}
+    monkeypatch.setattr(os, "environ", others | asked)
+    monkeypatch.setattr(vllm_server, "find_spec", lambda name: name in there or None)
+    monkeypatch.setattr(vllm_server, "version", lambda name: "0.32.0")
+    monkeypatch.setattr(vllm_server.importlib, "import_module", lambda name: classes)
+    assert vllm_server.import_vllm(True).FINAL_ONLY == 2
     assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == found

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from full_disk import no_file_above, on_full_disk
+from full_disk import no_file_above
 
-from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter
+from lora_evo import Adapter, AdapterConfig, EngineStopped, LoraEvoError, Slot, load_adapter
 from lora_evo.model import BaseModel, linear_shapes, load_base_model, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
@@ -18,7 +18,6 @@ from lora_evo.model.opening import _open_on
 from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
-    is_cut_short,
     rollout_of,
     sampling_arguments,
     stopped_at,
@@ -53,7 +52,7 @@ def test_another_version_is_refused_with_what_to_type(found, monkeypatch):
         assert installed.require_vllm() == known
     monkeypatch.setattr(installed, "version", lambda name: found)
     words = (
-        rf"vLLM {re.escape(found)} is installed, expected 0.32,.* -m pip install 'vllm==0.32.\*'"
+        rf"vLLM {re.escape(found)} is installed, expected 0.32; .* -m pip install 'vllm==0.32.\*'"
     )
     with pytest.raises(LoraEvoError, match=words):
         installed.require_vllm()
@@ -63,7 +62,7 @@ def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("lora_evo.model.opening.require_vllm", lambda: "0.32.0")
     monkeypatch.setattr("lora_evo.model.opening.load_base_model", None)
-    with pytest.raises(LoraEvoError, match=r"dtype is float32, .* type --dtype bfloat16"):
+    with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):
         open_engine("vllm", "a/b", {"x": "folder"}, dtype="float32")
 
 
@@ -167,37 +166,14 @@ def test_without_room_in_memory_they_are_in_the_temporary_folder(
     folder.close()
 
 
-FULL_PLACE = """
-import torch
-from lora_evo import Adapter, AdapterConfig, Slot, load_adapter
-from lora_evo.errors import EngineStopped
-from lora_evo.model.vllm_engine import AdapterFolder
-
-def adapter(r):
-    config = AdapterConfig.new(r=r, lora_alpha=8, target_modules=("q_proj",))
-    return Adapter(config, {"q_proj": Slot(torch.ones(r, 300), torch.ones(300, r), 8 / r)})
-
-folder = AdapterFolder(1, home)
-kept = folder.write("t0@v1", adapter(1))
-try:
-    folder.write("t0@v2", adapter(64))
-except EngineStopped as error:
-    assert f"cannot write an adapter for vLLM to {home}: " in str(error), error
-else:
-    raise AssertionError("there was room")
-assert load_adapter(kept).config.r == 1
-folder.close()
-"""
-
-
 def test_a_full_place_is_one_line_and_what_is_there_stays(tmp_path):
+    folder = AdapterFolder(1, tmp_path)
     with no_file_above(64 << 10):
-        exec(FULL_PLACE, {"home": tmp_path})
-
-
-@pytest.mark.slow
-def test_a_full_place_of_its_own_too(tmp_path):
-    on_full_disk(tmp_path / "disk", 64, FULL_PLACE)
+        kept = folder.write("t0@v1", adapter())
+        with pytest.raises(EngineStopped, match=f"for vLLM to {re.escape(str(tmp_path))}: "):
+            folder.write("t0@v2", adapter(inputs=9000))
+    assert load_adapter(kept).config.r == 2
+    folder.close()
 
 
 def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
@@ -249,24 +225,6 @@ def test_samples_end_at_the_end_token_and_where_a_stop_text_is_whole(ids, stop, 
     assert rollout.completion_ids == ids[:kept]
     assert rollout.logprobs == tuple(-i for i in ids[:kept])
     assert rollout.finish_reason == why
-    assert is_cut_short(request, rollout) == (why == "length")
-    assert not is_cut_short(replace(request, max_tokens=kept), rollout)
-
-
-def test_a_stop_text_over_many_tokens_is_found_at_its_last():
-    assert stopped_at((1, 1, 2, 3, 4), ("abcd",), letters) == 5
-    assert stopped_at((1, 2), ("abc",), letters) is None
-
-
-def test_a_stop_text_at_the_end_is_found_with_two_decodings():
-    decoded = []
-
-    def decode(ids):
-        decoded.append(len(ids))
-        return letters(ids)
-
-    assert stopped_at((1,) * 500 + (2,), ("ab",), decode) == 501
-    assert decoded == [501, 500]
 
 
 def test_a_stop_text_within_broken_characters_is_found_with_few_decodings():

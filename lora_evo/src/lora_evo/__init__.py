@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         mutate_directory,
     )
     from lora_evo.commands.terminal import Commands, text_table
-    from lora_evo.compare import distance, retention
-    from lora_evo.operators.measured import measured
+    from lora_evo.compare import distance, measured, retention
     from lora_evo.peft.adapter import Adapter, Slot, adapter_hash, load_adapter, save_adapter
     from lora_evo.verification import verify
 
@@ -43,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    places = ["peft.adapter", "compare", "operators.measured", "children", "verification"]
+    places = ["peft.adapter", "compare", "children", "verification"]
     if name in ("Commands", "text_table"):
         places = ["commands.terminal"]
     for place in places if name in __all__ else []:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy
 import torch
 
-from lora_evo.compare import any_update, check_same_ends, effective_rank, numerical_rank
+from lora_evo.compare import SlotChild, any_update, check_same_ends, effective_rank, numerical_rank
 from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files import appearing, refuse_existing
 from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
-from lora_evo.operators.measured import SlotChild
 from lora_evo.operators.operator import OPERATORS, Operator, Setup, find_operator
 from lora_evo.operators.thin import one_thread
 from lora_evo.peft.adapter import (
@@ -57,9 +56,8 @@ def mutate(
 ) -> Adapter:
     """Return a changed copy of an adapter, with its configuration, ranks and dtypes.
 
-    The same adapter, operator, seed and parameters always give the same child; see
-    `lora_evo.OPERATORS` for what `strength` and the parameters mean. `operator` is a name or an
-    `Operator`. Raises `LoraEvoError`.
+    The same adapter, operator (a name or an `Operator`), seed and parameters always give the same
+    child. Raises `LoraEvoError`.
 
     Example:
 
@@ -100,20 +98,13 @@ def mutate_directory(
     overwrite: bool = False,
     **parameters: Any,
 ) -> Lineage:
-    """Write a mutated child of the directory `parent` to `out`, with its lineage.json.
+    """Write the child that `mutate` gives of a directory to `out`, with its lineage.json.
 
-    It is the child that `mutate` gives. Memory holds one module at a time, whatever the adapter's
-    size. Raises `LoraEvoError`, and leaves nothing behind then.
-
-    Example:
-
-        >>> record = mutate_directory("svd_structured", "members/t0", "members/c0", seed=1)
-        >>> round(record.relative_change, 4)
-        0.15
+    One module at a time is in memory. Raises `LoraEvoError`, and leaves nothing behind then.
     """
+    settings: dict[str, Any] = {"seed": seed, "strength": strength, "parameters": parameters}
     operation = find_operator(operator, "mutation")
-    settings = {"seed": seed, "strength": strength, "parameters": parameters}
-    return _write_child(operation, [parent], out, settings, overwrite)
+    return write_child(operation, [parent], out, overwrite=overwrite, **settings)
 
 
 def cross_directory(
@@ -126,20 +117,10 @@ def cross_directory(
     overwrite: bool = False,
     **parameters: Any,
 ) -> Lineage:
-    """Write a child of two or more adapter directories to `out`, with its lineage.json.
-
-    The same directory given twice is refused as a slip; different directories of equal content
-    are allowed (members of a young population may be equal), and their child equals them.
-
-    Example:
-
-        >>> parents = ["members/t0", "members/t1"]
-        >>> cross_directory("slot_swap", parents, "members/c1", seed=2).generation
-        1
-    """
+    """Write what `cross` gives of adapter directories to `out`, with its lineage.json."""
+    settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
     operation = find_operator(operator, "crossover")
-    settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child(operation, parents, out, settings, overwrite)
+    return write_child(operation, parents, out, overwrite=overwrite, **settings)
 
 
 def merge(
@@ -152,12 +133,10 @@ def merge(
 ) -> Adapter:
     """Return one adapter that holds what several do: their weighted sum, TIES or DARE of it.
 
-    `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties`, with the
-    weights of PEFT and mergekit, by default 1/n each. Parameters: `rank`, by default the largest,
-    and `density` from 0 to 1, the share of entries that TIES and DARE keep. Only DARE draws from
-    `seed`. Ranks and alphas may differ, and a module that one lacks counts as 0. One adapter with a
-    `rank` or a weight is resized, or multiplied. See `lora_evo.operators.merges`. Raises
-    `LoraEvoError`.
+    `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties`, of
+    `lora_evo.operators.merges`; weights are 1/n each by default. Parameters: `rank`, by default the
+    largest, and `density`, the share of entries that TIES and DARE keep. Only DARE draws from
+    `seed`. One adapter with a `rank` or a weight is resized, or multiplied. Raises `LoraEvoError`.
 
     Example:
 
@@ -180,8 +159,9 @@ def merge_directory(
     **parameters: Any,
 ) -> Lineage:
     """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
-    settings = {"seed": seed, "weights": weights, "parameters": parameters}
-    return _write_child(find_operator(method, "merge"), adapters, out, settings, overwrite)
+    settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
+    operation = find_operator(method, "merge")
+    return write_child(operation, adapters, out, overwrite=overwrite, **settings)
 
 
 def make_child(
@@ -321,15 +301,14 @@ class Birth:
             if not isinstance(child, SlotChild):
                 raise LoraEvoError(
                     f"{self.operator.name} returns a {type(child).__name__} for {path}; expected "
-                    "what lora_evo.measured(path, slots[0], slot) returns of the child's slot"
+                    "what lora_evo.measured(path, slots[0], slot) returns"
                 )
             sizes = child.parent_norm, child.relative_change or 0.0, child.truncation_loss
             if not all(map(math.isfinite, sizes)):
                 raise OverflowError("they overflow")
         except (OverflowError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise LoraEvoError(
-                f"the updates of {path} are too large to compute with: {error}; go back to a "
-                "checkpoint from before training diverged"
+                f"the updates of {path} are too large to compute with: {error}"
             ) from error
         stored = _stored_like(path, slots, child.slot, self.config)
         pairs = zip(digests, slots, strict=True)
@@ -378,22 +357,20 @@ def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -
     return config if same else config.of_rank(max(highest))
 
 
-def _write_child(
+def write_child(
     operator: Operator,
     sources: Sequence[PathLike],
     target: PathLike,
-    settings: Mapping[str, Any],
+    *,
     overwrite: bool,
+    **settings: Any,
 ) -> Lineage:
-    """Open the parents' directories, and write the child as it grows."""
+    """Open the parents' directories, and write the child as it grows; settings: as of `Birth`."""
     parents, out = [Path(source) for source in sources], Path(target)
     shortest_unique_names(parents)  # refuses a folder given twice
     for parent in parents:
         if parent.resolve() in (out.resolve(), *out.resolve().parents):
-            raise LoraEvoError(
-                f"{out} is the parent {parent} or lies inside it; write the child next to it "
-                "instead"
-            )
+            raise LoraEvoError(f"{out} is the parent {parent} or lies inside it; name another out")
     refuse_existing(out, overwrite=overwrite)
     birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
     readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
@@ -440,7 +417,7 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: Adapter
     except LoraEvoError as error:
         raise LoraEvoError(
             f"the child's {path} does not fit in {str(first.A.dtype).removeprefix('torch.')}: "
-            "values overflow; use a smaller strength, or parents stored in a wider type"
+            "values overflow; use a smaller strength"
         ) from error
     return stored
 

@@ -3,9 +3,8 @@
 import click
 
 from lora_evo import __version__
-from lora_evo.commands.adapters import distance, inspect, lineage
+from lora_evo.commands.adapters import distance, inspect, lineage, retention
 from lora_evo.commands.children import cross, merge, mutate, operators, verify
-from lora_evo.commands.retention import retention
 from lora_evo.commands.terminal import Commands
 
 

@@ -76,10 +76,7 @@ class Gap:
 
     @property
     def distance(self) -> float:
-        """Difference over the root mean square of both norms: symmetric, 0 to 2; 0 if both are 0.
-
-        The square root of two means orthogonal updates of any norms, or one of them zero.
-        """
+        """Difference over the root mean square of both norms: 0 to 2; 1.41 is orthogonal."""
         mean = math.sqrt((self.first**2 + self.second**2) / 2)
         return self.difference / mean if mean else 0.0
 
@@ -107,7 +104,6 @@ class Gap:
         return min(1.0, max(-1.0, 1.0 - across / (2 * self.first * self.second)))
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return the numbers that do not depend on the unit, JSON-ready."""
         names = ("distance", "relative_change", "cosine", "norm_ratio")
         return {name: getattr(self, name) for name in names}
 
@@ -115,10 +111,8 @@ class Gap:
 def distance(first: Adapter, second: Adapter) -> float:
     """Return the symmetric relative Frobenius distance of the updates of two adapters.
 
-    |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s B A; never dense, and
-    independent of the factorization: (B G, G^-1 A) is the same point as (B, A). Ranks and alphas
-    may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules of the same
-    shapes.
+    |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s B A. Ranks and alphas
+    may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules.
 
     Example:
 
@@ -138,7 +132,6 @@ class Retention:
     """By path, in sorted order."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         modules = {path: gap.to_dict() for path, gap in self.modules.items()}
         return {"whole": self.whole.to_dict(), "modules": modules}
 
@@ -149,15 +142,7 @@ def retention(
     """Compare a child with a parent without the base model and without any dense update.
 
     Both are adapters or directories, which are read module by module. Ranks and alphas may differ;
-    any_base: so may the names of their base models. Raises `LoraEvoError` when the two do not sit
-    on the same modules of the same shapes, or hold NaN or infinite weights.
-
-    Example:
-
-        >>> parent = load_adapter("members/t0")
-        >>> child = mutate(parent, "subspace_rotation", seed=1, strength=0.1)
-        >>> round(retention(parent, child).whole.relative_change, 3)
-        0.1
+    any_base: so may the names of their base models. Raises `LoraEvoError`.
     """
     named = {"the parent": slot_source(parent), "the child": slot_source(child)}
     return _compared(named, any_base)
@@ -171,7 +156,6 @@ def _compared(named: Mapping[str, SlotSource], any_base: bool) -> Retention:
 
 
 def total_gap(parts: Collection[Gap]) -> Gap:
-    """Return the gap of whole adapters from the gaps of their modules."""
     return Gap(
         first=math.hypot(*(gap.first for gap in parts)),
         second=math.hypot(*(gap.second for gap in parts)),
@@ -203,7 +187,6 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
 
 
 def same(first: Slot, second: Slot) -> bool:
-    """Return whether two slots hold the same numbers."""
     equal = first.scale == second.scale and torch.equal(first.A, second.A)
     return equal and torch.equal(first.B, second.B)
 
@@ -220,16 +203,46 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
     two = (int(second.B.shape[0]), int(second.A.shape[1]))
     if one != two:
         raise LoraEvoError(
-            f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in the "
-            "other; expected adapters of the same base model"
+            f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in another"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class SlotChild:
+    """One module of a child, in the first parent's rank and scale."""
+
+    slot: Slot
+    spectrum: torch.Tensor
+    """The singular values of its update [k], largest first."""
+    relative_change: float | None
+    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None when
+    D = 0 and D' is not."""
+    parent_norm: float
+    """|D|."""
+    source: int = 0
+    """The parent, counted from 0, that the optimiser moments would come from."""
+    moments_valid: bool = False
+    """Whether the optimiser moments of `source` still fit these factors."""
+    truncation_loss: float = 0.0
+    """Frobenius norm of what the rank cut off over that of the whole."""
+
+
+def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
+    """Return the module `child` at `path`, compared with the first parent's; moments are lost."""
+    gap = slot_gap(path, parent, child)
+    return SlotChild(child, singular_values(child), gap.relative_change, gap.first)
+
+
+def unchanged(slot: Slot) -> SlotChild:
+    """Return the first parent's slot as it is, its optimiser moments still valid."""
+    values = singular_values(slot)
+    return SlotChild(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)
 
 
 def inspect_directory(directory: PathLike) -> dict[str, Any]:
     """Measure every module of an adapter directory, one at a time. Raises `LoraEvoError`.
 
-    Returns `content_hash`, `config`, its `start_problem`, names in it that fit no module in
-    `unmatched`, and by path in `modules`:
+    Returns `content_hash`, `config`, and by path in `modules`:
 
     - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, the number of rank-one pairs;
     - `norm`, `norm_a`, `norm_b`: |s B A|, |A| and |B| (Frobenius);
@@ -238,7 +251,7 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
     """
     modules: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}
-    reader = open_adapter(directory, any_start=True)
+    reader = open_adapter(directory)
     config = reader.config
     with one_thread():
         for path in reader.paths:
@@ -262,7 +275,5 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
     return {
         "content_hash": combine(config, digests),
         "config": config.to_dict(),
-        "start_problem": config.start_problem,
-        "unmatched": config.unmatched(reader.paths),
         "modules": modules,
     }

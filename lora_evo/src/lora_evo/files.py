@@ -1,8 +1,7 @@
 """Files and directories that appear whole or not at all, and lines that are added so.
 
-A draft is written in a hidden folder next to its target, which the writing process locks. A draft
-that no process holds was left by one that died; it is removed when its target is written again, or
-by `sweep`.
+A draft is written in a hidden folder next to its target, which the writing process locks. One that
+no process holds is removed when its target is written again, or by `sweep`.
 """
 
 import os
@@ -90,37 +89,27 @@ def append_text(path: Path, text: str, *, sync: bool = True) -> None:
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
-    """Raise `LoraEvoError` when a directory cannot be written at `target`.
-
-    One that is there may come from a writer that died right after its rename: what it left of its
-    draft is removed.
-    """
+    """Raise `LoraEvoError` when a directory cannot be written at `target`."""
     check_output(target, folder=True)
     if target.exists() and not overwrite:
-        sweep(target.parent)
-        raise LoraEvoError(
-            f"{target} exists already; choose another output, or replace it (--overwrite, in "
-            "Python overwrite=True)"
-        )
+        sweep(target.parent)  # its writer may have died right after the rename
+        raise LoraEvoError(f"{target} exists already; replace it with --overwrite (overwrite=True)")
 
 
 def check_output(path: Path, *, folder: bool = False) -> None:
     """Raise `LoraEvoError` when no file can be written at `path`, or no folder.
 
-    To be called before the work begins whose result goes there. The folder of a file must be there;
-    those above a folder are made when it is written.
+    The folder of a file must be there; those above a folder are made when it is written.
     """
     if path.exists() and not (path.is_dir() if folder else path.is_file()):
-        raise LoraEvoError(
-            f"{path} exists and is not a {'folder' if folder else 'file'}; choose another output"
-        )
+        raise LoraEvoError(f"{path} exists and is not a {'folder' if folder else 'file'}")
     above = next(parent for parent in Path(os.path.abspath(path)).parents if parent.exists())
     if not above.is_dir():
         raise LoraEvoError(f"{above} is not a folder, so {path} cannot be made")
     if not folder and not path.parent.is_dir():
         raise LoraEvoError(
-            f"{path} cannot be written: there is no folder {path.parent}; choose another output, "
-            f"or type: mkdir -p {shlex.quote(str(path.parent))}"
+            f"{path} cannot be written: there is no folder {path.parent}; type: "
+            f"mkdir -p {shlex.quote(str(path.parent))}"
         )
     if not os.access(above, os.W_OK | os.X_OK):
         raise LoraEvoError(f"{path} cannot be written: no permission to; choose another output")

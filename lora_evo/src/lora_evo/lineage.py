@@ -74,7 +74,6 @@ class Lineage:
         return cls(operator="founder", seed=seed, parameters=parameters, content_hash=content_hash)
 
     def to_json(self) -> str:
-        """Return the text of lineage.json."""
         plain = {**vars(self), "modules": {path: vars(row) for path, row in self.modules.items()}}
         if self.quantization is None:
             del plain["quantization"]
@@ -130,8 +129,8 @@ def find_parents(
 ) -> tuple[list[Path], list[str]]:
     """Find the folders that hold a child's parents by their contents, in the lineage's order.
 
-    Searched in `roots`, by default the folder that holds the child. Also returns a sentence for
-    every parent that is not there as it was when the child was made.
+    roots: where to search, by default the folder that holds the child. Also returns a sentence for
+    every parent that is not there as it was.
     """
     places = [Path(child).resolve().parent] if roots is None else [Path(root) for root in roots]
     wanted = set(lineage.parents)
@@ -154,10 +153,7 @@ def find_parents(
 
 
 def parents_on_disk(child: PathLike) -> list[Path]:
-    """Return the folders next to a child that hold its parents, each once.
-
-    Raises `LoraEvoError` when the child has no lineage or a parent is not found.
-    """
+    """Return the folders next to a child that hold its parents. Raises `LoraEvoError`."""
     folders, problems = find_parents(child, lineage_of(child))
     if problems:
         raise LoraEvoError(f"{child}: {'; '.join(problems)}")
@@ -166,12 +162,9 @@ def parents_on_disk(child: PathLike) -> list[Path]:
 
 @dataclass(frozen=True)
 class Member:
-    """One adapter on disk."""
-
     name: str
     """The last parts of its path, as many as tell it from the others."""
     content: str
-    """Its content hash."""
     lineage: Lineage | None
 
     @property
@@ -202,8 +195,7 @@ def family(
 ) -> list[Member]:
     """Return all adapters at or below the given folders, named by their shortest unique paths.
 
-    One that cannot be read raises `LoraEvoError`, or is left out where `unreadable` takes the
-    reason.
+    unreadable: gets the reason of one that cannot be read; None: raise `LoraEvoError`.
     """
 
     def read(folder: Path) -> tuple[str, Lineage | None]:
@@ -217,11 +209,9 @@ def family(
 def pedigree(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
     """Return the parents of each member, by name and in order of generation.
 
-    They are names, or contents that no member has, in the lineage's order, each once. A content
-    that several members hold belongs to the one of the lowest generation; a member that was trained
-    since counts for what it was made as, too. Of adapters with one and the same lineage, which were
-    born as one, all but the first have the first as their parent: they are what it was, or has
-    become, at other times.
+    They are names, or contents that no member has. A content that several members hold belongs to
+    the one of the lowest generation; a member that was trained since counts for what it was made
+    as, too. Of adapters with one lineage, born as one, all but the first have it as their parent.
     """
     by_age = sorted(members, key=lambda m: (m.generation, m.name.rpartition("/")[2], m.name))
     holder: dict[str, str] = {}
@@ -268,7 +258,6 @@ def tree(members: Sequence[Member]) -> str:
 
 
 def short_hash(content: str) -> str:
-    """Return the first digits of a content hash."""
     return content.partition(":")[2][:10]
 
 

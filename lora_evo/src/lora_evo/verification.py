@@ -17,15 +17,12 @@ from lora_evo.peft.directory import PathLike, content_hash
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of making a child again."""
-
     identical: bool
     """Weights, configuration and lineage are what the recipe gives, bit for bit."""
     difference: float | None
     """Relative Frobenius distance of the updates; None when the child could not be made again."""
     modules_differing: tuple[str, ...]
     problems: tuple[str, ...]
-    """Sentences about what is not as it should be."""
 
 
 def verify(

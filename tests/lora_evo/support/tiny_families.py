@@ -23,10 +23,6 @@ FAMILIES = {
     "gemma3_text": {"sliding_window": WINDOW, "query_pre_attn_scalar": 16}
     | {"layer_types": ["sliding_attention", "full_attention"], "final_logit_softcapping": 3.0},
 }
-FAST = ("qwen2", "llama", "mistral", "qwen3")
-"""Those that the plain decoder reads."""
-
-
 _LINEAR = {"layer_types": ["linear_attention", "full_attention"], "linear_num_value_heads": 4}
 _LINEAR |= {"linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 16}
 _SSM = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1}

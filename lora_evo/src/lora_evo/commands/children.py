@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,11 @@ from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, 
 from lora_evo.errors import LoraEvoError
 from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
-
-
-def _starting(names: Iterable[str]) -> Callable[..., list[str]]:
-    """Return what completes one of these names in a shell."""
-    return lambda ctx, param, begun: [name for name in names if name.startswith(begun)]
+from lora_evo.peft.directory import adapter_files
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[NAME]", shell_complete=_starting(OPERATORS))
+@click.argument("name", required=False, metavar="[NAME]")
 @json_option
 def operators(name: str | None, as_json: bool) -> None:
     """List all operators, or describe one of them.
@@ -63,9 +59,14 @@ def _row(operator: Operator) -> dict[str, Any]:
     }
 
 
-def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the options of all commands that make children; seed: settings of `--seed`."""
-    options = (
+def _child_options(
+    weights: str = "", **seed: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the options of all commands that make children.
+
+    weights: help of `--weights`, which is left out without; seed: settings of `--seed`.
+    """
+    options = [
         click.option(
             "--out", type=FOLDER, required=True, help="New directory that the child is written to."
         ),
@@ -82,7 +83,9 @@ def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[...,
             "--overwrite", is_flag=True, help="Replace the adapter in --out if there is one."
         ),
         json_option,
-    )  # fmt: skip
+    ]  # fmt: skip
+    if weights:
+        options.insert(0, click.option("--weights", metavar="W,W,...", help=weights))
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -92,8 +95,34 @@ def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[...,
     return with_options
 
 
+def _make(
+    kind: str,
+    name: str,
+    parents: Sequence[Path],
+    *,
+    out: Path,
+    settings: Sequence[str],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write a child, print its record, and say on stderr what of its parents is without effect."""
+    from lora_evo.children import write_child
+
+    operator = find_operator(name, kind)
+    parameters = _parameters_from(operator, settings)
+    if "weights" in options:
+        options["weights"] = _numbers(options["weights"])
+    record = write_child(operator, parents, out, parameters=parameters, **options)
+    for parent in parents:
+        lacking = len(record.modules) - len(adapter_files(parent).paths)
+        if lacking:
+            click.echo(f"{parent} lacks {lacking} modules, which count as 0", err=True)
+    _print_child(record, out, as_json)
+    say_unfit(parents)
+
+
 @click.command()
-@click.argument("operator", shell_complete=_starting(names_of("mutation")))
+@click.argument("operator")
 @click.argument("parent", type=FOLDER)
 @click.option(
     "--strength", type=float,
@@ -101,62 +130,40 @@ def _child_options(**seed: Any) -> Callable[[Callable[..., None]], Callable[...,
     "Default: the operator's, 0.15 for most.",
 )  # fmt: skip
 @_child_options(required=True)
-def mutate(
-    operator: str, parent: Path, out: Path, settings: Sequence[str], as_json: bool, **options: Any
-) -> None:
+def mutate(operator: str, parent: Path, **options: Any) -> None:
     """Make a mutated child of one adapter.
 
     Writes a copy of the adapter directory PARENT, changed at random by OPERATOR, to --out, with the
     record (lineage.json) from which `lora-evo verify` makes it again. `lora-evo operators` lists
     the operators.
     """
-    from lora_evo.children import mutate_directory
-
-    options |= _parameters_from(find_operator(operator, "mutation"), settings)
-    _print_child(mutate_directory(operator, parent, out, **options), out, as_json)
-    say_unfit([parent])
+    _make("mutation", operator, [parent], **options)
 
 
 @click.command()
-@click.argument("operator", shell_complete=_starting(names_of("crossover")))
+@click.argument("operator")
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
-@click.option(
-    "--weights", metavar="W,W,...",
-    help="How much each parent counts, for example 1,3. Default: all the same.",
-)  # fmt: skip
-@_child_options(required=True)
-def cross(
-    operator: str, parents: tuple[Path, ...], out: Path, settings: Sequence[str], **options: Any
-) -> None:
+@_child_options("How much each parent counts, such as 1,3. Default: all the same.", required=True)
+def cross(operator: str, parents: tuple[Path, ...], **options: Any) -> None:
     """Make one child of two or more adapters.
 
     Combines the adapter directories PARENTS by OPERATOR into --out. The child has the rank and the
     configuration of the first parent, and the record (lineage.json) from which `lora-evo verify`
     makes it again. `lora-evo operators` lists the operators.
     """
-    from lora_evo.children import cross_directory
-
-    as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
-    options |= _parameters_from(find_operator(operator, "crossover"), settings)
-    _print_child(cross_directory(operator, parents, out, **options), out, as_json)
-    say_unfit(parents)
+    _make("crossover", operator, parents, **options)
 
 
 @click.command()
 @click.argument("adapters", type=FOLDER, nargs=-1, required=True)
 @click.option(
-    "--method", default="svd", show_default=True,
-    metavar=f"[{'|'.join(names_of('merge'))}]", shell_complete=_starting(names_of("merge")),
+    "--method", default="svd", show_default=True, metavar=f"[{'|'.join(names_of('merge'))}]",
     help="How the updates are combined; `lora-evo operators merge_METHOD` has the formula.",
 )  # fmt: skip
-@click.option(
-    "--weights", metavar="W,W,...",
-    help="What each update counts, for example 1,-0.5. Default: 1/n each.",
-)  # fmt: skip
-@_child_options(default=0, show_default=True)
-def merge(
-    adapters: tuple[Path, ...], method: str, out: Path, settings: Sequence[str], **options: Any
-) -> None:
+@_child_options(
+    "What each update counts, such as 1,-0.5. Default: 1/n each.", default=0, show_default=True
+)
+def merge(adapters: tuple[Path, ...], method: str, **options: Any) -> None:
     """Add several adapters up into one.
 
     Writes an adapter to --out that does what all ADAPTERS do together. Updates are added, not
@@ -164,18 +171,7 @@ def merge(
     --set rank=N) is printed. A negative weight takes an adapter out: --weights=1,-0.5. One adapter
     is resized by --set rank=N, or multiplied by its weight.
     """
-    from lora_evo.children import merge_directory
-    from lora_evo.peft.directory import adapter_files
-
-    as_json, options["weights"] = options.pop("as_json"), _numbers(options["weights"])
-    options |= _parameters_from(find_operator(method, "merge"), settings)
-    record = merge_directory(adapters, out, method, **options)
-    for adapter in adapters:
-        lacking = len(record.modules) - len(adapter_files(adapter).paths)
-        if lacking:
-            click.echo(f"{adapter} lacks {lacking} modules, which count as 0", err=True)
-    _print_child(record, out, as_json)
-    say_unfit(adapters)
+    _make("merge", method, adapters, **options)
 
 
 @click.command()

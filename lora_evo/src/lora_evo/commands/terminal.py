@@ -1,7 +1,6 @@
 """What all commands share: options, errors, JSON, tables, progress.
 
-Exit codes: 0 done; 1 the work found a problem or was stopped (a full disk, a closed pipe); 2 wrong
-usage or input that cannot be used; 130 interrupted. Errors are one line on stderr.
+Exit codes: 0 done; 1 a problem found, or stopped; 2 input that cannot be used; 130 interrupted.
 """
 
 import json
@@ -27,7 +26,6 @@ class Commands(click.Group):
     """A group whose errors are one line each, with the exit codes of this module."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line."""
         try:
             return super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
@@ -54,7 +52,6 @@ def number(value: float | None, none: str = "-", digits: int = 4) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON with sorted keys."""
     click.echo(json.dumps(value, indent=1, sort_keys=True, allow_nan=False))
 
 

@@ -52,7 +52,6 @@ class BaseModel:
 
     @property
     def dtype(self) -> str:
-        """Name of the weights' number type."""
         return str(self.model.dtype).removeprefix("torch.")
 
     @property
@@ -79,11 +78,8 @@ class BaseModel:
 
 
 def resolve(name: str) -> str:
-    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist.
-
-    All work on a model begins here, so a script that runs a second time ends here.
-    """
-    refuse_second_import()
+    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist."""
+    refuse_second_import()  # here, where all work on a model begins
     name = next((entry.load().__path__[0] for entry in entry_points(group=BASES, name=name)), name)
     folder = Path(name)
     if folder.is_dir():
@@ -101,8 +97,7 @@ def resolve(name: str) -> str:
 def _found(source: str) -> str:
     """Return a folder or hub name; the folder in the hub's cache where the hub does not answer.
 
-    The hub is asked once, for seconds; transformers asks for file after file, each several times,
-    for a minute in all. Raises LoraEvoError, which says where was looked, for what is nowhere.
+    The hub is asked once, for seconds; transformers asks for a minute in all. Raises LoraEvoError.
     """
     if Path(source).is_dir():
         return source
@@ -124,9 +119,7 @@ def _found(source: str) -> str:
         why = "has no config.json on the hub"
     except errors.RepositoryNotFoundError:
         why = "is not on the hub, or private (`hf auth login` lets you in)"
-    except errors.OfflineModeIsEnabled:
-        why = "is not in the hub's cache, and HF_HUB_OFFLINE forbids to ask the hub"
-    except Exception as error:  # whatever an absent network raises
+    except Exception as error:  # whatever an absent network raises, or HF_HUB_OFFLINE
         why = f"is not in the hub's cache, and the hub cannot be reached ({first_line(error)})"
     else:
         return source
@@ -138,10 +131,7 @@ def _found(source: str) -> str:
 
 
 def public_name(name: str) -> str:
-    """The name without the machine it is on: `owner/model` of a hub, or the folder's name.
-
-    Two spellings of one base model get one public name.
-    """
+    """The name without the machine it is on: `owner/model` of a hub, or the folder's name."""
     parts = Path(os.path.normpath(name)).parts
     if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
         return parts[-3].removeprefix("models--").replace("--", "/")
@@ -167,8 +157,7 @@ def load_base_model(
         from transformers import AutoConfig
 
     source = _found(resolve(name))
-    # torch reads this at its first tensor and then puts large blocks on page boundaries. The hole
-    # that a block at 64 bytes leaves in glibc's heap is too small for the next one of its size.
+    # Large tensors get pages of their own: glibc cannot use their holes again otherwise.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     kind = "auto" if dtype == "auto" else getattr(torch, dtype)
     tokenizer = load_tokenizer(name)
@@ -200,8 +189,7 @@ def load_base_model(
 
 
 def model_class(config: Any) -> Any:
-    """Return what opens a model: as a text model, or, where transformers has none, with pictures'
-    part beside it."""
+    """Return what opens a model: as text alone, or, where transformers has none, with pictures."""
     import transformers as known
 
     pictures = type(config) in known.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
@@ -225,20 +213,17 @@ def load_tokenizer(name: str) -> Any:
         cause, reason = error, " ".join(str(error).split())
     if Path(source).is_dir():
         reason = (
-            "it has no tokenizer that works; copy tokenizer.json and tokenizer_config.json into "
-            f"its folder from the model that it was made of ({reason})"
+            "it has no tokenizer that works; copy tokenizer.json and tokenizer_config.json of the "
+            f"model that it was made of into its folder ({reason})"
         )
     raise _unloadable(name, source, reason) from cause
 
 
 def _unloadable(name: str, source: str, reason: str) -> LoraEvoError:
-    where = ""
-    if not Path(source).is_dir():
-        where = (
-            f" (where the hub can be reached, `hf download {name} --local-dir FOLDER` makes a "
-            "copy, whose FOLDER may be named instead)"
-        )
-    return LoraEvoError(f"cannot load the model {name}{where}: {reason}")
+    more = (
+        "" if Path(source).is_dir() else f" (`hf download {name}` makes a copy in the hub's cache)"
+    )
+    return LoraEvoError(f"cannot load the model {name}{more}: {reason}")
 
 
 def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
@@ -253,8 +238,7 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
 def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True) -> Adapter:
     """Return an adapter with its modules as this base names them.
 
-    Raises LoraEvoError unless it names this base and has factors of the right shape for all that
-    it targets.
+    Raises LoraEvoError unless it names this base and has fitting factors for all that it targets.
     """
     if not any_base:
         check_base(base, adapter.config.base_model_name_or_path, folder)
@@ -266,8 +250,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
         if path in modules and path not in shapes:
             raise LoraEvoError(
                 f"{folder} adapts {path}, which is a {type(modules[path]).__name__} in {base.name};"
-                " the engines run adapters of nn.Linear alone: merge it in PEFT (merge_and_unload, "
-                "save_pretrained, with the tokenizer) and open the result as a model"
+                " engines run adapters of nn.Linear alone: merge it in PEFT (merge_and_unload)"
             )
     check_shapes(folder, adapter, shapes, base.name)
     targets = {path for path in shapes if config.adapts(path)}
@@ -286,7 +269,6 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
 
 
 def check_base(base: BaseModel, named: str | None, folder: str) -> None:
-    """Raise LoraEvoError when an adapter names another base model than this one."""
     if named and not same_base(named, base.name):
         raise LoraEvoError(
             f"{folder} is an adapter of the base model {named!r}, not of {base.name!r}; "
@@ -297,7 +279,7 @@ def check_base(base: BaseModel, named: str | None, folder: str) -> None:
 def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
     """Raise LoraEvoError when an adapter's lineage says that its base is in other bits than this.
 
-    What has no lineage is not known. more: to be typed besides.
+    more: to be typed besides.
     """
     record = read_lineage(folder)
     if record is not None and record.quantization != quantization:
@@ -309,7 +291,6 @@ def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
 
 
 def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
-    """Raise LoraEvoError for factors that fit no linear layer of the base."""
     for path, slot in adapter.slots.items():
         if path not in shapes:
             raise LoraEvoError(
@@ -324,11 +305,8 @@ def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
 
 
 def fingerprint(model: Any) -> str:
-    """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each.
-
-    Tells one training of a model from another without reading all of a large one. Scales of 4 bits
-    count.
-    """
+    """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each,
+    and of the scales of 4 bits."""
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
         state = getattr(parameter, "quant_state", None)
@@ -350,10 +328,7 @@ def choose_device(device: str) -> torch.device:
     except RuntimeError:
         raise LoraEvoError(f"device is {device!r}; expected auto, cpu or cuda") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise LoraEvoError(
-            f"device is {device!r}, and torch finds no GPU here; expected cpu, or auto, which "
-            "takes a GPU where there is one"
-        )
+        raise LoraEvoError(f"device is {device!r}, and torch finds no GPU here; expected cpu")
     return chosen
 
 

@@ -20,16 +20,14 @@ KEPT = [
 ]
 """Operations whose results are kept: the kernels behind scaled_dot_product_attention."""
 _M_MMAP_THRESHOLD = -3
-"""Of glibc's malloc.h."""
 _LARGE = 1 << 20
 """Bytes of a block from which on it gets pages of its own."""
 
 
 def lower_mmap_threshold() -> None:
-    """Have glibc, where that is the C library, hand large blocks back when they are freed.
+    """Have glibc hand large blocks back when they are freed, for the whole process.
 
-    For the whole process. Left to itself its heap keeps them, and what is kept of each layer lies
-    between them, so that a pass grows by what checkpointing saves.
+    Left to itself its heap keeps them, and a pass grows by what checkpointing saves.
     """
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
@@ -43,10 +41,7 @@ def layers_of(decoder: nn.Module) -> Sequence[nn.Module]:
 
 @contextmanager
 def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iterator[None]:
-    """Run these layers with gradient checkpointing inside the block.
-
-    Layers must not draw random numbers: none are put back for the second time.
-    """
+    """Run these layers, which draw no random numbers, with gradient checkpointing inside."""
     before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = _recomputed(layer.forward, adapters)

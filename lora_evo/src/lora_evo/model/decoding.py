@@ -1,10 +1,8 @@
 """Decoding with a key-value cache, by a plain forward pass over the layers of a known model.
 
-It calls the model's own modules (projections, norms, rotary embedding), the stacked LoRA layers
-among them, without the bookkeeping around them, which costs more than the arithmetic of a small
-model. Works for the Llama family without sliding windows: Llama, Mistral, Qwen2, Qwen3. Other
-models decode as transformers does, whatever their layers keep of a text: keys and values, or the
-state of a convolution or of linear attention.
+It calls the model's own modules, the stacked LoRA layers among them, without the bookkeeping around
+them, which costs more than the arithmetic of a small model. Works for the Llama family without
+sliding windows. Other models decode as transformers does, whatever their layers keep of a text.
 """
 
 import logging
@@ -45,12 +43,10 @@ class KVCache:
 
     @property
     def capacity(self) -> int:
-        """Positions that the buffers hold."""
         return int(self.keys[0].shape[2])
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number type of keys and values."""
         return self.keys[0].dtype
 
     def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,7 +61,6 @@ class KVCache:
         return self.keys[layer][:, :, :used], self.values[layer][:, :, :used]
 
     def reserve(self, capacity: int) -> None:
-        """Make room for `capacity` positions."""
         if capacity > self.capacity:
             self.select(torch.arange(len(self.keys[0]), device=self.keys[0].device), capacity)
 
@@ -83,10 +78,7 @@ class KVCache:
         self.values = [chosen(v) for v in self.values]
 
     def shrink(self, rows: Tensor) -> None:
-        """Keep these different rows, fewer than there are; most are where they were.
-
-        Those that move are copied into the places of others; the buffers stay.
-        """
+        """Keep these different rows, most of which are where they were; the buffers stay."""
         places = torch.arange(len(rows), device=rows.device)
         moved = rows != places
         gaps, came = places[moved], rows[moved]
@@ -219,7 +211,6 @@ class GeneralCache:
     shrink = select
 
     def join(self, real: Tensor, other: "GeneralCache", other_real: Tensor, room: int) -> Tensor:
-        """As `KVCache.join`, of caches whose padding is at the front."""
         used = torch.cat((real.sum(1), other_real.sum(1)))
         self.length = width = int(used.max())
         for pair in zip(self.cache.layers, other.cache.layers, strict=True):
@@ -246,12 +237,10 @@ class GeneralDecoder:
     def __init__(self, model: Any):
         self.model = model
         self.pads = not any(map(_leaks, model.modules()))
-        """As `Decoder.pads`."""
         self._stateful = "cache_params" in signature(model.forward).parameters
         """Whether the model is a Mamba, without attention to what the cache holds."""
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
-        """As `Decoder.prefill`, from the beginning."""
         from transformers import DynamicCache
 
         cache = GeneralCache(DynamicCache(config=self.model.config), ids.shape[1])
@@ -260,7 +249,6 @@ class GeneralDecoder:
     def step(
         self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: GeneralCache
     ) -> Tensor:
-        """As `Decoder.step`."""
         cache.length += 1
         seen = ids.new_ones(len(ids), cache.length)
         if mask is not None:
@@ -305,10 +293,7 @@ def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def decoder_of(model: Any) -> Decoder | GeneralDecoder:
-    """Return the fast decoder where it knows the model's family, else the general one.
-
-    Says in one line where no test covers the family.
-    """
+    """Return the fast decoder where it knows the family, else the general one, which says so."""
     config, kind = model.config, model.config.model_type
     layers = getattr(config, "layer_types", None)
     windows = layers is None and getattr(config, "sliding_window", None) is not None

@@ -1,8 +1,6 @@
 """The one engine of generation: requests, their samples, and what all engines share.
 
-Training and evaluation use the same engines: `hf_engine` samples from the adapters stacked on a
-model, `vllm_engine` from files that vLLM serves. Requests name their adapter; adapters are put and
-dropped by name.
+`hf_engine` samples from the adapters stacked on a model, `vllm_engine` from files that vLLM serves.
 
 A sample is addressed by an integer seed: the u-th uniform of a row is number u of the Philox stream
 whose key is that seed (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Neither
@@ -10,7 +8,6 @@ the other rows of a batch nor the order of calls can change it, and there is no 
 """
 
 import hashlib
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -29,7 +26,6 @@ Key: TypeAlias = str | int | float | bool | None
 Folders: TypeAlias = Mapping[str, str | os.PathLike[str]]
 """Adapter names and their PEFT folders."""
 Samples: TypeAlias = Generator[tuple[int, "Rollout"], None, None]
-"""Numbers of requests and their samples."""
 _MASK = (1 << 128) - 1
 _CONTEXT_TOKENS = 8
 """Prompt tokens decoded along with a completion, so that its first space is kept."""
@@ -55,15 +51,13 @@ def stream(seed: int) -> "np.random.Generator":
 class Request:
     """One completion to sample.
 
-    `seed` keys this request's own random stream: the same request gives the same tokens whatever
-    else is in the batch. `temperature` 0 is greedy and ignores the seed.
-
-    - prompt: a text, or the ids of its tokens. `max_tokens` is cut to what the context leaves; a
-      longer prompt is refused.
+    - prompt: a text, or the ids of its tokens; one that fills the context is refused.
     - adapter: name of an adapter that the engine holds; None is the base model.
-    - stop: texts that end the completion; the model's end token always ends it.
-    - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start; chat
-      prompts have them.
+    - max_tokens: at least 1; cut to what the context leaves.
+    - temperature: 0 is greedy and ignores the seed.
+    - seed: of this request's own random stream.
+    - stop: texts, none empty, that end the completion; the model's end token always ends it.
+    - special_tokens: whether the tokenizer adds tokens of its own to a text, such as a start.
     - top_p: sample among the likeliest tokens that together have this probability; 1 is all.
     - top_k: sample among the k likeliest tokens, chosen before `top_p`; 0 is all.
     """
@@ -88,7 +82,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One sampled continuation: its tokens as a learner needs them, and its text.
+    """One sampled continuation.
 
     - completion_ids: sampled tokens, the end token included when it was sampled.
     - logprobs: log p of each of them (nats) under temperature, top-p and top-k (at temperature 0:
@@ -106,23 +100,17 @@ class Rollout:
 
 
 class Engine(ABC):
-    """Samples from one base model and from the adapters that it holds by name.
-
-    What a request samples depends on its prompt, its adapter and its seed; other rows of the batch
-    can only change the rounding of the arithmetic. Not for use by several threads at once.
-    """
+    """Samples from one base model and from the adapters that it holds by name; not thread-safe."""
 
     tokenizer: Any
     """A transformers tokenizer with an end token."""
     end_tokens: tuple[int, ...]
-    """Tokens that end a completion."""
     context: int | None
     """Longest prompt and completion together, in tokens; None is without bound."""
     max_rows: int
     """Sequences sampled together."""
     shares_parameters: bool = False
-    """Whether its adapters are the parameters of a stack, as a learner's: what is trained there is
-    here already, and members can be replaced but not dropped."""
+    """Whether its adapters are the parameters of a stack: what is trained there is here already."""
     about: Mapping[str, str | None]
     """Of an engine on saved adapters: `engine`, `model`, `model_hash` and `dtype`."""
     hashes: Mapping[str, str]
@@ -134,18 +122,18 @@ class Engine(ABC):
         """Names of the adapters that requests may name, and the version that is in force."""
 
     def generate(self, requests: Sequence[Request]) -> list[Rollout]:
-        """Sample every request; results in the same order. Raises LoraEvoError."""
+        """Sample every request, in order. Raises LoraEvoError."""
         samples = dict(self.stream(requests))
         return [samples[i] for i in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Rollout]]:
-        """Yield (number of the request, its sample) as samples are made, in any order.
-
-        To be read to its end, or dropped, before the engine's next call. Raises LoraEvoError.
-        """
+        """Yield (number of the request, its sample) in any order, until the engine's next call."""
         tokenised = [self.tokenise(request) for request in requests]
         for request in tokenised:
-            check_request(request, self.versions)
+            if request.adapter not in (None, *self.versions):
+                raise unknown_adapter(str(request.adapter), self.versions)
+            if not request.prompt_ids:
+                raise LoraEvoError("a prompt is empty, expected at least one token")
         with closing(self._stream(tokenised)) as samples:
             for i, rollout in samples:
                 yield i, replace(rollout, text=self._text(rollout))
@@ -221,24 +209,6 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
 def unknown_adapter(name: str, known: Mapping[str, object] | Sequence[str]) -> LoraEvoError:
     """Return the error of a request that names an adapter which the engine does not hold."""
     return LoraEvoError(f"no adapter named {name!r}; loaded: {', '.join(known)}")
-
-
-def check_request(request: Request, adapters: Mapping[str, int]) -> None:
-    """Raise LoraEvoError for a request that an engine with these adapters cannot sample."""
-    if request.adapter not in (None, *adapters):
-        raise unknown_adapter(str(request.adapter), adapters)
-    if not request.prompt_ids:
-        raise LoraEvoError("a prompt is empty, expected at least one token")
-    if request.max_tokens < 1:
-        raise LoraEvoError(f"max_tokens is {request.max_tokens}; expected 1 or more")
-    if not 0.0 <= request.temperature < math.inf:
-        raise LoraEvoError(f"temperature is {request.temperature}; expected 0 or more")
-    if not 0.0 < request.top_p <= 1.0:
-        raise LoraEvoError(f"top_p is {request.top_p}; expected above 0, and 1 or less")
-    if request.top_k < 0:
-        raise LoraEvoError(f"top_k is {request.top_k}; expected 0 or more")
-    if "" in request.stop:
-        raise LoraEvoError("a stop text is empty")
 
 
 def end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:

@@ -1,9 +1,7 @@
 """The `hf` engine: generation on the stacked model, all adapters in one batch.
 
-The same layers train and generate, so that the learner's and the sampler's log-probabilities differ
-by rounding only. Rows are processed at most `max_rows` at a time, those of similar prompt length
-together; equal prompts of one adapter are read once, and so is a long text that all prompts of a
-batch begin with.
+Rows are processed at most `max_rows` at a time, those of similar prompt length together; equal
+prompts of one adapter are read once, and so is a long text that all prompts of a batch begin with.
 """
 
 import math
@@ -115,12 +113,10 @@ class DecodingBatch:
 
     @property
     def is_open(self) -> Tensor:
-        """Which rows are not finished."""
         return self.lengths == 0
 
     @property
     def open_rows(self) -> int:
-        """Number of rows that are not finished."""
         return int(self.is_open.sum())
 
     @property
@@ -129,7 +125,6 @@ class DecodingBatch:
         return self.drawn.clamp(max=self.tokens.shape[1] - 1)[:, None]
 
     def drop_finished(self) -> None:
-        """Keep the open rows only."""
         keep = _without_gaps(self.is_open)
         self.cache.shrink(keep)
         self.mask = None if self.mask is None else self.mask[keep]
@@ -164,7 +159,6 @@ class DecodingBatch:
         self.lengths += self.drawn * (self.is_open & (ended | (self.limits <= self.drawn)))
 
     def finished(self) -> Iterator[tuple[int, Rollout]]:
-        """Yield the finished samples with their numbers."""
         columns = (self.tokens, self.logprobs, self.lengths, self.stopped)
         rows = zip(self.rows, *(column.tolist() for column in columns), strict=True)
         for row, tokens, logprobs, length, stopped in rows:
@@ -176,7 +170,6 @@ class DecodingBatch:
 
 
 _COLUMNS = [column.name for column in fields(DecodingBatch)[3:]]
-"""The tensors by row."""
 
 
 def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
@@ -238,21 +231,17 @@ class HFEngine(Engine):
 
     @property
     def versions(self) -> dict[str, int]:
-        """Names of the members, and the version of each that was last put."""
         return {name: self._versions.get(name, 0) for name in self.adapters.members}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
-        """Copy an adapter, of the stack's rank and modules or less, over the member for ever."""
         fitting = adapter.renamed(as_in(adapter.paths, list(self.adapters.layers)))
         import_adapter(self.adapters, self.adapters.index(name), fitting, smaller=True)
         self._versions[name] = version
 
     def drop_adapter(self, name: str) -> None:
-        """Refused: members belong to the stack."""
         raise LoraEvoError(f"{name!r} is a member of the stack, which can only be replaced")
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
-        """Yield (number of the request, its sample)."""
         short = [i for i, r in enumerate(requests) if len(r.prompt_ids) <= self._turn]
         begun: dict[int, Rollout] = {}
         for number, rollout in self._sampled(requests, short, begun, self._turn):
@@ -316,7 +305,6 @@ class HFEngine(Engine):
         return batch
 
     def _draw(self, batch: DecodingBatch, logits: Tensor) -> None:
-        """Draw the next token of every row from logits [rows, vocabulary]."""
         if any(row.request.top_k or row.request.top_p < 1 for row in batch.rows):
             logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
         uniforms = batch.uniforms.gather(1, batch.position)[:, 0]
@@ -325,10 +313,7 @@ class HFEngine(Engine):
         self._apply_stops(batch)
 
     def _prefill(self, chunk: Sequence[OpenRow]) -> tuple[Tensor, Any, Tensor | None]:
-        """Read each different (member, text) once and spread the result over the rows.
-
-        Returns the last logits, the cache, and what is added to attention scores.
-        """
+        """Read each different (member, text) once: last logits, cache and mask of every row."""
         keys = [(self._member(row.request), row.text) for row in chunk]
         row_of = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         members, prompts = [member for member, _ in row_of], [prompt for _, prompt in row_of]
@@ -355,7 +340,6 @@ class HFEngine(Engine):
         return cache
 
     def _apply_stops(self, batch: DecodingBatch) -> None:
-        """Close rows whose last tokens complete one of their stop texts."""
         counts = zip(batch.drawn.tolist(), batch.lengths.tolist(), strict=True)
         for row, (one, (drawn, length)) in enumerate(zip(batch.rows, counts, strict=True)):
             request = one.request

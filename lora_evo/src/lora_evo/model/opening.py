@@ -1,34 +1,51 @@
-"""Saved adapters of one base model, and an engine opened on them."""
+"""Saved adapters of one base model, and an engine opened on them.
 
+Adapters of more than linear layers' factors are merged into their base by PEFT: DoRA, and those
+with modules_to_save or target_parameters (experts).
+"""
+
+import hashlib
+import json
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from lora_evo import Adapter, adapter_hash, load_adapter
 from lora_evo.compare import any_update
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 from lora_evo.model.base import (
     BaseModel,
+    check_base,
+    check_bits,
     choose_device,
+    fingerprint,
     fitted,
     linear_shapes,
     load_base_model,
+    quiet,
     resolve,
 )
 from lora_evo.model.engine import Engine, Folders, Request
 from lora_evo.model.hf_engine import HFEngine
-from lora_evo.model.peft_merge import merge_by_peft, needs_merge
 from lora_evo.model.stacked_lora import stack_saved
 from lora_evo.model.vllm_engine import VLLMEngine, zero_adapter
 from lora_evo.model.vllm_server import Serving, VLLMOptions, refuse_float32, require_vllm
+from lora_evo.peft.config import AdapterConfig
+from lora_evo.peft.directory import CONFIG_FILE, WEIGHTS_FILE, naming
 
 _PROBE_TOKENS = 8
 """Prompt and completion by which an adapter is distinguished from the base."""
+
+_MERGED = {"use_dora": False, "modules_to_save": None}
+"""The settings that PEFT's merge is asked for, and their values without."""
 
 
 def open_engine(
@@ -47,14 +64,8 @@ def open_engine(
     kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: name -> PEFT folder.
     device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
     batch. any_base: accept adapters whose configuration names another base model, or whose lineage
-    a base in other bits. load_in_4bit: as `load_base_model` takes it.
-
-    An adapter that `needs_merge` is opened alone: PEFT merges it into a copy of the base, which the
-    engine serves, of a base in 4 bits into what they stand for; `about["model_hash"]` is that of
-    the copy.
-
-    Raises LoraEvoError when vLLM, the model or an adapter cannot be used, or an adapter does not
-    change what the model says.
+    a base in other bits. load_in_4bit: as `load_base_model` takes it. An adapter that `needs_merge`
+    is opened alone, and `about["model_hash"]` is that of the merged model. Raises LoraEvoError.
     """
     target, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
@@ -65,32 +76,32 @@ def open_engine(
     loaded_on = cpu if kind == "vllm" else target
     folders = dict(adapters or {})
     merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
-    if not merged:
-        base = load_base_model(model, loaded_on, dtype, load_in_4bit)
-        saved = {name: load_adapter(folder) for name, folder in folders.items()}
-        at = {name: str(folder) for name, folder in folders.items()}
-        fitting = {name: fitted(base, one, at[name], any_base) for name, one in saved.items()}
-        engine = _open_on(kind, base, resolve(model), fitting, target, max_rows)
-        engine.hashes = {name: adapter_hash(adapter) for name, adapter in saved.items()}
-        return engine
-    if len(folders) > 1:
+    if merged and len(folders) > 1:
         raise LoraEvoError(
             f"{merged[0]!r} is DoRA or has modules_to_save or target_parameters: it is merged into "
             "a base of its own; open it without other adapters"
         )
-    (name, folder) = folders.popitem()
     with ExitStack() as stack:
-        home = stack.enter_context(TemporaryDirectory(prefix="populab-merged-"))
-        plain = load_base_model(model, cpu, dtype, load_in_4bit)
-        merged_print, digest = merge_by_peft(plain, Path(folder), Path(home), any_base=any_base)
-        base = load_base_model(home, loaded_on, dtype)
-        base = replace(base, name=plain.name, quantization=plain.quantization)
-        if base.fingerprint != merged_print:
-            raise LoraEvoError(f"{folder}: transformers does not save {plain.name} as it is merged")
-        del plain
-        nothing = {name: zero_adapter(linear_shapes(base.model))}
-        engine = _open_on(kind, base, home, nothing, target, max_rows)
-        engine.hashes = {name: digest}
+        base = load_base_model(model, cpu if merged else loaded_on, dtype, load_in_4bit)
+        if merged:
+            ((name, folder),) = folders.items()
+            source = stack.enter_context(TemporaryDirectory(prefix="populab-merged-"))
+            wanted, digest = merge_by_peft(base, Path(folder), Path(source), any_base=any_base)
+            copy = load_base_model(source, loaded_on, dtype)
+            if copy.fingerprint != wanted:
+                raise LoraEvoError(
+                    f"{folder}: transformers does not save {base.name} as it is merged"
+                )
+            base = replace(copy, name=base.name, quantization=base.quantization)
+            fitting, hashes = {name: zero_adapter(linear_shapes(base.model))}, {name: digest}
+        else:
+            source, fitting, hashes = resolve(model), {}, {}
+            for name, folder in folders.items():
+                saved = load_adapter(folder)
+                fitting[name] = fitted(base, saved, str(folder), any_base)
+                hashes[name] = adapter_hash(saved)
+        engine = _open_on(kind, base, source, fitting, target, max_rows)
+        engine.hashes = hashes
         weakref.finalize(engine, stack.pop_all().close)
     return engine
 
@@ -146,10 +157,6 @@ def _open_on(
 
 
 def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]) -> None:
-    """Every adapter changes what the model says, unless its update is 0.
-
-    An adapter that silently has no effect would be evaluated as the base model.
-    """
     names = [
         name for name, adapter in saved.items() if any(map(any_update, adapter.slots.values()))
     ]
@@ -165,3 +172,61 @@ def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str,
             raise LoraEvoError(
                 f"adapter {name!r} changes nothing of what {model} says, though it is not 0"
             )
+
+
+def needs_merge(folder: Path) -> bool:
+    """Return whether an adapter is DoRA, or has modules_to_save or target_parameters."""
+    with suppress(OSError, ValueError, RecursionError):
+        settings = json.loads((folder / CONFIG_FILE).read_bytes())
+        return isinstance(settings, dict) and any(
+            settings.get(name) for name in (*_MERGED, "target_parameters")
+        )
+    return False
+
+
+def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -> tuple[str, str]:
+    """Save the base model with this adapter merged into it, and its tokenizer, in `out`.
+
+    Returns the fingerprint of the merged model, and the hash of the adapter's configuration and
+    file of weights. base: becomes the merged model. Needs peft. Raises LoraEvoError for an adapter
+    that no merge covers (aLoRA, biases, ...), or of which PEFT would leave a tensor out.
+    """
+    raw = json.loads((folder / CONFIG_FILE).read_bytes())
+    with naming(folder):
+        config = AdapterConfig.from_json(json.dumps(raw | _MERGED))
+    if not any_base:
+        check_base(base, config.base_model_name_or_path, str(folder))
+        check_bits(base.quantization, str(folder), " (--load-in-4bit), or accept with --any-base")
+    weights = folder / WEIGHTS_FILE
+    if not weights.is_file():
+        raise LoraEvoError(f"{folder} has no {WEIGHTS_FILE}; save it with PEFT's save_pretrained")
+    try:
+        import peft
+    except ImportError:
+        raise LoraEvoError(
+            f"{folder} is DoRA or has modules_to_save or target_parameters, which PEFT merges; "
+            f"type: {pip_install('peft')}"
+        ) from None
+    try:
+        with safe_open(weights, "pt") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that tied weights may come apart, as they should
+            count = len(file.keys())
+            warnings.filterwarnings("error", "Found missing adapter keys")
+            tuned: Any = peft.PeftModel.from_pretrained(base.dequantized, folder)
+            taken = len(peft.get_peft_model_state_dict(tuned, save_embedding_layers=False))
+            if taken != count:
+                raise LoraEvoError(f"PEFT takes {taken} of the {count} tensors of {WEIGHTS_FILE}")
+            model = tuned.merge_and_unload(safe_merge=True)
+        ends = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+        if ends[0] is not ends[1]:  # also where only one of the two was trained
+            model.config.tie_word_embeddings = False
+        with quiet():
+            model.save_pretrained(out, save_original_format=False)
+            base.tokenizer.save_pretrained(out)
+    except Exception as error:  # whatever damaged files or another base make PEFT raise
+        told = " ".join(str(error).split())
+        raise LoraEvoError(f"cannot merge {folder} into {base.name}: {told}") from error
+    digest = hashlib.sha256(config.fingerprint())
+    with weights.open("rb") as content:
+        digest.update(hashlib.file_digest(content, "sha256").digest())
+    return fingerprint(model), f"sha256:{digest.hexdigest()}"

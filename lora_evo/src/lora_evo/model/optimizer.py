@@ -1,8 +1,7 @@
 """One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and step size.
 
-A member that does not take part in an update is not touched: its moments do not decay and its step
-count does not change, so its bias correction stays right. Gradients are clipped by the norm of that
-member alone: one exploding member cannot shrink the others' updates.
+A member that does not take part in an update is not touched: its moments do not decay, and its bias
+correction stays right. Gradients are clipped by the norm of that member alone.
 """
 
 import math
@@ -59,11 +58,9 @@ class MemberAdamW:
         return AdamState(0, first, second)
 
     def reset(self, member: int) -> None:
-        """Forget the member's moments and step count."""
         self.states[member] = self._fresh(member)
 
     def zero_grad(self) -> None:
-        """Drop all gradients."""
         for parameters in self._parameters:
             for p in parameters.values():
                 p.grad = None

@@ -75,28 +75,22 @@ class OutputLayer:
     @torch.no_grad()
     def _check(self, model: Any) -> None:
         ids = torch.arange(_PROBE, device=self.head.weight.device)[None] % self.head.out_features
+        logits = model(input_ids=ids, use_cache=False).logits
+        kind, wanted = logits.dtype, logits.float()
+        if not math.isfinite(size := float(wanted.abs().max())):
+            raise LoraEvoError(
+                f"the base's logits are not finite in {str(kind).removeprefix('torch.')}; try "
+                "dtype=float32 or dtype=bfloat16"
+            )
         try:
             hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+            error = float((self._logits(hidden) - wanted).abs().max())
         except Exception as failure:  # whatever a family's own code raises
             raise LoraEvoError(
                 f"the hidden states of a {model.config.model_type} cannot be read apart from its "
                 f"logits, which the learner needs: {first_line(failure)}"
             ) from failure
-        wanted = model(input_ids=ids, use_cache=False).logits.float()
-        if not math.isfinite(float(wanted.abs().max())):
-            kind = str(hidden.dtype).removeprefix("torch.")
-            raise LoraEvoError(
-                f"the base's logits are not finite in {kind}: its weights are damaged, or too "
-                "large for this number type; try dtype=float32 or dtype=bfloat16"
-            )
-        if hidden.shape[-1] != self.head.in_features:
-            raise LoraEvoError(
-                f"a {model.config.model_type} does more to its hidden states than the learner "
-                f"knows: they have {hidden.shape[-1]} features, its output layer reads "
-                f"{self.head.in_features}"
-            )
-        error = float((self._logits(hidden) - wanted).abs().max())
-        if not error <= 8 * torch.finfo(hidden.dtype).eps * float(wanted.abs().max()):
+        if not error <= 8 * torch.finfo(hidden.dtype).eps * size:
             raise LoraEvoError(
                 f"a {model.config.model_type} does more to its logits than the learner knows "
                 f"(scale, soft cap); known: {', '.join(TESTED_FAMILIES)}"

@@ -1,8 +1,7 @@
 """Supervised training of the members of a stack: next-token loss on completions, an AdamW each.
 
-Loss: the mean negative log-likelihood of a batch's completion tokens, the usual supervised
-fine-tuning of a LoRA (Hu et al. 2021, arXiv 2106.09685), by AdamW (Loshchilov and Hutter 2019) on A
-and B in float32. It serves warm starts (`selfplay sft`) and the measurement of recovery.
+Loss: the mean negative log-likelihood of a batch's completion tokens, by AdamW on A and B in
+float32. It serves warm starts (`selfplay sft`) and the measurement of recovery.
 """
 
 import json
@@ -57,10 +56,7 @@ class PromptRow:
 
 
 def read_rows(path: PathLike) -> list[PromptRow]:
-    """Read rows `{"prompt": text, "completion"?: text}` of JSON Lines, passing over other fields.
-
-    Raises LoraEvoError, naming the line, for what is not such a row.
-    """
+    """Read rows `{"prompt": text, "completion"?: text}` of JSON Lines. Raises LoraEvoError."""
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -87,16 +83,10 @@ def read_rows(path: PathLike) -> list[PromptRow]:
 
 
 def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
-    """Return rows to train on and rows that are held out: a fifth of the prompts.
-
-    All rows of one prompt are on the same side; which prompts follows from their number alone.
-    """
+    """Return rows to train on and those held out: a fifth of the prompts, by their number alone."""
     bare = [row.line for row in rows if row.completion is None]
     if bare:
-        raise LoraEvoError(
-            f"line {bare[0]} has no completion ({len(bare)} such rows); expected "
-            '{"prompt": text, "completion": text} on every line'
-        )
+        raise LoraEvoError(f"line {bare[0]} has no completion ({len(bare)} such rows)")
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
     kept = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
@@ -109,17 +99,13 @@ def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptR
 
 
 def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
-    """Return the tokens of a prompt, with the tokenizer's special ones, and of its completion.
-
-    Raises LoraEvoError for a row without tokens or longer than the context.
-    """
+    """Return the tokens of a prompt, with special ones, and completion. Raises LoraEvoError."""
     pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
     if not pair.prompt_ids or (row.completion and not pair.completion_ids):
         raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
     if context is not None and pair.length > context:
         raise LoraEvoError(
-            f"line {row.line} has {pair.length} tokens, the model reads at most {context}; shorten "
-            "or remove the row"
+            f"line {row.line} has {pair.length} tokens, the model reads at most {context}"
         )
     return pair
 
@@ -128,9 +114,8 @@ class SupervisedLearner:
     """Trains members of a stack one at a time, so that none depends on the others.
 
     learning_rate: of AdamW without weight decay. max_grad_norm: clips the gradients of a member
-    together; 0 does not. micro_batch_tokens: padded tokens per forward pass, chunk: tokens of a
-    table of logits (0: as many as suit), checkpointing: of the layers; these three change memory
-    and not the loss. Equal calls give equal numbers on one machine and number of threads.
+    together; 0 does not. micro_batch_tokens: padded tokens per forward pass. chunk, checkpointing:
+    as of `Scorer`.
     """
 
     def __init__(
@@ -143,8 +128,6 @@ class SupervisedLearner:
         chunk: int = 0,
         checkpointing: bool = False,
     ) -> None:
-        if not (math.isfinite(learning_rate) and learning_rate > 0):
-            raise LoraEvoError(f"the learning rate is {learning_rate}; expected more than 0")
         self.adapters = adapters
         self._budget = micro_batch_tokens
         self._scorer = Scorer(adapters, chunk=chunk, checkpointing=checkpointing)
@@ -156,7 +139,6 @@ class SupervisedLearner:
         )
 
     def reset(self, member: int) -> None:
-        """Forget the optimiser state of a member."""
         self._optimizer.reset(member)
 
     def step(self, member: int, pairs: Sequence[TokenPair], lr_factor: float = 1.0) -> float:
@@ -171,8 +153,7 @@ class SupervisedLearner:
         self._optimizer.zero_grad()
         if not stepped:
             raise LoraEvoError(
-                f"the loss is {total:g} and its gradient's norm {norm:g}; lower the learning rate, "
-                "or load the model as float32"
+                f"the loss is {total:g} and its gradient's norm {norm:g}; lower the learning rate"
             )
         return total
 
@@ -205,5 +186,4 @@ class SupervisedLearner:
         return {"tensors": {name: t.detach().cpu() for name, t in tensors}, "step": step}
 
     def load_state_dict(self, member: int, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` returned."""
         self._optimizer.load(member, state["tensors"], state["step"])

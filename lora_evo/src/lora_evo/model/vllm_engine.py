@@ -2,11 +2,8 @@
 
 vLLM tells cached keys and values apart by an adapter's name and path, so a version that reuses
 either is answered from the cache of the one before. Here `t0@v17` is written, added, and only then
-is `t0@v16` removed and, last, deleted. Only vLLM's public calls are used.
-
-A sample depends on its request's seed and not on its neighbours as far as the arithmetic does not:
-on a CPU with one thread it is the same to the last bit; on a GPU sums are taken in another order in
-another batch, which turns a draw now and then.
+is `t0@v16` removed and, last, deleted. On a GPU sums are taken in another order in another batch,
+which turns a draw now and then.
 """
 
 import os
@@ -55,13 +52,11 @@ class _Held:
 
 
 class VLLMEngine(Engine):
-    """Samples through `vllm.LLM`.
+    """Samples through `vllm.LLM`, on a GPU in a process of its own.
 
-    base: only its settings and tokenizer are read. serving, options: what is served, and how.
-    shapes: the base's linear layers by path, for checking adapters. threads: torch's, on a CPU; 0
-    leaves them. On a GPU the engine gets a process of its own: one that dies in this process would
-    take its memory along.
-    Every call raises EngineStopped when vLLM fails; the engine is then at its end.
+    base: only its settings and tokenizer are read. shapes: its linear layers by path. threads:
+    torch's, on a CPU; 0 leaves them. Every call raises EngineStopped when vLLM fails; the engine is
+    then at its end.
     """
 
     def __init__(
@@ -98,42 +93,37 @@ class VLLMEngine(Engine):
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """Names of the adapters that requests may name, and the version that is in force."""
         return {name: held.version for name, held in self._held.items() if name is not None}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
         """Serve this version from the next call on; the one before goes when this one is there."""
         check_adapter(name, adapter, self._shapes, self._serving.max_rank)
         before = self._held.get(name)
-        if before is None and len(self.versions) == self._serving.max_adapters:
-            raise LoraEvoError(
-                f"the engine has room for {self._serving.max_adapters} adapters, all taken; drop "
-                f"one before {name!r} is put"
-            )
         self._held[name] = self._add(f"{name}@v{version}", version, adapter)
         if before is not None:
             self._remove(before)
 
     def drop_adapter(self, name: str) -> None:
-        """Serve this adapter no longer."""
         if name not in self.versions:
             raise unknown_adapter(name, self.versions)
         self._remove(self._held.pop(name))
 
     def _stream(self, requests: Sequence[Request]) -> Samples:
-        """Yield (number of the request, its sample) as they end."""
         if requests:
             self.restore()
         short = []
         for i, rollout in self._sampled(dict(enumerate(requests)), watch_text=True):
-            if is_cut_short(requests[i], rollout):
+            # vLLM ended it at a stop text that is not there in our reading: where a prompt ends
+            # within a character, the first text that it decodes holds the prompt's.
+            if rollout.finish_reason == "length" and (
+                len(rollout.completion_ids) < requests[i].max_tokens
+            ):
                 short.append(i)
             else:
                 yield i, rollout
         yield from self._sampled({i: requests[i] for i in short}, watch_text=False)
 
     def release(self) -> None:
-        """Give the cache's memory back; weights and adapters stay."""
         self._served.sleep()
 
     def restore(self) -> None:
@@ -142,7 +132,6 @@ class VLLMEngine(Engine):
             self._arrived.clear()
 
     def close(self) -> None:
-        """End the engine and delete its adapters."""
         self._served.close()
         self._folder.close()
 
@@ -232,11 +221,7 @@ def next_outputs(llm: Any) -> list[Any]:
 def sampling_arguments(
     request: Request, end_tokens: Sequence[int], *, watch_text: bool = True
 ) -> dict[str, Any]:
-    """Return the keywords of `vllm.SamplingParams`; the seed is the request's own.
-
-    watch_text: let vLLM end a row early at a stop text. What the completion is, `rollout_of`
-    decides by our own decoding.
-    """
+    """Return the keywords of `vllm.SamplingParams`; watch_text: end a row at a stop text."""
     watched = bool(request.stop) and watch_text
     return {
         "temperature": request.temperature,
@@ -271,14 +256,6 @@ def rollout_of(
     return Rollout(request.adapter, request.prompt_ids, ids[:length], logprobs[:length], why)
 
 
-def is_cut_short(request: Request, rollout: Rollout) -> bool:
-    """Whether vLLM ended a row at a stop text that is not there in our reading.
-
-    Where a prompt ends within a character, the first text that vLLM decodes holds the prompt's.
-    """
-    return rollout.finish_reason == "length" and len(rollout.completion_ids) < request.max_tokens
-
-
 def stopped_at(
     ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]
 ) -> int | None:
@@ -296,10 +273,7 @@ def stopped_at(
 
 
 def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) -> None:
-    """Raise LoraEvoError for an adapter that vLLM cannot serve truly.
-
-    That its values are finite is checked where it is written.
-    """
+    """Raise LoraEvoError for an adapter that vLLM cannot serve truly."""
     for path, slot in adapter.slots.items():
         if path.rpartition(".")[2] in _UNSERVED:
             raise LoraEvoError(
@@ -317,8 +291,7 @@ def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) ->
 def zero_adapter(shapes: Shapes) -> Adapter:
     """An adapter that changes nothing, for the base's rows.
 
-    Rows without an adapter read the last slot on a CPU, whatever is left in it; an adapter of zeros
-    is exact on every device.
+    Rows without an adapter read the last slot on a CPU, whatever is left in it.
     """
     path = next(path for path in shapes if path.rpartition(".")[2] not in _UNSERVED)
     inputs, outputs = shapes[path]
@@ -328,11 +301,7 @@ def zero_adapter(shapes: Shapes) -> Adapter:
 
 
 class AdapterFolder:
-    """Adapters as PEFT folders, one for every version; other processes have their own.
-
-    They are in memory where `room` bytes are free there, else in the temporary folder. A process
-    that was killed leaves its folder; the next one that comes by removes it.
-    """
+    """Adapters as PEFT folders, in memory where `room` bytes are free there, else in TMPDIR."""
 
     def __init__(self, room: int, memory: Path = Path("/dev/shm")) -> None:
         place = Path(tempfile.gettempdir())
@@ -356,5 +325,4 @@ class AdapterFolder:
         return folder
 
     def close(self) -> None:
-        """Delete everything."""
         self._open.close()

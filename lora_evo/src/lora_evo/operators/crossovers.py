@@ -13,14 +13,11 @@ matrix C by the first parent's rank r, C ~ U S V^T, written in the first parent'
 
     A = g V^T Q_A^T,    B = Q_B U S / (g s),    g = |A_1| / sqrt(r).
 
-The rows of A are orthogonal, of equal length, and as large together as the first parent's; B
-carries the spectrum. A child of lower rank has zero columns in B alone, so that no pair is dead.
+A child of lower rank has zero columns in B alone, so that no pair is dead.
 
-`slot_swap` takes the pair (A, B) of every module whole from one parent. The `factor_*` are
-baselines, made from A with A and B with B as PopuLoRA's public code (arXiv 2605.16727) and most
-LoRA mergers do. They depend on the factorization: parents with equal updates but other factors (a
-sign flipped, a basis turned) give different children, and the product of two sums has cross terms
-B_j A_k that no parent has. Where the parents' scales differ, B_k counts as (s_k / s_1) B_k.
+The `factor_*` are baselines, made from A with A and B with B as PopuLoRA's public code (arXiv
+2605.16727) and most LoRA mergers do. They depend on the factorization, and the product of two sums
+has cross terms B_j A_k that no parent has. Where scales differ, B_k counts as (s_k / s_1) B_k.
 """
 
 from bisect import bisect_right
@@ -30,9 +27,8 @@ from itertools import accumulate
 
 import torch
 
-from lora_evo.compare import same
+from lora_evo.compare import SlotChild, measured, same, unchanged
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.measured import SlotChild, measured, unchanged
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import Span, prepared, span
 from lora_evo.peft.adapter import Slot
@@ -44,8 +40,8 @@ _FARTHEST = 4.0
 def average(setup: Setup) -> Recipe:
     """Average the updates: D = sum_k w_k D_k, with weights that add up to 1.
 
-    Without weights all parents count alike. The child depends on the parents' updates alone, and
-    keeps what they agree on; what the truncation to the first parent's rank loses is reported.
+    The child depends on the parents' updates alone, and keeps what they agree on; what the
+    truncation to the first parent's rank loses is reported.
     """
     return blend(setup.shares())
 
@@ -102,9 +98,8 @@ def svd_subspace(setup: Setup) -> Recipe:
 
     with the parent c_j of place j drawn on its own, with equal chances or in proportion to the
     weights, and the sum truncated to the first parent's rank. After the SVD-subspace crossover of
-    PopuLoRA (arXiv 2605.16727), whose public form takes all leading triplets from one parent. A
-    triplet moves whole, so that signs of singular vectors do not matter. Singular values that
-    coincide within one parent leave its triplets undefined; there the child depends on rounding.
+    PopuLoRA (arXiv 2605.16727), whose public form takes all leading triplets from one parent.
+    Singular values that coincide within one parent leave its triplets undefined.
     """
     bounds = torch.tensor(setup.shares(), dtype=torch.float64).cumsum(dim=0)
 
@@ -129,14 +124,10 @@ def svd_subspace(setup: Setup) -> Recipe:
 def beyond(setup: Setup) -> tuple[float, float]:
     """Return the coefficients of both parents, (eta, 1 - eta) in the order of better and worse."""
     if len(setup.configs) != 2:
-        raise LoraEvoError(
-            f"extrapolation goes from one parent to another; got {len(setup.configs)} parents, "
-            "expected 2"
-        )
+        raise LoraEvoError(f"extrapolation takes 2 parents; got {len(setup.configs)}")
     if setup.weights is not None:
         raise LoraEvoError(
-            "extrapolation takes no weights; tell which parent is better with --set "
-            "'fitness=[0.7, 0.4]', or put the better one first"
+            "extrapolation takes no weights, but --set 'fitness=[0.7, 0.4]', one for each parent"
         )
     fitness = setup.fitness() or (1.0, 0.0)
     if setup.parameters["eta"] is None:
@@ -212,15 +203,11 @@ def row_length(slot: Slot) -> float:
 
 
 def alike(slots: Sequence[Slot]) -> bool:
-    """Return whether all slots hold the same numbers."""
     return all(same(slots[0], slot) for slot in slots[1:])
 
 
 def blend(coefficients: Sequence[float]) -> Recipe:
-    """Return the recipe of the child sum_k c_k D_k, for coefficients c_k that add up to 1.
-
-    Gives the first parent back bit for bit when all parents are equal or the others have no part.
-    """
+    """Return the recipe of the child sum_k c_k D_k, for coefficients c_k that add up to 1."""
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         if alike(slots) or (coefficients[0] == 1.0 and not any(coefficients[1:])):
@@ -237,8 +224,8 @@ def slot_swap(setup: Setup) -> Recipe:
     The layer-wise crossover of PopuLoRA (arXiv 2605.16727), the only one after which optimiser
     moments stay valid (they move with the slot). A unit is one module (`level=module`), all of one
     block, such as the attention of a layer (`level=block`), or of one numbered layer
-    (`level=layer`); every unit draws its parent on its own, with equal chances or in proportion to
-    the weights. If all fell to one parent, one drawn unit goes to another: no child is a copy.
+    (`level=layer`); every unit draws its parent, with equal chances or in proportion to the
+    weights. If all fell to one parent, one drawn unit goes to another.
     """
     setup.check_equal_ranks(
         "slot_swap moves factors whole: give it parents of equal rank, or use average"
@@ -280,9 +267,8 @@ def factor_dare(setup: Setup) -> Recipe:
     """Drop entries of the factors: A = sum_k w_k (m_k * A_k) / (1 - p), and B alike.
 
     A baseline; prefer `dare`. DARE (arXiv 2311.03099) drops entries, m_k zeros with chance p and
-    else ones. Each factor has the right mean, but the variance of every entry grows by p/(1-p) of
-    its square, and the product has both noises and theirs: at p = 0.7, the default as in public
-    code, an adapter crossed with itself lands about twice its norm away from itself.
+    else ones. At p = 0.7, the default as in public code, an adapter crossed with itself lands about
+    twice its norm away from itself.
     """
     p = setup.number("p", 0.0, MOST_DROPPED)
 
@@ -296,9 +282,8 @@ def factor_dare(setup: Setup) -> Recipe:
 def factor_extrapolate(setup: Setup) -> Recipe:
     """Extrapolate the factors: A = A_worse + eta (A_better - A_worse), and B alike.
 
-    A baseline; prefer `extrapolate`. eta is from [1, 1.5] as in public code. The update is
-    quadratic in eta; for parents of other factorizations it runs several times their norm away from
-    both at eta = 1.5, and the lower fifth of the range is a copy of the better parent.
+    A baseline; prefer `extrapolate`. eta is from [1, 1.5] as in public code; the update is
+    quadratic in it.
     """
     return _sum(setup, "extrapolate", beyond(setup))
 

@@ -1,16 +1,13 @@
 """Merges: one adapter that holds what several do, from their effective updates.
 
 A merge adds up the updates D_k = s_k B_k A_k, k = 1..n, or what is left of their entries, with
-weights w_k (1/n each without any; negative ones take an adapter out of others). Names, weights and
-densities mean what they mean in PEFT and mergekit where those work on the update. Ranks, alphas
-and factorizations may differ, and a module that a parent lacks counts as 0. The child is the sum's
-best approximation by `rank`, by default the largest of the parents', with which alpha grows so
-that the scale stays; what that cuts off is the truncation loss. Factors are written as those of
-crossovers are, rows of A orthogonal and as long as the first parent's.
+weights w_k (1/n each without any). Names, weights and densities mean what they mean in PEFT and
+mergekit where those work on the update. A module that a parent lacks counts as 0. The child is the
+sum's best approximation by `rank`, by default the largest of the parents', with which alpha grows
+so that the scale stays; what that cuts off is the truncation loss.
 
-`merge_svd` works between small matrices, as crossovers do. TIES and DARE choose among the entries
-of an update, so that each module in turn is dense, in single precision (double where a parent is in
-double): up to ten matrices of its shape at once, however many parents there are.
+TIES and DARE choose among the entries of an update, so that each module in turn is dense, in single
+precision (double where a parent is in double): up to ten matrices of its shape at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +16,9 @@ from typing import TypeAlias
 
 import torch
 
+from lora_evo.compare import SlotChild, measured
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers import filled, join, row_length
-from lora_evo.operators.measured import SlotChild, measured
 from lora_evo.operators.operator import Recipe, Setup, stream
 from lora_evo.operators.thin import prepared
 from lora_evo.peft.adapter import Slot
@@ -37,10 +34,9 @@ Sparsify: TypeAlias = Callable[[str, int, torch.Tensor], torch.Tensor]
 def merge_svd(setup: Setup) -> Recipe:
     """Add the updates: D = sum_k w_k D_k, exactly, then cut it to the rank.
 
-    PEFT's `svd`, mergekit's task arithmetic: the leading triplets of the sum are its best
-    approximation (Eckart & Young 1936). `linear` is the same; PEFT's adds A and B separately
-    instead, with cross terms B_j A_k that no parent has. One adapter alone is brought to another
-    rank, a larger one by zeros in B, or multiplied by its weight: -1 takes it back.
+    PEFT's `svd`, mergekit's task arithmetic (Eckart & Young 1936). `linear` is the same; PEFT's
+    adds A and B separately, with cross terms B_j A_k that no parent has. One adapter alone is
+    brought to another rank, a larger one by zeros in B, or multiplied by its weight.
     """
     weights, beside = factors(setup), merge_cat(setup)
 
@@ -82,10 +78,9 @@ def merge_ties(setup: Setup) -> Recipe:
         sign = sign(sum_k D_k'), entry by entry, + for 0
         D    = sum_k D_k' [sign] / sum_k w_k [sign]
 
-    with [sign] = 1 where the entry of D_k' has the elected sign, else 0: mergekit's `ties`, so
-    that a common factor of the weights is without effect. TIES-Merging (Yadav et al., arXiv
-    2306.01708) on effective updates; PEFT's `ties` trims and elects on the entries of A and of B
-    apart, which depend on the factorization. The result has any rank, and much may be lost by
+    with [sign] = 1 where the entry of D_k' has the elected sign, else 0: mergekit's `ties`.
+    TIES-Merging (Yadav et al., arXiv 2306.01708) on effective updates; PEFT's `ties` trims and
+    elects on the entries of A and of B apart. The result has any rank, and much may be lost by
     cutting it: the lineage says how much.
     """
     density = setup.number("density", _LEAST_DENSITY, 1.0)
@@ -106,9 +101,8 @@ def merge_dare_linear(setup: Setup) -> Recipe:
 
     The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
     (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates; mergekit's `rescale` keeps
-    the sum of sizes of each update in place of dividing by the density, the same on average. The
-    mean of D over seeds is the weighted sum. Dropping entries leaves noise of any rank, most of
-    which the cut to the child's rank takes away.
+    the sum of sizes of each update instead, the same on average. The mean of D over seeds is the
+    weighted sum.
     """
     return _of_entries(setup, _dropped(setup), elect=False, normalise=False)
 

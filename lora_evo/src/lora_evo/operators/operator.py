@@ -19,7 +19,7 @@ from lora_evo.peft.config import AdapterConfig
 if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does without
     import numpy as np
 
-    from lora_evo.operators.measured import SlotChild
+    from lora_evo.compare import SlotChild
     from lora_evo.peft.adapter import Slot
 
 Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
@@ -37,16 +37,12 @@ class Setup:
     """Everything an operator may depend on besides the weights themselves."""
 
     paths: tuple[str, ...]
-    """All modules of the child."""
     configs: tuple[AdapterConfig, ...]
-    """Of the parents, in order."""
     config: AdapterConfig
     """Of the child: the first parent's, but for the rank and modules of a merge."""
     seed: int
     strength: float | None
-    """None for operators without one."""
     weights: tuple[float, ...] | None
-    """None when none were given."""
     parameters: Mapping[str, Any]
     """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
     alive: Callable[[str], bool] = lambda path: True
@@ -64,8 +60,7 @@ class Setup:
         """Return the strength: the wanted |D' - D| / |D|, from 0 (a copy) to below 1."""
         if self.strength is None or not 0.0 <= self.strength < 1.0:
             raise LoraEvoError(
-                f"strength is {self.strength}; expected a relative change of the update, at "
-                "least 0 (a copy) and below 1, for example 0.15"
+                f"strength is {self.strength}; expected a change from 0 (a copy) to below 1"
             )
         return self.strength
 
@@ -86,8 +81,7 @@ class Setup:
         )
         if not numbers or len(values) != parents:
             raise LoraEvoError(
-                f"fitness is {values!r}; expected a list of {parents} finite numbers, one for each "
-                "parent, for example --set 'fitness=[0.7, 0.4]'"
+                f"fitness is {values!r}; expected {parents} finite numbers, such as [0.7, 0.4]"
             )
         return tuple(float(value) for value in values)
 
@@ -97,11 +91,7 @@ class Setup:
         return tuple(weight / sum(weights) for weight in weights)
 
     def units(self) -> Mapping[str, str]:
-        """Return the unit of every module under the parameter `level`.
-
-        It is the module itself, its path without the last part (its block), or its path up to the
-        first number (its layer); a module in no block or layer is a unit of its own.
-        """
+        """Return the unit of every module under the parameter `level`; see `LEVELS`."""
         level = self.parameters["level"]
         if level not in LEVELS:
             raise LoraEvoError(
@@ -145,11 +135,9 @@ class Operator:
     default_strength: float | None = None
 
     def recipe(self, setup: Setup) -> Recipe:
-        """Check a setup and return the recipe for its modules."""
         return self._function()(setup)
 
     def check_parameters(self, names: Iterable[str]) -> None:
-        """Refuse parameters that it does not have."""
         for name in names:
             if name not in self.defaults:
                 raise LoraEvoError(
@@ -173,9 +161,8 @@ class Operator:
 def stream(seed: int, *key: str) -> "np.random.Generator":
     """An independent random stream for (seed, module, tensor, ...).
 
-    Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") keyed by a BLAKE2b
-    digest of the key, so that modules may be visited in any order, by any number of threads, or
-    one alone, and still see the same numbers.
+    Philox (Salmon et al. 2011) keyed by a BLAKE2b digest of the key: modules see the same numbers
+    in any order, and alone.
     """
     import numpy as np
 
@@ -187,75 +174,74 @@ def stream(seed: int, *key: str) -> "np.random.Generator":
 def _built_in(
     kind: Literal["mutation", "crossover", "merge"],
     name: str,
-    module: str,
     *,
     summary: str,
     preserves: str,
     strength: float | None = None,
     **defaults: Any,
 ) -> Operator:
-    prepare = f"lora_evo.operators.{module}:{name}"
+    prepare = f"lora_evo.operators.{kind}s:{name}"
     return Operator(name, kind, summary, preserves, prepare, defaults, strength)
 
 
 OPERATORS: Mapping[str, Operator] = {
     operator.name: operator
     for operator in (
-        _built_in("mutation", "svd_structured", "spectral", strength=0.15, rotation=1.0,
+        _built_in("mutation", "svd_structured", strength=0.15, rotation=1.0,
             summary="turn both singular bases by exact rotations, rescale the singular values",
             preserves="column and row space, rank, factorization, norm balance of A and B"),
-        _built_in("mutation", "subspace_rotation", "spectral", strength=0.15,
+        _built_in("mutation", "subspace_rotation", strength=0.15,
             summary="turn both singular bases within their spaces by exact rotations",
             preserves="singular values, column and row space, factorization, norm balance"),
-        _built_in("mutation", "component_masking", "spectral", strength=0.15, tail=1.0,
+        _built_in("mutation", "component_masking", strength=0.15, tail=1.0,
             summary="mask random singular components, mostly small ones, and start them afresh",
             preserves="the other components, |A|, number of live ranks; not the factorization"),
-        _built_in("mutation", "full_gaussian", "factor_noise", strength=0.15,
+        _built_in("mutation", "full_gaussian", strength=0.15,
             summary="add Gaussian noise, in proportion to each factor's size, to both factors",
             preserves="rank, relative sizes of A and B; depends on the factorization"),
-        _built_in("mutation", "layer_selective_gaussian", "factor_noise",
+        _built_in("mutation", "layer_selective_gaussian",
             strength=0.15, share=1 / 3, level="module",
             summary="add Gaussian noise to both factors of a random share of the modules",
             preserves="all other modules exactly; as full_gaussian on the chosen ones"),
-        _built_in("crossover", "slot_swap", "crossovers", level="module",
+        _built_in("crossover", "slot_swap", level="module",
             summary="take the factors of every module (or layer) whole from one of the parents",
             preserves="every slot, rank, optimiser moments (they move with the slot)"),
-        _built_in("crossover", "svd_subspace", "crossovers",
+        _built_in("crossover", "svd_subspace",
             summary="take every singular triplet of the update from one of the parents",
             preserves="singular triplets of the parents (before truncation), rank"),
-        _built_in("crossover", "dare", "crossovers", p=0.3,
+        _built_in("crossover", "dare", p=0.3,
             summary="the first parent plus some components of its difference to the others",
             preserves="what the parents agree on, rank, the mean (over seeds)"),
-        _built_in("crossover", "extrapolate", "crossovers",
+        _built_in("crossover", "extrapolate",
             fitness=None, eta=None, eta_low=1.1, eta_high=1.3,
             summary="from the worse parent's update through the better one's and beyond",
             preserves="what the parents agree on, rank"),
-        _built_in("crossover", "average", "crossovers",
+        _built_in("crossover", "average",
             summary="the weighted mean of the updates, truncated to the first parent's rank",
             preserves="what the parents agree on, rank"),
-        _built_in("crossover", "factor_dare", "crossovers", p=0.7,
+        _built_in("crossover", "factor_dare", p=0.7,
             summary="baseline: entries of A and B dropped and rescaled apart; prefer dare",
             preserves="rank"),
-        _built_in("crossover", "factor_extrapolate", "crossovers",
+        _built_in("crossover", "factor_extrapolate",
             fitness=None, eta=None, eta_low=1.0, eta_high=1.5,
             summary="baseline: A and B extrapolated apart (quadratic); prefer extrapolate",
             preserves="rank, equal factors"),
-        _built_in("merge", "merge_svd", "merges", rank=None,
+        _built_in("merge", "merge_svd", rank=None,
             summary="the weighted sum of the updates, cut to the rank by its SVD",
             preserves="all that the rank can hold of the sum"),
-        _built_in("merge", "merge_linear", "merges", rank=None,
+        _built_in("merge", "merge_linear", rank=None,
             summary="the same as merge_svd; PEFT's adds A and B apart",
             preserves="all that the rank can hold of the sum"),
-        _built_in("merge", "merge_cat", "merges",
+        _built_in("merge", "merge_cat",
             summary="the factors of all parents side by side, in the sum of their ranks",
             preserves="the weighted sum, exactly"),
-        _built_in("merge", "merge_ties", "merges", density=0.5, rank=None,
+        _built_in("merge", "merge_ties", density=0.5, rank=None,
             summary="large entries of the updates where they agree with the elected sign",
             preserves="equal parents, at density 1"),
-        _built_in("merge", "merge_dare_linear", "merges", density=0.5, rank=None,
+        _built_in("merge", "merge_dare_linear", density=0.5, rank=None,
             summary="the weighted sum of a random share of the entries, made up for",
             preserves="the weighted sum (over seeds, before it is cut to the rank)"),
-        _built_in("merge", "merge_dare_ties", "merges", density=0.5, rank=None,
+        _built_in("merge", "merge_dare_ties", density=0.5, rank=None,
             summary="a random share of the entries, of which the elected sign's are added up",
             preserves="signs that the parents agree on"),
     )

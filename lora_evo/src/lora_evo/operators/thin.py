@@ -1,12 +1,9 @@
 """Tall thin matrices handled through small ones: triangles, and turns within their column space.
 
 A factor F [n, r] is written F = Q R with orthonormal Q [n, r] and upper triangular R [r, r].
-R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F), which costs one thin product;
-where that would lose accuracy, Householder QR is used instead.
-
-`span` finds one orthonormal basis for the columns of several tall factors by block Gram-Schmidt: of
-each next factor F, W = F - Q Q^T F is left over, and W = Q' R' gives the next columns. W is formed
-before its own Gram matrix is, so that factors that nearly coincide (siblings) lose no digits.
+R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F); where that would lose accuracy,
+Householder QR is used instead. `span` finds one basis of several factors by block Gram-Schmidt: of
+each next factor F, W = F - Q Q^T F is left over, and W = Q' R' gives the next columns.
 """
 
 import math
@@ -169,10 +166,7 @@ def product(
 
 
 def prepared(factor: torch.Tensor) -> torch.Tensor:
-    """The factor detached, contiguous and aligned in main memory: equal values give equal bits.
-
-    Shares memory with the factor where that is so already; not to be written to.
-    """
+    """The factor detached, contiguous and aligned in main memory, copied where it is not so."""
     plain = factor.detach().cpu().contiguous()
     return plain if plain.data_ptr() % _ALIGNMENT == 0 else plain.clone()
 
@@ -184,8 +178,7 @@ _thread_setting = threading.RLock()
 def one_thread() -> Iterator[None]:
     """Let torch use one thread inside: sums then do not depend on how many there are.
 
-    The setting is the process's own and is put back afterwards; two threads of one process must
-    not both rely on different settings meanwhile, so the block is also a lock.
+    The setting is the process's own, so the block is also a lock.
     """
     with _thread_setting:
         before = torch.get_num_threads()

@@ -54,7 +54,6 @@ class Slot:
 
     @property
     def rank(self) -> int:
-        """Number of rank-one pairs, dead or alive."""
         return int(self.A.shape[0])
 
     def __repr__(self) -> str:
@@ -64,10 +63,7 @@ class Slot:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Adapter:
-    """A PEFT configuration with its slots.
-
-    Raises `LoraEvoError` when a slot contradicts the configuration or itself; values are checked
-    where they are read or used (`check_finite`), not here.
+    """A PEFT configuration with its slots. Raises `LoraEvoError` when they contradict each other.
 
     - slots: by module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`.
     """
@@ -83,27 +79,22 @@ class Adapter:
     def __post_init__(self) -> None:
         if not self.slots:
             raise LoraEvoError("the adapter has no slots: it would change no module")
-        if self.config.start_problem:
-            raise LoraEvoError(self.config.start_problem)
         for path, slot in self.slots.items():
             check_pair(self.config, path, tuple(slot.A.shape), tuple(slot.B.shape))
             for name, dtype in (("A", slot.A.dtype), ("B", slot.B.dtype)):
                 if dtype not in _NAMES:
-                    wrong, *known = (str(kind).removeprefix("torch.") for kind in (dtype, *_NAMES))
                     raise LoraEvoError(
-                        f"lora_{name} of {path} is {wrong}; expected one of {', '.join(known)}"
+                        f"lora_{name} of {path} is {dtype}; expected one of {list(_NAMES)}"
                     )
             expected = self.config.scale(path)
             if not math.isclose(slot.scale, expected, rel_tol=1e-6):
                 raise LoraEvoError(
-                    f"the slot {path} has scale {slot.scale}, but its configuration says "
-                    f"{expected} (alpha/r, or alpha/sqrt(r) with use_rslora); build it with "
-                    "config.scale(path)"
+                    f"the slot {path} has scale {slot.scale}; expected config.scale(path), which "
+                    f"is {expected}"
                 )
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Module paths in sorted order."""
         return tuple(sorted(self.slots))
 
     def slot(self, path: str) -> Slot:
@@ -119,10 +110,9 @@ class Adapter:
 
     @classmethod
     def from_peft(cls, model: Any, name: str = "default") -> "Adapter":
-        """Return the adapter `name` of a live `peft.PeftModel`, as it would save it now.
+        """Return the adapter `name` of a live `peft.PeftModel`, or a transformers model with one.
 
-        Or of a transformers model with `add_adapter`; either may be compiled. Needs peft. Raises
-        `LoraEvoError` where there is no such adapter, or it cannot be used.
+        Either may be compiled. Needs peft. Raises `LoraEvoError`.
         """
         from peft import PeftModel, get_peft_model_state_dict
 
@@ -153,17 +143,15 @@ class Adapter:
     def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
         """Return a `peft.PeftModel` that holds this adapter as `name`.
 
-        `model` is the base model, which becomes part of the result with this adapter active; or a
-        PeftModel, which gets one more. Factors keep their number type, or, to be trained, have
-        that which PEFT trains in. Needs peft. Raises `LoraEvoError` where the name is taken
-        or the model lacks a module of the adapter, which PEFT would leave out silently.
+        `model` is the base model, which becomes part of the result, or a PeftModel, which gets one
+        more. Factors keep their number type, or, to be trained, have that which PEFT trains in.
+        Needs peft. Raises `LoraEvoError` where the name is taken or the model lacks a module.
         """
         from peft import PeftModel
 
         if name in _peft_names(model):
             raise LoraEvoError(
-                f"the model has a PEFT adapter {name!r} already; choose another name, or call "
-                f"model.delete_adapter({name!r}) first"
+                f"the model has a PEFT adapter {name!r} already; call model.delete_adapter first"
             )
         wrapped = isinstance(model, PeftModel)
         there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
@@ -200,7 +188,6 @@ class AdapterReader(AdapterFiles):
     """An adapter directory whose values are read slot by slot."""
 
     def slot(self, path: str) -> Slot:
-        """Read, check and return the slot at `path`."""
         with naming(self.directory):
             factors = []
             for stored in map(self.tensors.__getitem__, tensor_names(path)):
@@ -212,7 +199,6 @@ class AdapterReader(AdapterFiles):
         return slot
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return this adapter with its modules by new names; the keys are the old ones."""
         if set(names.values()) == set(self.paths):
             return self
         tensors = {
@@ -248,19 +234,11 @@ def layout_of(parents: Sequence[AdapterReader], config: AdapterConfig) -> Layout
 
 
 SlotSource: TypeAlias = Adapter | AdapterReader
-"""What is read module by module: in memory, or on disk."""
 
 
-def open_adapter(directory: PathLike, *, any_start: bool = False) -> AdapterReader:
-    """Return the reader of a PEFT LoRA directory, its weights in one file or in shards.
-
-    Raises `LoraEvoError` for what cannot be used; any_start: only to be looked at, so that the
-    base may be without a part of it (PiSSA and the like).
-    """
-    files = adapter_files(directory)
-    if files.config.start_problem and not any_start:
-        raise LoraEvoError(f"{directory}: {files.config.start_problem}")
-    return AdapterReader(files.directory, files.config, files.paths, files.tensors)
+def open_adapter(directory: PathLike) -> AdapterReader:
+    """Return the reader of a PEFT LoRA directory. Raises `LoraEvoError` for what cannot be used."""
+    return AdapterReader(**vars(adapter_files(directory)))
 
 
 def slot_source(adapter: Adapter | PathLike) -> SlotSource:
@@ -288,10 +266,9 @@ def save_adapter(
     lineage: Lineage | None = None,
     results: Mapping[str, float] | None = None,
 ) -> None:
-    """Write a PEFT LoRA directory atomically, with a model card (README.md).
+    """Write a PEFT LoRA directory atomically, with a model card that names these `results`.
 
-    Refuses an existing one unless `overwrite`, which keeps its other files; so lineage.json stays,
-    unless another `lineage` is given. The card names the parents and these `results`.
+    Refuses an existing one unless `overwrite`, which keeps its other files, such as lineage.json.
 
     Example:
 
@@ -367,8 +344,7 @@ def check_finite(path: str, slot: Slot) -> None:
     for name, factor in (("A", slot.A), ("B", slot.B)):
         values = factor.detach()
         narrow = torch.float32 if values.dtype == torch.float16 else None
-        # One sum tells: NaN and infinity survive every addition. Only where it is not finite,
-        # which an overflow of large values can cause too, every value is looked at.
+        # One sum tells. Where it is not finite, as of large values, too, all are looked at.
         sound = math.isfinite(values.sum(dtype=narrow))
         bad = 0 if sound else int((~torch.isfinite(values)).sum())
         if bad:
@@ -392,9 +368,8 @@ def check_comparable(
         for who, base in others:
             if base != wanted:
                 raise LoraEvoError(
-                    f"{first} has {field} {wanted!r}, {who} has {base!r}; an update means nothing "
-                    "on another base: choose adapters of one base, or, if both names mean the same "
-                    f"weights, make {field} in adapter_config.json equal"
+                    f"{first} has {field} {wanted!r}, {who} has {base!r}: choose adapters of one "
+                    f"base, or, if both mean the same, make {field} in adapter_config.json equal"
                 )
     known: list[str] = []
     sources: list[tuple[SlotSource, dict[str, str]]] = []
@@ -407,9 +382,8 @@ def check_comparable(
         odd = sorted(set(one.paths) ^ set(other.paths))
         if odd and not any_modules:
             raise LoraEvoError(
-                f"{first} and {who} sit on different modules: {len(odd)} differ, for example "
-                f"{odd[0]}, which only {first if odd[0] in one.paths else who} has; expected equal "
-                "target_modules, or use merge, to which a missing module is 0"
+                f"{first} and {who} sit on different modules: {odd[0]} and {len(odd) - 1} more are "
+                "in one alone; expected equal ones, or use merge, to which a missing module is 0"
             )
     return sources
 

@@ -1,7 +1,6 @@
 """The model card (README.md) of an adapter directory, and a push of it to the Hugging Face hub.
 
-A card holds nothing but what the configuration, the lineage and the caller say: no time, path or
-host, so that equal adapters have equal cards. Content hashes do not cover it.
+A card holds no time, path or host, so that equal adapters have equal cards.
 """
 
 import json
@@ -50,10 +49,9 @@ def model_card(
 def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = None) -> str:
     """Upload an adapter directory to a model repository of the hub and return the commit's URL.
 
-    Makes the repository where there is none (`private`: so that others do not see it; None: as the
-    account says). Uploads configuration, weights, lineage and model card, nothing else; the token
-    is that of `hf auth login`, or HF_TOKEN. Raises `LoraEvoError` for an unusable directory or
-    base and without huggingface_hub, whose own errors pass as they are.
+    Makes the repository where there is none (`private`; None: as the account says). Uploads
+    configuration, weights, lineage and model card alone; the token is that of `hf auth login`, or
+    HF_TOKEN. Raises `LoraEvoError`; huggingface_hub's own errors pass as they are.
     """
     try:
         from huggingface_hub import HfApi
@@ -64,9 +62,8 @@ def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = Non
     base = adapter_files(directory).config.base_model_name_or_path or ""
     if base.count("/") > 1 or base.startswith((".", "/", "~")):
         raise LoraEvoError(
-            f"{directory} has the base model {base!r}, a path of this machine; set "
-            f"base_model_name_or_path in {CONFIG_FILE} and base_model in {CARD_FILE} to its id on "
-            "the hub"
+            f"{directory} has the base model {base!r}, a path of this machine; set it to its id on "
+            f"the hub in {CONFIG_FILE} and {CARD_FILE}"
         )
     api = HfApi()
     api.create_repo(repo_id, private=private, exist_ok=True)

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 from lora_evo.errors import LoraEvoError, checked_count, is_number
@@ -31,6 +31,7 @@ _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
 _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
 _LARGEST = 1e30
+_KINDS = {"use_rslora": bool, "rank_pattern": dict, "alpha_pattern": dict}
 _Number = TypeVar("_Number", int, float)
 _LAYERS = ("layers_to_transform", "layers_pattern")
 _IN_ORDER = ("gate_up_proj", "down_proj")
@@ -73,48 +74,36 @@ class AdapterConfig:
         for whole in (self.target_modules, self.rest.get("exclude_modules")):
             if isinstance(whole, str):
                 _check_regex(whole, whole)
-        odd = {name: self.rest.get(name) for name in (*_MERGEABLE, *_NOT_MERGEABLE)}
+        odd = [name for name in (*_MERGEABLE, *_NOT_MERGEABLE) if self.rest.get(name)]
         if self.rest.get("bias", "none") != "none":
-            odd = {"bias": self.rest["bias"]}
-        for name in [name for name, value in odd.items() if value]:
+            odd = ["bias"]
+        if odd:
             raise LoraEvoError(
-                f"{name} is set, so that scale * B @ A is not all that the adapter does; "
-                f"{PLAIN if name in _NOT_MERGEABLE else MERGE}"
+                f"{odd[0]} is set, so that scale * B @ A is not all that the adapter does; "
+                f"{PLAIN if odd[0] in _NOT_MERGEABLE else MERGE}"
             )
-        self._check_layers()
-
-    def _check_layers(self) -> None:
+        start = self.rest.get("init_lora_weights")
+        if (start.lower() if isinstance(start, str) else start) not in _BASE_KEPT:
+            raise LoraEvoError(
+                f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
+                "that s*B*A is no update of it; convert it in PEFT: save_pretrained(OUT, "
+                f"path_initial_model_for_weight_conversion=FOLDER_BEFORE_TRAINING); or {MERGE}"
+            )
         layers = self.rest.get("layers_to_transform")
         listed = layers if isinstance(layers, list) else [0 if layers is None else layers]
         if not all(isinstance(layer, int) for layer in listed):
             raise LoraEvoError(f"layers_to_transform is {layers!r}; expected numbers of layers")
         either = [name for name in _LAYERS if self.rest.get(name) is not None]
-        if either and isinstance(self.target_modules, str):
+        alone = layers is None and self._layers_patterns()
+        if alone or (either and isinstance(self.target_modules, str)):
             raise LoraEvoError(
-                f"{either[0]} is set, which PEFT refuses beside a pattern as target_modules: make "
-                "it null, or target_modules a list"
-            )
-        if layers is None and self._layers_patterns():
-            raise LoraEvoError(
-                "layers_pattern is set without layers_to_transform: set both, or make both null"
+                f"{either[0]} is set, which PEFT refuses beside a pattern as target_modules and "
+                "without layers_to_transform: make it null"
             )
 
     def _layers_patterns(self) -> Sequence[str]:
         patterns = self.rest.get("layers_pattern") or ()
         return (patterns,) if isinstance(patterns, str) else _names("layers_pattern", patterns)
-
-    @property
-    def start_problem(self) -> str | None:
-        """Why s*B*A is not what this adapter does to its base, if its start was taken out of it."""
-        start = self.rest.get("init_lora_weights")
-        if (start.lower() if isinstance(start, str) else start) in _BASE_KEPT:
-            return None
-        return (
-            f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
-            "s*B*A is no update of the base that is named; convert it in PEFT: save_pretrained("
-            "OUT, path_initial_model_for_weight_conversion=FOLDER), FOLDER as before training; or "
-            f"{MERGE}"
-        )
 
     @classmethod
     def new(
@@ -123,12 +112,9 @@ class AdapterConfig:
         r: int,
         lora_alpha: float,
         target_modules: Sequence[str] | str,
-        base_model_name_or_path: str | None = None,
-        rank_pattern: Mapping[str, int] | None = None,
-        alpha_pattern: Mapping[str, float] | None = None,
-        use_rslora: bool = False,
+        **fields: Any,
     ) -> Self:
-        """Return a fresh configuration with the fields that PEFT and vLLM expect."""
+        """Return a fresh configuration with the further fields that PEFT and vLLM expect."""
         rest = {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -141,12 +127,10 @@ class AdapterConfig:
             "use_dora": False,
         }
         targets = target_modules if isinstance(target_modules, str) else tuple(target_modules)
-        patterns = dict(rank_pattern or {}), dict(alpha_pattern or {})
-        return cls(r, lora_alpha, targets, *patterns, use_rslora, base_model_name_or_path, rest)
+        return cls(r, lora_alpha, targets, rest=rest, **fields)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Parse the text of an `adapter_config.json`."""
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -158,38 +142,28 @@ class AdapterConfig:
             raise LoraEvoError(f"peft_type is {kind!r}; only LORA adapters can be read: {PLAIN}")
         missing = [name for name in ("peft_type", "r", "lora_alpha") if name not in raw]
         if missing:
-            raise LoraEvoError(
-                f"adapter_config.json has no field {' and no '.join(missing)}; PEFT writes "
-                '"peft_type": "LORA", and r and lora_alpha as they were in training'
-            )
-        if not isinstance(raw.get("use_rslora") or False, bool):
-            raise LoraEvoError(f"use_rslora is {raw['use_rslora']!r}; expected true or false")
-        for name in ("rank_pattern", "alpha_pattern"):
-            if not isinstance(raw.get(name) or {}, dict):
-                raise LoraEvoError(f"{name} is {raw[name]!r}; expected an object, name to number")
+            raise LoraEvoError(f"adapter_config.json has no field {' and no '.join(missing)}")
+        for name, kind in _KINDS.items():
+            if not isinstance(raw.get(name) or kind(), kind):
+                raise LoraEvoError(f"{name} is {raw[name]!r}; expected a {kind.__name__}")
         for name in ("target_modules", "exclude_modules", "target_parameters"):
             if raw.get(name) is not None and not isinstance(raw[name], str):
                 _names(name, raw[name])
-        targets = raw.get("target_modules")
-        fields = {
-            "r": raw["r"],
-            "lora_alpha": raw["lora_alpha"],
-            "target_modules": tuple(targets) if isinstance(targets, list) else targets,
-            "rank_pattern": raw.get("rank_pattern") or {},
-            "alpha_pattern": raw.get("alpha_pattern") or {},
-            "use_rslora": bool(raw.get("use_rslora")),
-            "base_model_name_or_path": raw.get("base_model_name_or_path"),
-        }
-        rest = {name: value for name, value in raw.items() if name not in fields}
-        return cls(**fields, rest=rest)
+        known = {one.name for one in fields(cls)} - {"rest"}
+        rest = {name: value for name, value in raw.items() if name not in known}
+        values = {name: raw[name] for name in known if raw.get(name) is not None}
+        if isinstance(raw.get("target_modules"), list):
+            values["target_modules"] = tuple(raw["target_modules"])
+        always = {"r": None, "lora_alpha": None, "target_modules": None}
+        return cls(**{**always, **values}, rest=rest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as in the file, by name."""
-        fields = {name: value for name, value in vars(self).items() if name != "rest"}
-        fields |= {name: dict(fields[name]) for name in ("rank_pattern", "alpha_pattern")}
+        """Return all fields as in the file."""
+        values = {name: value for name, value in vars(self).items() if name != "rest"}
+        values |= {name: dict(values[name]) for name in ("rank_pattern", "alpha_pattern")}
         if isinstance(self.target_modules, tuple):
-            fields["target_modules"] = list(self.target_modules)
-        return dict(sorted({**self.rest, **fields}.items()))
+            values["target_modules"] = list(self.target_modules)
+        return dict(sorted({**self.rest, **values}.items()))
 
     def to_json(self) -> str:
         """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
@@ -197,17 +171,14 @@ class AdapterConfig:
 
     def fingerprint(self) -> bytes:
         """Return canonical bytes for hashing, without the order of targets and the writer."""
-        fields = self.to_dict()
-        for name in _NOT_CONTENT:
-            fields.pop(name, None)
-        if isinstance(self.target_modules, tuple):
-            fields["target_modules"] = sorted(self.target_modules)
-        if self.rest.get("target_parameters"):
-            fields["target_parameters"] = sorted(self.rest["target_parameters"])
+        values = {name: v for name, v in self.to_dict().items() if name not in _NOT_CONTENT}
+        for name in ("target_modules", "target_parameters"):
+            if isinstance(values.get(name), list):
+                values[name] = sorted(values[name])
         for name in ("rank_pattern", "alpha_pattern"):  # whose order counts
-            if list(fields[name]) != sorted(fields[name]):
-                fields[name] = list(fields[name].items())
-        return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+            if list(values[name]) != sorted(values[name]):
+                values[name] = list(values[name].items())
+        return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
     def of_rank(self, rank: int) -> Self:
         """Return this configuration with one rank for all modules, and alpha for the same scale."""
@@ -264,7 +235,7 @@ class AdapterConfig:
         if len(keys) != count:
             raise LoraEvoError(
                 f"{module} has factors of {count} parameters, of which target_parameters names "
-                f"{len(keys)}; name each as MODULE.PARAMETER, or {MERGE}"
+                f"{len(keys)}; name each as MODULE.PARAMETER"
             )
         return _in_order(keys)
 
@@ -280,11 +251,9 @@ class AdapterConfig:
         }
 
     def rank(self, path: str) -> int:
-        """Return the rank of the module at `path`."""
         return self._setting(path, self.rank_pattern, self.r)
 
     def alpha(self, path: str) -> float:
-        """Return alpha of the module at `path`."""
         return self._setting(path, self.alpha_pattern, self.lora_alpha)
 
     def scale(self, path: str) -> float:
@@ -304,12 +273,7 @@ class AdapterConfig:
         return next(fits, default)
 
     def adapts(self, path: str) -> bool:
-        """Return whether PEFT 0.21 adapts the module at `path`.
-
-        Its order: `exclude_modules`, `target_modules`, then, for a module that the end of its path
-        names, `layers_to_transform`. `all-linear` is every module but lm_head. Of the patterns of
-        ranks and alphas, the first that fits counts.
-        """
+        """Return whether PEFT 0.21 adapts the module at `path`; `all-linear`: all but lm_head."""
         if self.parameter(path):
             return True
         targets, excluded = self.target_modules, self.rest.get("exclude_modules")
@@ -357,15 +321,10 @@ def _ends(path: str, names: Sequence[str]) -> bool:
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:
     """Refuse shapes of A and B that are no pair of the configured rank for this module."""
-    if len(a) != 2 or len(b) != 2:
+    if len(a) != 2 or len(b) != 2 or a[0] != b[1]:
         raise LoraEvoError(
-            f"{path} has lora_A of shape {list(a)} and lora_B of shape {list(b)}; expected those "
-            "of a linear layer: [r, in] and [out, r]"
-        )
-    if a[0] != b[1]:
-        raise LoraEvoError(
-            f"the pair of {path} does not fit together: lora_A is {list(a)}, lora_B is {list(b)}; "
-            "expected [r, in] and [out, r] with one r"
+            f"lora_A of {path} is {list(a)} and lora_B {list(b)}; expected those of a linear "
+            "layer: [r, in] and [out, r]"
         )
     if a[0] != config.rank(path):
         raise LoraEvoError(

@@ -1,9 +1,4 @@
-"""PEFT adapter directories: looked at, checked, hashed and written; no torch.
-
-Weights may lie in several safetensors files (shards): `adapter_model-00001-of-00003.safetensors`,
-..., with an index whose `weight_map` says in which file each tensor lies. Directories are also
-hashed by content, and found in folders.
-"""
+"""PEFT adapter directories: looked at, checked, hashed, written and found; no torch."""
 
 import hashlib
 import json
@@ -23,7 +18,6 @@ from lora_evo.errors import LoraEvoError
 from lora_evo.peft.config import MERGE, AdapterConfig, check_pair
 
 WEIGHTS_FILE = "adapter_model.safetensors"
-INDEX_FILE = "adapter_model.safetensors.index.json"
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """The stored types that can be read and written, by their names in safetensors and in torch."""
 _SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -79,11 +73,7 @@ def file_stamp(file: Path) -> tuple[int, ...]:
 def write_tensors(
     path: Path, layout: Mapping[str, tuple[str, Sequence[int]]], payloads: Iterable[tuple[str, Any]]
 ) -> None:
-    """Write a safetensors file of this layout; the tensors' bytes come piece by piece, in any
-    order.
-
-    safetensors' own writer needs them all at once.
-    """
+    """Write a safetensors file; the tensors' bytes come one by one, in any order."""
     # Wide types first, then by name: every tensor is aligned to its own element size.
     ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1][0]], item[0]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -100,37 +90,10 @@ def write_tensors(
             file.write(payload)
 
 
-def stored_weights(folder: Path) -> Mapping[str, StoredTensor]:
-    """Return every tensor of an adapter directory: of one file of weights, as PEFT, or of shards.
-
-    Raises `LoraEvoError` when there are none.
-    """
-    if (folder / WEIGHTS_FILE).is_file():
-        return stored_tensors(folder / WEIGHTS_FILE)
-    if (folder / INDEX_FILE).is_file():
-        return _stored_shards(folder)
-    raise LoraEvoError(
-        f"there is neither {WEIGHTS_FILE} nor {INDEX_FILE} next to {CONFIG_FILE}; {_SAVE_AGAIN}"
-    )
-
-
-def _stored_shards(folder: Path) -> Mapping[str, StoredTensor]:
-    try:
-        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8-sig"))
-        places = {name: Path(shard).name for name, shard in index["weight_map"].items()}
-        shards = [stored_tensors(folder / shard) for shard in sorted(set(places.values()))]
-    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
-        raise LoraEvoError(f"{INDEX_FILE} and its shards are not whole: {error}") from error
-    tensors = {name: tensor for shard in shards for name, tensor in shard.items()}
-    odd = sorted(places.items() ^ {(name, tensor.file.name) for name, tensor in tensors.items()})
-    if odd or not tensors:
-        which = f"disagree on whether {odd[0][0]} is in {odd[0][1]}" if odd else "hold no tensor"
-        raise LoraEvoError(f"{INDEX_FILE} and its shards {which}; {_SAVE_AGAIN}")
-    return tensors
-
-
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """Return what a safetensors file holds; refuse any other file."""
+    if not path.is_file():
+        raise LoraEvoError(f"there is no {path.name} next to {CONFIG_FILE}; {_SAVE_AGAIN}")
     stamp = file_stamp(path)
     with path.open("rb") as file:
         try:
@@ -139,7 +102,7 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
         except (SafetensorError, OSError, ValueError) as error:
             raise LoraEvoError(
                 f"{path.name} is not a whole safetensors file ({error}), but truncated, a pickle "
-                f"or a Git LFS pointer; copy it again, type `git lfs pull`, or {_SAVE_AGAIN}"
+                "or a Git LFS pointer; copy it again, or type `git lfs pull`"
             ) from error
     header.pop("__metadata__", None)
     return {
@@ -157,7 +120,6 @@ class AdapterFiles:
     directory: Path
     config: AdapterConfig
     paths: tuple[str, ...]
-    """Module paths in sorted order."""
     tensors: Mapping[str, StoredTensor]
 
 
@@ -172,7 +134,7 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
         except UnicodeDecodeError as error:
             raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
         config = AdapterConfig.from_json(text)
-        tensors = _cut(config, stored_weights(folder))
+        tensors = _cut(config, stored_tensors(folder / WEIGHTS_FILE))
         return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
 
 
@@ -183,13 +145,9 @@ def no_adapter(folder: Path) -> str:
             "is not a folder; expected a PEFT adapter directory (of one on the hub, type: hf "
             "download NAME --local-dir FOLDER, and name that FOLDER)"
         )
-    inside = sorted(file.parent.name for file in folder.glob(f"*/{CONFIG_FILE}"))
-    if inside:
-        return (
-            f"has no {CONFIG_FILE}, but adapters in folders of its own: name one of "
-            + ", ".join(str(folder / name) for name in inside)
-        )
-    return f"has no {CONFIG_FILE}; expected a PEFT adapter directory"
+    inside = ", ".join(str(file.parent) for file in sorted(folder.glob(f"*/{CONFIG_FILE}")))
+    expected = f"name one of its adapters: {inside}" if inside else "expected a PEFT adapter"
+    return f"has no {CONFIG_FILE}; {expected}"
 
 
 @contextmanager
@@ -220,10 +178,8 @@ def content_hash(directory: PathLike) -> str:
 
     adapter = adapter_files(directory)
     with naming(adapter.directory):
-        files = {tensor.file for tensor in adapter.tensors.values()}
-        values = {file: memoryview(file.read_bytes()) for file in files}
-        for tensor in adapter.tensors.values():
-            tensor.check_unchanged()
+        values = memoryview((adapter.directory / WEIGHTS_FILE).read_bytes())
+        next(iter(adapter.tensors.values())).check_unchanged()
     digests = {}
     for path in adapter.paths:
         digest = hashlib.sha256()
@@ -233,7 +189,7 @@ def content_hash(directory: PathLike) -> str:
             digest.update(f"torch.{NUMBER_TYPES[stored.dtype]}{list(stored.shape)}".encode())
             whole, size = stored.whole, _SIZES[stored.dtype]
             end = whole.start + math.prod(whole.shape) * size
-            data = np.frombuffer(values[stored.file][whole.start : end], f"V{size}")
+            data = np.frombuffer(values[whole.start : end], f"V{size}")
             columns = data.reshape(whole.shape)[..., stored.first :: stored.every]
             digest.update(np.ascontiguousarray(columns).view(np.uint8).data)
         digests[path] = digest.hexdigest()
@@ -338,23 +294,17 @@ def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -
                 f"{_PREFIX}<module>.lora_A.weight and .lora_B.weight as the model without wrappers "
                 f"has them; {_SAVE_AGAIN}, {MERGE}"
             )
-        if 0 in tensor.shape:
+        if 0 in tensor.shape or tensor.dtype not in NUMBER_TYPES:
             raise LoraEvoError(
-                f"{name} is empty: {list(tensor.shape)}; gather the shards (DeepSpeed's ZeRO-3) "
-                f"before you {_SAVE_AGAIN}"
-            )
-        if tensor.dtype not in NUMBER_TYPES:
-            raise LoraEvoError(
-                f"{name} is stored as {tensor.dtype}; expected one of {', '.join(NUMBER_TYPES)}: "
-                "save the adapter unquantised"
+                f"{name} is {list(tensor.shape)} of {tensor.dtype}; expected values of one of "
+                f"{', '.join(NUMBER_TYPES)}: gather shards (ZeRO-3), and save it unquantised"
             )
         halves[match["path"]] = halves.get(match["path"], "") + match["half"]
     if not halves:
         raise LoraEvoError(f"{WEIGHTS_FILE} holds no LoRA tensors; {_SAVE_AGAIN}")
     for path, present in halves.items():
         if len(present) == 1:
-            other = "B" if present == "A" else "A"
-            raise LoraEvoError(f"half a pair: {path} has lora_{present} but no lora_{other}")
+            raise LoraEvoError(f"half a pair: {path} has lora_{present} alone; {_SAVE_AGAIN}")
         a, b = tensor_names(path)
         check_pair(config, path, tensors[a].shape, tensors[b].shape)
     return tuple(sorted(halves))

@@ -45,9 +45,8 @@ def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
         ]
     if any(other != names[0] for other in names):
         raise LoraEvoError(
-            f"{paths[0]} and {known[0]} are of two ways to name modules, and it is not clear what "
-            "the first is called in the second way; save both adapters with one version of "
-            "transformers"
+            f"{paths[0]} and {known[0]} are of two ways to name modules, and one is not known; "
+            "save both adapters with one version of transformers"
         )
     here, there = (
         next((tower for tower in _TOWERS if any(tower in path for path in some)), None)

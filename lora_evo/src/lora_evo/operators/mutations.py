@@ -1,18 +1,23 @@
-"""Mutations of the singular components of an update: turned, rescaled, or masked.
+"""Mutations: singular components of an update turned, rescaled or masked, and noise on factors.
 
-The operators are `svd_structured`, `subspace_rotation` and `component_masking`.
+Noise goes along directions E of A and F of B by a step e: A' = A + e E and B' = B + e F, so that
+
+    (D' - D) / s = e (B E + F A) + e^2 F E,
+
+and the square of its Frobenius norm is a polynomial of the fourth degree in e, whose coefficients
+are inner products <X Y, Z W> = sum((X^T Z) * (Y W^T)) of r x r Gram matrices.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from lora_evo.compare import NEGLIGIBLE
+from lora_evo.compare import NEGLIGIBLE, SlotChild, singular_values, unchanged
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.measured import SlotChild, solve_step, unchanged
 from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import Thin, prepared, thin
 from lora_evo.peft.adapter import Slot
@@ -22,6 +27,10 @@ DRAWS = 64
 # No singular value grows or shrinks by more than this in one mutation.
 LARGEST_GROWTH = 8.0
 _PROBE = 257
+_TOLERANCE = 1e-7
+_SECANTS = 30
+_TRIES = 200
+_FARTHEST = 2.0**24
 
 
 def svd_structured(setup: Setup) -> Recipe:
@@ -32,10 +41,10 @@ def svd_structured(setup: Setup) -> Recipe:
         D' = U R_U(e) S exp(g(e z)) R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
 
     z standard normal, g(x) = c tanh(x / c) with c = log 8, and K = (M - M^T) / sqrt(4 k) for M
-    standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). K_V
-    has the sign by which both rotations add up. The step e is solved for so that |D' - D| =
-    strength * |D| (Frobenius); a draw that cannot reach it is followed by the next one. This is the
-    "SVD-structured" mutation of PopuLoRA (arXiv 2605.16727). `rotation` weighs the turning.
+    standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). The
+    step e is solved for so that |D' - D| = strength * |D| (Frobenius); a draw that cannot reach it
+    is followed by the next one. The "SVD-structured" mutation of PopuLoRA (arXiv 2605.16727).
+    `rotation` weighs the turning.
 
     Factorization: B' = U R_U E U^T B and A' = A V E R_V^T V^T with E = exp(g / 2) commute with any
     change of factorization (B G, G^-1 A): the balance of norms between A and B is the parent's. The
@@ -55,10 +64,8 @@ def subspace_rotation(setup: Setup) -> Recipe:
         D' = U R_U(e) S R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
 
     the rotations of `svd_structured` alone, so D' has the singular values of D, and its column and
-    row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). The step e is solved
-    for so that |D' - D| = strength * |D|. Some draws, at odd or small k, turn back before they
-    reach the target; then the next draw of the same seed is taken. A module that none of them can
-    change enough is refused by name. An update of rank 1, in which nothing can turn, stays; an
+    row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). A module that no draw
+    can change enough is refused by name. An update of rank 1, in which nothing can turn, stays; an
     adapter of such updates alone is refused.
 
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
@@ -96,9 +103,7 @@ class Components:
     """
 
     left: Thin
-    """Of B."""
     right: Thin
-    """Of A^T."""
     u: torch.Tensor
     """[min(out, r)]^2, orthogonal, float64."""
     v: torch.Tensor
@@ -141,8 +146,7 @@ def components(setup: Setup, path: str, slot: Slot) -> Components:
 class Turns:
     """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for e the step asked for last.
 
-    K_V is taken with the sign by which both rotations add up, <K_U S, S K_V> <= 0: turned alike, U
-    and V would carry equal values back to where they were.
+    K_V has the sign by which both rotations add up, <K_U S, S K_V> <= 0.
     """
 
     def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
@@ -170,13 +174,10 @@ class Turns:
 def rotate_bases(
     setup: Setup, path: str, slot: Slot, target: float, rotation: float, rescaling: float
 ) -> SlotChild:
-    """Return the module after turns and growth that change its update by `target`, relative to its
-    size.
+    """Return the module after turns and growth that change its update by `target` of its size.
 
     `rotation` and `rescaling` weigh K and z. Only components that are alive take part, so that the
-    column and row space stay. A draw that turns back before it reaches the target makes way for
-    the next one of the same seed. A module with D = 0 stays as it is, and so does one of rank 1
-    that may only turn. Raises `LoraEvoError` where no draw reaches the target.
+    column and row space stay. Raises `LoraEvoError` where no draw reaches the target.
     """
     parts = components(setup, path, slot)
     rank = int(parts.alive.sum())
@@ -263,3 +264,114 @@ def masked_values(
     if shrunk >= 0:  # Otherwise all fitted: the strength is 1 but for rounding.
         kept[shrunk] -= math.sqrt(left)
     return kept, masked
+
+
+def full_gaussian(setup: Setup) -> Recipe:
+    """Add Gaussian noise to both factors of every module.
+
+        A' = A + e rms(A) E,    B' = B + e rms(B) F,    E, F ~ N(0, 1) per entry,
+
+    with e solved for per module so that |D' - D| = strength * |D|: the full-tensor noise of
+    PopuLoRA (arXiv 2605.16727), whose step is e itself. Factorization: the child's update depends
+    on that of the parent's, except for a common rescaling (c B, A / c). A module with D = 0 stays.
+    """
+    strength = setup.change()
+    return lambda path, slots: with_gaussian_noise(setup, path, slots[0], strength)
+
+
+def layer_selective_gaussian(setup: Setup) -> Recipe:
+    """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
+
+    The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units with an
+    update, at least one, are chosen; a unit is one module (`level=module`), all of one block, such
+    as the attention of a layer (`level=block`), or of one numbered layer (`level=layer`). Each
+    chosen module gets the noise of `full_gaussian` under the same seed. Factorization: as
+    `full_gaussian`.
+    """
+    strength = setup.change()
+    share = setup.number("share", 0.0, 1.0)
+    if share == 0.0:
+        raise LoraEvoError("share is 0; expected above 0 (for a copy, set the strength to 0)")
+    units = setup.units()
+    alive = {unit for path, unit in units.items() if setup.alive(path)}
+    drawn = sorted((setup.uniform(unit, "chosen"), unit) for unit in alive)
+    chosen = {unit for _, unit in drawn[: max(1, round(share * len(drawn)))]}
+    return lambda path, slots: with_gaussian_noise(
+        setup, path, slots[0], strength if units[path] in chosen else 0.0
+    )
+
+
+def with_gaussian_noise(setup: Setup, path: str, slot: Slot, strength: float) -> SlotChild:
+    """Return the module with noise on both factors; a copy at strength 0."""
+    norm = float(torch.linalg.vector_norm(singular_values(slot)))
+    if strength == 0.0 or norm == 0.0:
+        return unchanged(slot)
+    a, b = prepared(slot.A), prepared(slot.B)
+    size_a, size_b = _root_mean_square(a), _root_mean_square(b)
+    # Unless the factors are finer, or their squares would leave the range of float32.
+    fine = torch.float64 in (a.dtype, b.dtype)
+    extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
+    precision = torch.float64 if fine or extreme else torch.float32
+    a, b = a.to(precision), b.to(precision)
+
+    def toward(name: str, factor: torch.Tensor, size: float) -> torch.Tensor:
+        noise = setup.noise(path, name).standard_normal(factor.shape, dtype=np.float32)
+        return torch.from_numpy(noise).to(precision) * size
+
+    e, f = toward("A", a, size_a), toward("B", b, size_b)
+    squared = _polynomial(a, b, e, f)
+
+    def change(step: float) -> float:
+        total = squared[0] + step * (squared[1] + step * squared[2])
+        return step * abs(slot.scale) * math.sqrt(max(total, 0.0)) / norm
+
+    step = solve_step(change, strength)
+    grown = Slot(torch.add(a, e, alpha=step), torch.add(b, f, alpha=step), slot.scale)
+    return SlotChild(grown, singular_values(grown), change(step), norm)
+
+
+def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tensor) -> list[float]:
+    """Coefficients of |B E + F A + step F E|^2 in step."""
+    bb, bf, ff = (b.T @ b).double(), (b.T @ f).double(), (f.T @ f).double()
+    aa, ae, ee = (a @ a.T).double(), (a @ e.T).double(), (e @ e.T).double()
+    return [
+        float((bb * ee).sum() + (ff * aa).sum() + 2 * (bf * ae.T).sum()),
+        2 * float((bf * ee).sum() + (ff * ae).sum()),
+        float((ff * ee).sum()),
+    ]
+
+
+def _root_mean_square(factor: torch.Tensor) -> float:
+    norm = torch.linalg.vector_norm(factor, dtype=torch.float64)
+    return float(norm) / math.sqrt(factor.numel())
+
+
+def solve_step(change: Callable[[float], float], target: float, slope: float = 1.0) -> float:
+    """Return a step e > 0 with change(e) = target to a relative 1e-7, by secants in a bracket.
+
+    `slope` is about the change per step near 0. `change` is continuous from 0, and called last with
+    the step that is returned. Raises `LoraEvoError` when no step changes enough.
+    """
+    low, high = 0.0, math.inf
+    before, gap_before = 0.0, -target
+    step = first = target / slope if slope > 0 else target
+    for tried in range(_TRIES):
+        gap = change(step) - target
+        if abs(gap) <= _TOLERANCE * target or high - low <= _TOLERANCE * 1e-8 * step:
+            return step
+        if gap > 0:
+            high = step
+        else:
+            low = step
+        rise = gap - gap_before
+        guess = step - gap * (step - before) / rise if rise else low
+        before, gap_before = step, gap
+        if high == math.inf:
+            step = min(max(guess, 1.01 * low), 2 * low) if guess > low else 2 * low
+        elif tried < _SECANTS and low < guess < high:
+            step = guess
+        else:
+            step = (low + high) / 2
+        if step > first * _FARTHEST:
+            break
+    raise LoraEvoError(f"no step reaches a relative change of {target}; ask for less")
