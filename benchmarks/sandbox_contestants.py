@@ -1,10 +1,11 @@
 """One way of running untrusted programs, as a process that reads what to run.
 
-    python sandbox_contestants.py NAME TASKS.json WORKERS
+    python sandbox_contestants.py NAME TASKS.json WORKERS [MODULE ...]
 
 Started by sandbox_throughput.py, under the interpreter that has the package. Each line of standard
 input is `first last passes`: judge tasks[first:last] that many times, then answer one JSON line
-with the seconds it took and how many judgements were right. Needs only what NAME needs.
+with the seconds it took and how many judgements were right. Needs only what NAME needs. MODULE is
+imported first: from a process that holds torch, a fork costs more.
 """
 
 import ast
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +109,14 @@ CONTESTANTS: dict[str, Callable[[int], Round]] = {
 
 
 def main() -> None:
-    name, path, workers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    name, path, workers, *modules = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
     tasks: list[Task] = json.loads(path.read_text())
     for task in tasks:
         task["args"] = ast.literal_eval(f"[{task['input']}]")
         task["value"] = ast.literal_eval(task["expected"])
     try:
+        for module in modules:
+            import_module(module)
         judge = CONTESTANTS[name](workers)
     except ImportError as error:
         print(json.dumps({"missing": str(error)}), flush=True)

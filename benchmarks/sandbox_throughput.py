@@ -1,13 +1,14 @@
 """Programs per second of the sandbox, of its peers and of a bare fork, on the same programs.
 
-    python benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH]
+    python benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH] [--import MODULE]
 
 FILE: JSON Lines with `program` or `snippet` and `input` or `inputs`; by default the 200 pairs of
 sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus`, which is left out without
-one. Each contestant is a process of its own; they take turns in slices of the programs, so that a
-busy machine is equally busy for all. Seconds are wall time in the
-contestant; CPU time is that of the contestant with all its children. Ratios are medians over
-rounds. The benchmark ends with exit code 1 when a program was judged wrongly.
+one. --import: what each contestant holds; with torch, as where graders live, a fork of it costs
+more. Each contestant is a process of its own; they take turns in slices of the programs, so that a
+busy machine is equally busy for all. Seconds are wall time in the contestant; CPU time is that of
+the contestant with all its children. Ratios are medians over rounds. The benchmark ends with exit
+code 1 when a program was judged wrongly.
 """
 
 import json
@@ -91,9 +92,12 @@ def screened(path: Path, wanted: int) -> list[dict[str, str]]:
 
 
 @contextmanager
-def contestant(name: str, python: str, tasks: Path, workers: int) -> Iterator[Contestant | None]:
+def contestant(
+    name: str, python: str, tasks: Path, workers: int, modules: list[str]
+) -> Iterator[Contestant | None]:
     """Start a contestant; None when its package is not installed."""
-    command = [python, str(HERE / "sandbox_contestants.py"), name, str(tasks), str(workers)]
+    script = str(HERE / "sandbox_contestants.py")
+    command = [python, script, name, str(tasks), str(workers), *modules]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         found = Contestant(name, process)
@@ -149,6 +153,7 @@ def main() -> int:
     options = parser(__doc__, programs=200, rounds=5, workers=2)
     options.add_argument("--tasks", type=Path, default=HERE / "sandbox_programs.jsonl")
     options.add_argument("--peer-python", default=sys.executable)
+    options.add_argument("--import", nargs="+", default=[], dest="modules", metavar="MODULE")
     options.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     given = options.parse_args()
     tasks = screened(given.tasks, given.programs)
@@ -158,7 +163,8 @@ def main() -> int:
         path.write_text(json.dumps(tasks))
         for name in given.only:
             python = given.peer_python if name in PEERS else sys.executable
-            found = stack.enter_context(contestant(name, python, path, given.workers))
+            start = contestant(name, python, path, given.workers, given.modules)
+            found = stack.enter_context(start)
             ready += [found] if found else []
         compete(ready, len(tasks), given.rounds)
     show(report(ready))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import code_verifier.sandbox
 from code_verifier import Limits, Sandbox, SandboxUnavailable, Task, Verdict, ordered_map
 
 IDENTITY = "def f(x):\n    return x"
@@ -216,8 +217,11 @@ def test_a_stopped_child_is_a_timeout(threads: ThreadPoolExecutor) -> None:
         assert eventually(lambda: sandbox.run(IDENTITY, "2").output == "2")
 
 
-def test_a_stopped_server_is_replaced(threads: ThreadPoolExecutor) -> None:
+def test_a_stopped_server_is_replaced(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when the request is larger than the pipe, so that it cannot even be sent."""
+    monkeypatch.setattr(code_verifier.sandbox, "_GRACE_S", 1.0)
 
     def stop_and_run(size: int) -> tuple[bool, list[int]]:
         limits = Limits(wall_s=0.5, cpu_s=0.5, program_chars=2_000_000)

@@ -8,9 +8,9 @@ import marshal
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 from code_verifier.canonical import canonical
@@ -87,7 +87,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def run(self, program: str, input: str) -> Verdict:
         """Execute `f(<input>)` of the program once."""
-        return next(self.iter_run(program, [input]))
+        return self._judge(program, input, 1)
 
     def check(self, program: str, input: str) -> Verdict:
         r"""The acceptance rule: policy, then equal canonical output of all executions.
@@ -98,23 +98,23 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         '5'
         'nondeterministic'
         """
-        return next(self.iter_check(program, [input]))
+        return self._judge(program, input, self.runs)
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
         """`run` on each input, in parallel."""
-        return self._all(program, inputs, runs=1)
+        return list(self.run_many((program, input) for input in inputs))
 
     def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
         """`check` on each input, in parallel."""
-        return self._all(program, inputs, self.runs)
+        return list(self.check_many((program, input) for input in inputs))
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`run` on each input, lazily: it is executed only when its verdict is requested."""
-        return (job() for job in self._jobs(program, inputs, runs=1))
+        return (self._judge(program, input, 1) for input in inputs)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
         """`check` on each input, lazily: it is executed only when its verdict is requested."""
-        return (job() for job in self._jobs(program, inputs, self.runs))
+        return (self._judge(program, input, self.runs) for input in inputs)
 
     def validate(self, proposal: Proposal) -> Verdict:
         r"""The acceptance rule for a proposed task of any kind.
@@ -146,26 +146,18 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """`grade` for every (task, answer), in order; equal pairs close together judged once."""
         return ordered_map(lambda pair: self.grade(*pair), pairs, self.workers, share=True)
 
-    def _all(self, program: str, inputs: Sequence[str], runs: int) -> list[Verdict]:
-        jobs = self._jobs(program, inputs, runs)
-        return list(ordered_map(lambda job: job(), jobs, self.workers))
-
-    def _jobs(self, program: str, inputs: Sequence[str], runs: int) -> list[Callable[[], Verdict]]:
-        """One function for each input; calling it gives the verdict. Raises CodeVerifierError when
-        an argument is not a str."""
-        texts: list[tuple[str, object]] = [("program", program)]
-        for name, text in texts + [("input", input) for input in inputs]:
+    def _judge(self, program: str, input: str, runs: int) -> Verdict:
+        """Execute `runs` times, sixteen where more than one and the program or the input can reach
+        a source of chance: the verdict is the first that is not ok or differs, else ok. Raises
+        CodeVerifierError when an argument is not a str."""
+        texts: dict[str, object] = {"program": program, "input": input}
+        for name, text in texts.items():
             if not isinstance(text, str):
                 kind = type(text).__name__
                 raise CodeVerifierError(f"the {name} is of type {kind}; expected a text")
         if len(program) > self.limits.program_chars:
             reason = f"the program is longer than {self.limits.program_chars} characters"
-            return [lambda: Verdict(Status.TOO_LONG, reason=reason)] * len(inputs)
-        return [partial(self._agree, program, input, runs) for input in inputs]
-
-    def _agree(self, program: str, input: str, runs: int) -> Verdict:
-        """Execute `runs` times, sixteen where more than one and the program or the input can reach
-        a source of chance: the verdict is the first that is not ok or differs, else ok."""
+            return Verdict(Status.TOO_LONG, reason=reason)
         read = self._read(program, input)
         if isinstance(read, Verdict):
             return read
@@ -193,9 +185,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """The code with its arguments, and their flags; or the verdict that refuses them."""
         limits = self.limits
         task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
-        order = Order(READER, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
         try:
-            reply = self._pool.ask(_READER, order, task, limits.wall_s + _GRACE_S)
+            reply = self._pool.ask(_READER, Order(READER), task, limits.wall_s + _GRACE_S)
         except ProcessLost as error:
             if error.code == OUT_OF_BUDGET:
                 reason = "reading the program or the input took too much processor time"

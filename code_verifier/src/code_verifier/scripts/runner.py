@@ -175,7 +175,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         task |= {"test": test, "mark": mark}
         task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
         task["limits"] = [float(limit) for limit in limits_s]
-        order = _order(CALLS, module_s, total_s, longest_s, output_bytes, deep=deep)
+        walls = _WALL_FACTOR * longest_s, _WALL_FACTOR * total_s, _IDLE_S
+        order = Order(CALLS, module_s, total_s, *walls, output_bytes, deep=deep)
         reply = self._reply(order, task)
         status, reason, call = reply.status, reply.reason, reply.number
         values, end = read_report(reply.report, len(inputs), text_chars)
@@ -201,7 +202,8 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         """Output of the program as a script with this standard input; the rest as in `call`. files:
         what it may read and import, by name."""
         given = stdin.encode("utf-8", "surrogatepass")
-        order = _order(SCRIPT, cpu_s, cpu_s, cpu_s, output_bytes, given)
+        walls = _WALL_FACTOR * cpu_s, _WALL_FACTOR * cpu_s, _IDLE_S
+        order = Order(SCRIPT, cpu_s, cpu_s, *walls, output_bytes, given)
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})
         reply = self._reply(order, task)
@@ -222,19 +224,6 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         except ProcessLost as error:
             reason = f"a fork server was lost: {error}"
             return Reply(Status.SANDBOX_ERROR, 0, 0, 0.0, 0.0, reason, b"")
-
-
-def _order(
-    kind: str,
-    cpu_s: float,
-    hard_s: float,
-    call_s: float,
-    output_bytes: int,
-    stdin: bytes = b"",
-    deep: bool = False,
-) -> Order:
-    walls = _WALL_FACTOR * call_s, _WALL_FACTOR * hard_s, _IDLE_S
-    return Order(kind, cpu_s, hard_s, *walls, output_bytes, stdin, deep)
 
 
 _TEXT = rb'"(?:[^"\\\n]++|\\.)*+"'
