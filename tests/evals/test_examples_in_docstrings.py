@@ -1,26 +1,10 @@
 """The examples of docstrings that need no model and no file are right."""
 
-import doctest
-from types import ModuleType
+from docstrings import run_examples
 
-import pytest
-
-from evals import catalog, scores, tables
-from evals.math import problems as math
+import evals
 
 
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        (scores, ["estimate", "compare"]),
-        (tables, ["build_table"]),
-        (math, ["math_reward", "math_score"]),
-        (catalog, ["benchmark_names"]),
-    ],
-)
-def test_an_example_shows_what_the_function_returns(module: ModuleType, names: list[str]) -> None:
-    for name in names:
-        (example,) = doctest.DocTestFinder().find(getattr(module, name), name, module, vars(module))
-        found = doctest.DocTestRunner().run(example)
-        assert found.attempted
-        assert not found.failed
+def test_examples_are_true() -> None:
+    names = ["estimate", "compare", "build_table", "math_reward", "math_score", "benchmark_names"]
+    run_examples(evals, [*names, "check_golds"])

@@ -155,32 +155,43 @@ def test_settings_changed_after_the_founding_are_found(tmp_path):
         League(tmp_path / "l")
 
 
-CHAINED = ("ratings", "settings", "hash")
 OLD = {"coverage_every": 0, "anchor_share": 0.0, "matcher": "sampled", "snapshot_every": 8}
 
 
-def as_schema_2(path, **settings):
-    """Make the files those of the schema without ratings and hashes; return the log of before."""
-    whole = (path / EVENTS).read_bytes()
-    lines = []
-    for line in whole.splitlines():
-        event = json.loads(line)
-        for key in CHAINED:
+def age(path, schema=2, batches=False, **settings):
+    """Make the files those of an older version; return what they were.
+
+    schema: 2 is without ratings and hashes. batches: the results of a round are in one event.
+    """
+    files, events, log, before = contents(path), [], b"", ""
+    for event in map(json.loads, files[EVENTS].splitlines()):
+        if batches and event["event"] == "match_recorded":
+            if events[-1]["event"] != "matches_recorded":
+                events.append({"event": "matches_recorded", "matches": [], "ratings": {}})
+            events[-1]["matches"].append([event["pair"], *event["outcome"].values()])
+            events[-1]["ratings"] |= event["ratings"]
+        else:
+            events.append(event)
+    for event in events:
+        for key in ("hash", "ratings", "settings") if schema == 2 else ("hash",):
             event.pop(key, None)
-        lines.append(canonical(event))
-    (path / EVENTS).write_bytes(b"".join(lines))
-    data = json.loads((path / SETTINGS).read_text())["config"] | OLD | settings
-    (path / SETTINGS).write_bytes(canonical({"schema": 2, "config": data}))
-    (path / "snapshot.json").write_text("{}")
-    return whole
+        line = canonical(event) if schema == 2 else sealed(event, before)
+        log, before = log + line, json.loads(line).get("hash", "")
+    (path / EVENTS).write_bytes(log)
+    if schema == 2:
+        data = json.loads(files[SETTINGS])["config"] | OLD | settings
+        (path / SETTINGS).write_bytes(canonical({"schema": 2, "config": data}))
+        (path / "snapshot.json").write_text("{}")
+    return files
 
 
-def test_a_league_of_schema_2_opens_and_is_rewritten_beside_its_old_log(tmp_path):
+@pytest.mark.parametrize(("schema", "batches"), [(2, False), (2, True), (3, True)])
+def test_a_league_of_an_older_version_opens_and_is_rewritten(tmp_path, schema, batches):
     home = tmp_path / "l"
     make(home, 5).close()
-    settings = (home / SETTINGS).read_bytes()
-    whole = as_schema_2(home)
+    files = age(home, schema, batches)
     old = {path.name: path.read_bytes() for path in home.iterdir()}
+    assert old[EVENTS].count(b"matches_recorded") == 5 * batches
     with League(home, read_only=True) as reader:
         assert replay(reader) == []
         reader.copy_to(tmp_path / "copy")
@@ -189,55 +200,11 @@ def test_a_league_of_schema_2_opens_and_is_rewritten_beside_its_old_log(tmp_path
         assert league.state == reader.state
         (warning,) = league.warnings
         assert OLD_EVENTS in warning
-    assert contents(home) == contents(tmp_path / "copy") == {SETTINGS: settings, EVENTS: whole}
+    assert contents(home) == contents(tmp_path / "copy") == files
     assert (home / OLD_EVENTS).read_bytes() == old[EVENTS]
     assert not (home / "snapshot.json").exists()
     with League(home) as league:
         assert league.warnings == ()
-
-
-def in_batches(lines: list[bytes]) -> list[dict]:
-    """Return the events of a log with the results of each round in one, as older versions had."""
-    events = []
-    for event in map(json.loads, lines):
-        if event["event"] == "match_recorded":
-            if events[-1]["event"] != "matches_recorded":
-                events.append(
-                    {"event": "matches_recorded", "matches": [], "ratings": {}, "hash": ""}
-                )
-            events[-1]["matches"].append([event["pair"], *event["outcome"].values()])
-            events[-1]["ratings"] |= event["ratings"]
-        else:
-            events.append(event)
-    return events
-
-
-@pytest.mark.parametrize("schema", [2, 3])
-def test_a_log_with_several_results_in_a_line_opens_and_is_rewritten(tmp_path, schema):
-    home = tmp_path / "l"
-    make(home, 5).close()
-    files = contents(home)
-    if schema == 2:
-        as_schema_2(home)
-    log, before = b"", ""
-    for event in in_batches(files[EVENTS].splitlines()):
-        if schema == 2:
-            line = canonical({k: v for k, v in event.items() if k not in CHAINED})
-        else:
-            del event["hash"]
-            line = sealed(event, before)
-            before = json.loads(line)["hash"]
-        log += line
-    assert log.count(b"matches_recorded") == 5
-    (home / EVENTS).write_bytes(log)
-    with League(home, read_only=True) as reader:
-        assert replay(reader) == []
-    assert (home / EVENTS).read_bytes() == log
-    with League(home) as league:
-        assert league.state == reader.state
-        assert OLD_EVENTS in league.warnings[0]
-    assert contents(home) == files
-    assert (home / OLD_EVENTS).read_bytes() == log
 
 
 def test_a_log_with_several_results_in_a_line_that_was_changed_is_refused(tmp_path):
@@ -251,8 +218,7 @@ def test_a_log_with_several_results_in_a_line_that_was_changed_is_refused(tmp_pa
 
 def test_a_process_that_dies_while_it_rewrites_a_league_of_schema_2_loses_nothing(tmp_path):
     make(tmp_path / "l", 2).close()
-    whole = contents(tmp_path / "l")
-    as_schema_2(tmp_path / "l")
+    whole = age(tmp_path / "l")
     old = (tmp_path / "l" / EVENTS).read_bytes()
     shutil.copytree(tmp_path / "l", tmp_path / "whole")
     made = changes_until_death(lambda: League(tmp_path / "whole").close(), tmp_path / "whole", None)
@@ -276,7 +242,7 @@ def test_a_process_that_dies_while_it_rewrites_a_league_of_schema_2_loses_nothin
 )
 def test_a_league_of_schema_2_that_cannot_be_is_left_alone(tmp_path, settings, damage, message):
     make(tmp_path / "l", 1).close()
-    as_schema_2(tmp_path / "l", **settings)
+    age(tmp_path / "l", **settings)
     path = tmp_path / "l" / EVENTS
     path.write_bytes(path.read_bytes().replace(*damage, 1))
     before = contents(tmp_path / "l")
