@@ -38,10 +38,6 @@ def replacing(**changes):
     return lambda league: league.replace(**given)
 
 
-def selecting(**fitness):
-    return lambda league: league.select("teacher", 1, fitness=fitness)
-
-
 REFUSED = [
     (lambda _: LeagueConfig(fitness="lower-bound"), "did you mean lower_bound?"),
     (replacing(child="a/b"), "cannot be a member's name"),
@@ -56,8 +52,6 @@ REFUSED = [
     (lambda x: x.select("judge", 1), "expected 'teacher' or 'student'"),
     (lambda x: x.select("teacher", 3), "from 0 to 2"),
     (lambda x: x.select("teacher", 1.0), "whole number"),
-    (selecting(t0=1.0, t1=math.nan, t2=0.0), "fitness of t1 is nan; expected a"),
-    (selecting(t0=1.0, t2=0.0), "lacks t1"),
     (lambda x: x.pair(-1), "round is -1"),
     (lambda x: x.record(Pair("9/t0/s0", 9, "t0", "s0", 0.5), FINE), "pair.round."),
 ]
@@ -65,7 +59,6 @@ CALLS = [
     *((call, LeagueError, message) for call, message in REFUSED),
     (lambda x: x.rating("nobody"), UnknownMember, "'nobody'; alive are t0"),
     (lambda x: x.replace("nobody", "c", ["t0"], "copy"), UnknownMember, "'nobody'"),
-    (selecting(t0=1.0, t1=1.0, t2=0.0, s0=1.0), UnknownMember, "no living teacher"),
     (
         lambda x: x.record(x.pair(0)[0], Outcome(8, 8, 32, 17, 1)),
         ConflictingResult,

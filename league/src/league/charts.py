@@ -1,8 +1,6 @@
-"""Charts of a league, as Altair charts that show themselves in a notebook, and the page of
-`league report --html`: charts in one file that works offline.
+"""The page of `league report --html`: charts of a league in one file that works offline.
 
-The page is as wide as its window, and light or dark as the reader's system is. Without its texts,
-`league_chart(league).save("league.html", inline=True)` writes one that works offline, too.
+It is as wide as its window, and light or dark as the reader's system is.
 """
 
 import json
@@ -39,7 +37,6 @@ _DRAWN, _RETIRED = 8, 40
 _ROWS = 40
 _MATRIX_ROWS = 32
 _NUMBERS_UP_TO = 14
-_WIDTH = 460
 _CROSS = "M-1,-1L1,1M1,-1L-1,1"
 _SKILL = "skill (TrueSkill rating)"
 _SHORT = (
@@ -57,22 +54,6 @@ class Panel(NamedTuple):
     hint: str
     chart: alt.Chart | alt.LayerChart
     wide: bool = False
-
-
-def league_chart(league: League) -> alt.VConcatChart:
-    """Return all charts of an open league; the matrix takes the best 32 of a side."""
-    charts: dict[bool, list[Any]] = {False: [], True: []}
-    for title, _, chart, wide in panels(league):
-        charts[wide].append(chart.properties(title=title, width=_WIDTH))
-    narrow = charts[False]
-    rows = [narrow[at : at + 2] for at in range(0, len(narrow), 2)]
-    rows += [[chart] for chart in charts[True]]
-    resolve = alt.Resolve(scale={"color": "independent"})
-    heading = alt.TitleParams(league_title(league), subtitle=league_size(league), anchor="start")
-    return alt.VConcatChart(
-        vconcat=[alt.HConcatChart(hconcat=row, resolve=resolve) for row in rows],
-        title=heading,
-    )
 
 
 def league_title(league: League) -> str:

@@ -39,12 +39,11 @@ def check_whole(name: str, value: object, least: int = 0) -> None:
 
 def check_number(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> None:
     """Raise LeagueError unless the value is a finite number from `low` to `high`."""
-    if not is_finite(value) or not low <= value <= high:  # type: ignore[operator]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (math.isfinite(value) and low <= value <= high)
+    ):
         bounds = "a finite number" + ("" if math.isinf(low) else f" >= {low:g}")
         bounds += "" if math.isinf(high) else f" and <= {high:g}"
         raise LeagueError(f"{name} is {value!r}; expected {bounds}")
-
-
-def is_finite(value: object) -> bool:
-    """Return whether the value is a number, and neither infinite nor NaN."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

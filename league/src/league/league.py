@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +99,6 @@ class League:
         living = ", ".join(f"{len(names)} {role}s" for role, names in self.state.slots.items())
         return f"League({str(self.directory)!r}, {living}, {len(self.state.rounds)} rounds paired)"
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{row.member}</td><td>{row.role}</td><td>{row.mu:.1f} ± {row.sigma:.1f}</td>"
-            f"<td>{row.matches}</td><td>{row.age}</td></tr>"
-            for role in self.state.slots
-            for row in self.leaderboard(role)
-        )
-        heads = "".join(f"<th>{h}</th>" for h in ("member", "role", "μ ± σ", "matches", "age"))
-        return f"<p>{escape(repr(self))}</p><table><tr>{heads}</tr>{rows}</table>"
-
     @property
     def state(self) -> State:
         """The state; read it, and change it only through this class."""
@@ -140,14 +129,13 @@ class League:
         with self._mutex:
             return leaderboard(self.state, role)
 
-    def select(self, role: str, n: int, fitness: Mapping[str, float] | None = None) -> list[str]:
-        """Return the n weakest by `config.fitness`, or by `fitness`.
+    def select(self, role: str, n: int) -> list[str]:
+        """Return the n weakest by `config.fitness`.
 
-        Fewer when newborns are spared, and never a whole role. fitness: a finite number for each
-        living member of the role.
+        Fewer when newborns are spared, and never a whole role.
         """
         with self._mutex:
-            return select(self.state, role, n, fitness)
+            return select(self.state, role, n)
 
     def payoff(self, top: int | None = None) -> Payoff:
         """Return solve rates of all living pairs, or of the `top` best members a side."""

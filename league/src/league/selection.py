@@ -1,9 +1,8 @@
 """Who is best: fitness, leaderboard and payoff matrix; and selection of who is replaced."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from league.errors import LeagueError, UnknownMember, check_whole, is_finite
+from league.errors import LeagueError, check_whole
 from league.pairing import expected_scores, tie_break
 from league.ratings import lower_bound
 from league.state import MEMBER, STUDENT, TEACHER, Member, State
@@ -45,11 +44,9 @@ class Standing:
     infra_errors: int = 0
 
 
-def leaderboard(
-    state: State, role: str, fitness: Mapping[str, float] | None = None
-) -> list[Standing]:
+def leaderboard(state: State, role: str) -> list[Standing]:
     """Return the living members of a role, best first; equals in random order, those without
-    fitness last. fitness: by name; the config's if None."""
+    fitness last."""
     rows = []
     for m in state.living(role):
         taught, solved = state.results(m)
@@ -73,8 +70,7 @@ def leaderboard(
             operator=m.operator,
             infra_errors=taught.infra_errors,
         )
-        own = getattr(row, _FITNESS[state.config.fitness])
-        rows.append(replace(row, fitness=own if fitness is None else fitness[m.name]))
+        rows.append(replace(row, fitness=getattr(row, _FITNESS[state.config.fitness])))
 
     def order(row: Standing) -> tuple[bool, float, int]:
         tie = tie_break(state.config.seed, "tie", row.member)
@@ -83,19 +79,14 @@ def leaderboard(
     return sorted(rows, key=order)
 
 
-def select(
-    state: State, role: str, count: int, fitness: Mapping[str, float] | None = None
-) -> list[str]:
+def select(state: State, role: str, count: int) -> list[str]:
     """Return the names of the `count` least fit members, the weakest first.
 
-    fitness: a finite fitness by name for exactly the living members of the role; the config's if
-    None. A child that has played fewer than `config.grace_matches` matches is spared,
-    and so is a member without a fitness; when too few are left, fewer are returned. A whole role
-    is never selected. The same state gives the same answer.
+    A child that has played fewer than `config.grace_matches` matches is spared, and so is a member
+    without a fitness; when too few are left, fewer are returned. A whole role is never selected.
+    The same state gives the same answer.
     """
-    if fitness is not None:
-        _check(state, role, fitness)
-    board = leaderboard(state, role, fitness)
+    board = leaderboard(state, role)
     check_whole("n", count)
     if count >= len(board):
         raise LeagueError(
@@ -105,17 +96,6 @@ def select(
     grace = state.config.grace_matches
     rated = [row for row in board[::-1] if row.fitness is not None]
     return [row.member for row in rated if not row.parents or row.matches >= grace][:count]
-
-
-def _check(state: State, role: str, fitness: Mapping[str, float]) -> None:
-    names = set(state.slots[state.check_role(role)])
-    for name, value in fitness.items():
-        if name not in names:
-            raise UnknownMember(f"fitness names {name!r}, which is no living {role}")
-        if not is_finite(value):
-            raise LeagueError(f"the fitness of {name} is {value!r}; expected a finite number")
-    if lacking := sorted(names - fitness.keys()):
-        raise LeagueError(f"fitness lacks {', '.join(lacking[:20])}; expected every living {role}")
 
 
 Cells = tuple[tuple[float | None, ...], ...]
