@@ -6,8 +6,9 @@ docs/experiments.md.
 
 import numpy as np
 import pytest
+from verdicts_of_one import compare, estimate
 
-from evals.scores import compare, estimate, score_members
+from evals.scores import score_members
 
 RUNS = 400
 NEVER, ALIKE, HARD = "one in ten can be solved", "all alike", "mostly all or none"

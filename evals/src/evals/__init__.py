@@ -9,7 +9,7 @@ from evals.members import Group, Members, find_members
 from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.recipes import RECIPES, Recipe, Template, plain
 from evals.run import Run, read_runs
-from evals.scores import Row, Score, compare, estimate
+from evals.scores import Row, Score
 from evals.tables import Table, build_table
 
 __all__ = [
@@ -34,8 +34,6 @@ __all__ = [
     "benchmark_names",
     "build_table",
     "check_golds",
-    "compare",
-    "estimate",
     "evaluate",
     "find_members",
     "load_benchmark",

@@ -272,40 +272,6 @@ def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
     return {one.name: one for one in (code, math_, total) if one is not None}
 
 
-def estimate(verdicts: Verdicts, benchmark: str = "", k: int | None = None) -> Row:
-    """Return avg@n of one member on one benchmark, or pass@k, with its interval.
-
-    Raises EvalsError when nothing was graded, or for a k that `problem_scores` refuses.
-
-        >>> found = estimate({"q1": [True, True], "q2": [True, False], "q3": [False, None]})
-        >>> found.value, found.problems, found.ungraded
-        (0.5, 3, 1)
-        >>> estimate({"q1": [True, True], "q2": [True, False]}, k=2).value
-        1.0
-    """
-    scores = score_members({"": verdicts}, benchmark, k)
-    if scores is None:
-        raise EvalsError(f"{benchmark}: no sample has a verdict; grade some first")
-    return scores.row("")
-
-
-def compare(first: Verdicts, second: Verdicts, k: int | None = None) -> Row:
-    """Return what one member scores above another, by avg@n or pass@k, problem by problem.
-
-    Raises EvalsError when no problem was graded for both, or for a k that `problem_scores` refuses.
-
-        >>> base, member = {"q1": [True], "q2": [False]}, {"q1": [True], "q2": [True]}
-        >>> found = compare(member, base)
-        >>> found.value, found.wins, found.losses, found.ties
-        (0.5, 1, 0, 1)
-    """
-    pair = {"the first": first, "the second": second}
-    scores = score_members(pair, "", k)
-    if scores is None:
-        raise EvalsError("no problem was graded for both; grade some first")
-    return scores.difference(*pair)
-
-
 @dataclass(frozen=True)
 class Score:
     """Counts and rates of a group of samples, as `result.json` holds them.
