@@ -27,7 +27,7 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
 ):
     own, reference = members(tiny), members(tiny)
     options = {"weight_decay": weight_decay}
-    optimizer = MemberAdamW(own, [0.01] * 3, beta2=0.95, max_grad_norm=max_grad_norm, **options)
+    optimizer = MemberAdamW(own, beta2=0.95, max_grad_norm=max_grad_norm, **options)
     twins = [
         torch.optim.AdamW(list(p.values()), lr=0.01, betas=(0.9, 0.95), **options)
         for p in reference
@@ -42,7 +42,7 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
                 list(reference[m].values()), max_grad_norm or torch.inf
             )
             twins[m].step()
-            norm, moved = optimizer.step(m)
+            norm, moved = optimizer.step(m, 0.01)
             assert norm == pytest.approx(float(wanted), rel=1e-6)
             assert moved
     for mine, theirs in zip(own, reference, strict=True):
@@ -52,11 +52,11 @@ def test_equals_one_torch_adamw_per_member_each_with_its_own_steps(
 
 def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
     own = members(tiny)
-    optimizer = MemberAdamW(own, [0.1] * 3)
+    optimizer = MemberAdamW(own)
     feed(tiny, own[0], 1)
     own[0]["A"].grad[0, 0] = torch.nan
     before = {name: p.clone() for name, p in own[0].items()}
-    norm, moved = optimizer.step(0)
+    norm, moved = optimizer.step(0, 0.1)
     assert not moved
     assert norm != norm
     assert all(torch.equal(p, before[name]) for name, p in own[0].items())
@@ -65,13 +65,13 @@ def test_a_gradient_that_is_not_finite_moves_nothing(tiny):
 
 def test_a_restored_member_moves_at_the_rate_that_it_is_given(tiny):
     own = members(tiny)
-    first = MemberAdamW(own, [0.0] * 3)
+    first = MemberAdamW(own)
     feed(tiny, own[0], 1)
     before = {name: p.clone() for name, p in own[0].items()}
-    first.step(0)
+    first.step(0, 0.0)
     assert all(torch.equal(p, before[name]) for name, p in own[0].items())
-    second = MemberAdamW(own, [0.1] * 3)
+    second = MemberAdamW(own)
     second.load(0, first.tensors(0), 1)
-    second.step(0)
+    second.step(0, 0.1)
     assert second.states[0].step == 2
     assert not any(torch.equal(p, before[name]) for name, p in own[0].items())

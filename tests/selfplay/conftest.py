@@ -37,7 +37,7 @@ SMALL = (
     "rollout.seed_tasks=4",
     *("rollout.max_proposal_length=28", "rollout.max_completion_length=8"),
     *("learner.r=2", "learner.lora_alpha=4", "learner.target_modules=[q_proj, v_proj]"),
-    *("evolution.evolve_every=2", "league.grace_matches=1"),
+    *("evolution.evolve_every=2", "league.grace_matches=1", "evolution.mutate_rate=0.2"),
     *("eval.eval_every=2", "eval.tasks=2", "eval.samples=2"),
     *("eval.proposals=1", "eval.attempts=2", "eval.same_tasks=1"),
 )

@@ -6,13 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from msgspec import UNSET
 
 from league import League
 from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
-from selfplay import step, training
+from selfplay import evolution, step, training
 from selfplay.config import load_preset, refuse_hasty_evolution
 from selfplay.errors import ConfigError
+from selfplay.files.checkpoint import read_checkpoint
+from selfplay.files.layout import open_config
 from selfplay.files.read import conclusion, read_run
 from selfplay.machine.doctor import examine
 from selfplay.machine.plan import plan_run
@@ -128,6 +131,30 @@ def test_a_child_starts_as_it_was_bred_and_its_lineage_survives_training(seen):
         assert birth.relative_change is None or birth.relative_change >= 0
         assert len(lineage.parents) == len(birth.parents)
         assert {f"{parent}@1" for parent in birth.parents} <= kept
+
+
+def test_a_child_has_its_first_parents_rate_more_or_less(whole):
+    config = open_config(whole)
+    rows = read_run(whole).steps
+    births = {birth.child: birth for row in rows for birth in row.evolution}
+    assert births.keys() == {"t2", "s2"}
+    for child, birth in births.items():
+        configured = config.learner.learning_rate_of({"t": "teacher", "s": "student"}[child[0]])
+        assert birth.learning_rate in (0.8 * configured, 1.2 * configured)
+        for row in rows[2:]:
+            factor = config.learner.schedule(row.step, config.steps)
+            assert row.members[child].learning_rate == factor * birth.learning_rate
+    checkpoint = read_checkpoint(whole / "checkpoints" / "step-4")
+    assert checkpoint.rates == {child: birth.learning_rate for child, birth in births.items()}
+
+
+def test_a_loops_own_rate_goes_to_the_child_and_goes_with_who_is_removed():
+    rates = {"s0": 1e-3, "s1": 5e-3}
+    run = SimpleNamespace(rates=rates, config=load_preset("nano"), seed=lambda *keys: 7)
+    assert evolution._pass_rate(run, "student", "s0", "s1", "s2") == 5e-3
+    assert rates == {"s1": 5e-3, "s2": 5e-3}
+    assert evolution._pass_rate(run, "teacher", "t0", "t1", "t2") is UNSET
+    assert rates.keys() == {"s1", "s2"}
 
 
 @pytest.fixture

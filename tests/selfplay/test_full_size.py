@@ -102,7 +102,7 @@ def test_an_update_of_every_preset_takes_what_the_plan_says(name, tmp_path):
         rows = batch_rows(samples, learner.members, config.learner)
         with learner.adapters.unchanged():
             learner.backward(rows, {m: StatsSum() for m in range(len(names))})
-        learner.optimizer.step(0)
+        learner.optimizer.step(0, 1e-5)
     planned = plan.learning - plan.memory["process and libraries"]
     if config.learner.optimizer_offload:  # here, main memory is metered as well
         planned += 2 * plan.memory["adapters (float32)"]

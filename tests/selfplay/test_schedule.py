@@ -5,6 +5,7 @@ import pytest
 from learners import equal, learner, weights
 from lora_evo.model import Rollout
 from selfplay.config import LearnerConfig
+from selfplay.errors import SelfplayError
 from selfplay.learning.learner import TrainingSample
 
 
@@ -56,6 +57,21 @@ def test_role_and_factor_scale_the_step(tiny):
     for member, rate in (("t0", 1e-3), ("t1", 0.0), ("s0", 5e-3)):
         steps = [float((after[k] - before[k]).abs().max()) for k in after if k[:2] == member]
         assert max(steps) == pytest.approx(rate, rel=0.02)
+
+
+def test_members_may_have_rates_of_their_own(tiny):
+    one = learner(tiny, frozen=("t1",))
+    before = weights(one)
+    given = {"t0": 4e-3, "t1": 1.0}
+    stats = one.update(once("t0", "t1", "s0"), 0.5, rates=given)
+    after = weights(one)
+    for member, rate in (("t0", 2e-3), ("t1", 0.0), ("s0", 5e-3)):
+        steps = [float((after[k] - before[k]).abs().max()) for k in after if k[:2] == member]
+        assert max(steps) == pytest.approx(rate, rel=0.02)
+        assert stats[member].learning_rate == rate
+    for name, rate in (("s9", 1.0), ("s0", -1.0), ("s0", float("nan"))):
+        with pytest.raises(SelfplayError, match=f"rates has {rate} for '{name}'; expected a num"):
+            one.update(once("t0"), rates={name: rate})
 
 
 def test_where_a_schedule_has_come_to_0_no_member_is_in_a_pass(tiny):

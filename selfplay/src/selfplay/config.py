@@ -30,6 +30,7 @@ from selfplay.tasks.kind import BUILT_IN, require_known
 LOG_RATIO_LIMIT = 10.0
 """Nats between two log-probabilities of a token up to which losses and statistics take their ratio
 as it is."""
+Decay = Annotated[float, Meta(ge=0, lt=1)]
 OneOrMore = Annotated[tuple[str, ...], Meta(min_length=1)]
 PIECES = 8
 """Pieces of a role's rows with which eight workers all have work."""
@@ -112,6 +113,9 @@ class EvolutionConfig:
     """Probability of a crossover where the role has two parents to choose from."""
     strength: NotNegative = 0.15
     """Relative change of the update that a mutation aims at."""
+    mutate_rate: Decay = 0.0
+    """A child's learning rate is its first parent's, less or more by this share, as in
+    population-based training (arXiv 1711.09846), which has 0.2."""
 
     def pool(self, kind: str) -> tuple[str, ...]:
         """Return the operators of a kind, `mutation` or `crossover`."""
@@ -168,9 +172,6 @@ class RewardConfig:
     student: str = "verifier"
     """Reward of an answer: `verifier` (1 right, -0.5 wrong, -1 ill-formed), or a
     `module:function`."""
-
-
-Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, slots=True)

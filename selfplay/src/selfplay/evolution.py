@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from league import League
 from lora_evo import Adapter, Lineage, make_child, read_lineage, save_adapter
@@ -76,8 +76,20 @@ def _replace(
     save_adapter(child.adapter, run.directory / "members" / name, lineage=lineage, overwrite=True)
     population.replace(member, child.adapter, name)
     league.replace(member, name, parents, operator.name)
+    rate = _pass_rate(run, role, member, parents[0], name)
     change, protected = lineage.relative_change, tuple(spared) or UNSET
-    return BirthRow(member, name, tuple(parents), operator.name, change, protected)
+    return BirthRow(member, name, tuple(parents), operator.name, change, rate, protected)
+
+
+def _pass_rate(run: Run, role: str, removed: str, parent: str, child: str) -> float | UnsetType:
+    """Give a child its parent's learning rate, which `mutate_rate` lowers or raises; return it."""
+    run.rates.pop(removed, None)
+    share, configured = run.config.evolution.mutate_rate, run.config.learner.learning_rate_of(role)
+    if not share and parent not in run.rates:
+        return UNSET
+    sign = stream(run.seed(child, "rate")).choice((-1.0, 1.0))
+    run.rates[child] = run.rates.get(parent, configured) * (1.0 + share * float(sign))
+    return run.rates[child]
 
 
 def _keep(run: Run, name: str, parent: Adapter) -> Lineage | None:

@@ -66,6 +66,8 @@ class Run:
     - baseline_rates: solve rate of each held-out task before the first step: of the base and of a
       warm start.
     - parents: what each child was made of: folders of `ancestors`.
+    - rates: learning rates, before the schedule, of members where they differ from the
+      configuration's; a child has that of its first parent.
     - structures: how often each normalised structure came in accepted programs: the coverage.
     - step: steps done.
     - extensions: with all operators that children are made with, and the configured rewards; a
@@ -86,6 +88,7 @@ class Run:
     league: League | None = None
     baseline_rates: dict[str, list[float | None]] = field(default_factory=dict)
     parents: dict[str, list[str]] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)

@@ -54,7 +54,7 @@ def train_step(run: Run) -> StepRow:
     rewards = run.extensions.teacher_reward, run.extensions.student_reward
     samples = training_samples(solved, config, replayed, *rewards)
     factor = config.learner.schedule(step, config.steps)
-    stats = run.population.update(samples, factor, run.progress.advance)
+    stats = run.population.update(samples, factor, run.progress.advance, run.rates)
     for member, update in stats.items():
         if update.skipped:
             line = f"step {step}: {member} learns nothing: {update.skipped}"

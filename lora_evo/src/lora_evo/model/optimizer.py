@@ -1,4 +1,4 @@
-"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps, norm and step size.
+"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps and norm.
 
 A member that does not take part in an update is not touched: its moments do not decay, and its bias
 correction stays right. Gradients are clipped by the norm of that member alone.
@@ -31,7 +31,6 @@ class MemberAdamW:
     def __init__(
         self,
         parameters: Sequence[Mapping[str, nn.Parameter]],
-        learning_rates: Sequence[float],
         *,
         beta2: float = 0.999,
         weight_decay: float = 0.0,
@@ -46,7 +45,6 @@ class MemberAdamW:
         """
         self._beta2, self._weight_decay = beta2, weight_decay
         self._max_grad_norm, self._offload = max_grad_norm, offload
-        self._rates = learning_rates
         self._parameters = parameters
         self.states = {member: self._fresh(member) for member in range(len(parameters))}
 
@@ -67,13 +65,13 @@ class MemberAdamW:
 
     @torch.no_grad()
     def step(
-        self, member: int, lr_factor: float = 1.0, loss_scale: float = 1.0
+        self, member: int, learning_rate: float, loss_scale: float = 1.0
     ) -> tuple[float, bool]:
         """Clip and apply the member's gradients; a missing gradient counts as 0.
 
-        lr_factor is the schedule's factor of the learning rate; loss_scale that of the loss, which
-        is divided out of the gradients. Returns the norm before clipping and whether the member
-        moved: a gradient that is not finite changes neither the parameters nor the state.
+        loss_scale is a factor of the loss, which is divided out of the gradients. Returns the norm
+        before clipping and whether the member moved: a gradient that is not finite changes neither
+        the parameters nor the state.
         """
         state, beta2 = self.states[member], self._beta2
         parameters: list[Tensor] = list(self._parameters[member].values())
@@ -90,9 +88,8 @@ class MemberAdamW:
             for moments in (state.exp_avg, state.exp_avg_sq)
         )
         state.step += 1
-        lr = self._rates[member] * lr_factor
         if self._weight_decay:
-            torch._foreach_mul_(parameters, 1.0 - lr * self._weight_decay)
+            torch._foreach_mul_(parameters, 1.0 - learning_rate * self._weight_decay)
         torch._foreach_lerp_(first, grads, 1.0 - _BETA1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, grads, grads, 1.0 - beta2)
@@ -101,7 +98,7 @@ class MemberAdamW:
         denominator = torch._foreach_sqrt(second)
         torch._foreach_div_(denominator, math.sqrt(correction2))
         torch._foreach_add_(denominator, _EPSILON)
-        torch._foreach_addcdiv_(parameters, first, denominator, -lr / correction1)
+        torch._foreach_addcdiv_(parameters, first, denominator, -learning_rate / correction1)
         if self._offload:
             torch._foreach_copy_(state.exp_avg, first)
             torch._foreach_copy_(state.exp_avg_sq, second)

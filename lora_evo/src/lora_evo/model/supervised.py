@@ -129,12 +129,11 @@ class SupervisedLearner:
         checkpointing: bool = False,
     ) -> None:
         self.adapters = adapters
-        self._budget = micro_batch_tokens
+        self._budget, self._rate = micro_batch_tokens, learning_rate
         self._scorer = Scorer(adapters, chunk=chunk, checkpointing=checkpointing)
         count = len(adapters.members)
         self._optimizer = MemberAdamW(
             [adapters.parameters_of(member) for member in range(count)],
-            [learning_rate] * count,
             max_grad_norm=max_grad_norm,
         )
 
@@ -149,7 +148,7 @@ class SupervisedLearner:
             loss = -torch.cat(self.logprobs(member, batch)).sum() / whole
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        norm, stepped = self._optimizer.step(member, lr_factor)
+        norm, stepped = self._optimizer.step(member, self._rate * lr_factor)
         self._optimizer.zero_grad()
         if not stepped:
             raise LoraEvoError(

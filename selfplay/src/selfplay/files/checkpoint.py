@@ -67,6 +67,8 @@ class Checkpoint(Struct):
     """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
     lengths: dict[str, int]
     """Bytes of the row files."""
+    rates: dict[str, float] = {}
+    """Learning rates that are not the configuration's (`Run.rates`)."""
 
 
 def save_checkpoint(run: Run) -> None:
@@ -88,6 +90,7 @@ def save_checkpoint(run: Run) -> None:
         born=run.born,
         needed=sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
         lengths={name: files.size(run.directory / name) for name in files.ROW_FILES},
+        rates=run.rates,
     )
     with appearing(target) as draft:
         (draft / _LEARNER).mkdir(parents=True)
@@ -205,7 +208,7 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     """
     folder = run.directory / "checkpoints" / f"step-{checkpoint.step}"
     run.population.load(folder / _LEARNER, checkpoint.members)
-    run.step, run.born = checkpoint.step, checkpoint.born
+    run.step, run.born, run.rates = checkpoint.step, checkpoint.born, checkpoint.rates
     kept = {p.name.removesuffix(_REWARD): p.read_bytes() for p in folder.glob(f"*{_REWARD}")}
     load_states(run.extensions, kept)
     for newer in _checkpoints(run.directory):

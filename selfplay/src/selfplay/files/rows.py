@@ -154,6 +154,8 @@ class BirthRow(Struct, frozen=True):
     operator: str = "unknown"
     relative_change: float | None = None
     """|D' - D| / |D| of the child's whole update against its first parent's."""
+    learning_rate: Maybe = UNSET
+    """The child's, before the schedule; of runs whose members have their own."""
     spared: tuple[str, ...] | UnsetType = UNSET
     """Members of the role that had not played `league.grace_matches` yet; where there are any."""
 
@@ -179,6 +181,8 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     """Before the first step of the update."""
     grad_norm: Maybe = UNSET
     """Before clipping; None where the member took no step."""
+    learning_rate: Maybe = UNSET
+    """AdamW's step size, with the schedule's factor; 0: it does not learn."""
     stepped: bool | UnsetType = UNSET
     """Whether the update moved the member; not without signal, or where a number is not finite."""
     regularised: bool | UnsetType = UNSET

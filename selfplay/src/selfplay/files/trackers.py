@@ -22,7 +22,7 @@ from lora_evo import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
 from selfplay.files.read import flattened
-from selfplay.files.rows import EvalRow, StepRow, role_of
+from selfplay.files.rows import EvalRow, StepRow
 
 PROJECT = "populab"
 NAMES = "trackers.json"
@@ -103,8 +103,6 @@ def step_metrics(row: StepRow, config: Config) -> dict[str, float]:
     metrics |= {"step_time": sum(row.seconds.values())}
     metrics |= {"learning_rate": factor * config.learner.learning_rate}
     for member, values in members.items():
-        rate = config.learner.learning_rate_of(role_of(member), member)
-        metrics[f"{member}/learning_rate"] = factor * rate
         named = {OF_MEMBER.get(name, name): value for name, value in values.items()}
         metrics |= _numbers(named, f"{member}/")
     for member, (mu, sigma) in ratings.items():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from code_verifier import Status
 from league import Pair
 from selfplay.files import rows
-from selfplay.files.rows import COMPLEXITY, finite, mean, role_of
+from selfplay.files.rows import COMPLEXITY, finite, mean
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import ZERO_STD
 from selfplay.run import Run
@@ -74,9 +74,7 @@ def metrics_row(
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
     complexity, commonest = _programs(valid)
-    factor = run.config.learner.schedule(step, run.config.steps)
-    rate = run.config.learner.learning_rate_of
-    trained = sum(s.tokens or 0 for name, s in stats.items() if factor * rate(role_of(name), name))
+    trained = sum(s.tokens or 0 for s in stats.values() if s.learning_rate)
     return rows.StepRow(
         step=step,
         teacher_reward=_mean_reward(samples, "propose"),

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 
 from msgspec import structs
 from torch import Tensor
@@ -117,12 +117,13 @@ class StepResult:
 class UpdateBatch:
     """The samples of an update.
 
-    rows: all of them. faults: by place, what keeps a member from learning. shards: the rows that
-    move a member.
+    rows: all of them. faults: by place, what keeps a member from learning. rates: step sizes by
+    place. shards: the rows that move a member.
     """
 
     rows: list[Row]
     faults: dict[int, str]
+    rates: list[float]
     shards: list[Shard]
 
     def stats(
@@ -138,6 +139,7 @@ class UpdateBatch:
             done = outcomes.get(place, StepResult(StatsSum(), None, False, fault))
             of_all.add(done.sums)
             said = of_all.stats(done.norm, done.stepped, done.fault)
+            said = structs.replace(said, learning_rate=self.rates[place])
             told = any(r.has_signal for r in self.rows if r.member == place)
             if done.stepped and not told:
                 said = structs.replace(said, regularised=True)
@@ -154,23 +156,24 @@ def make_batch(
     max_completion_length: int,
     pieces: int,
     lr_factor: float = 1.0,
+    rates: Mapping[str, float] | None = None,
 ) -> UpdateBatch:
     """Return the rows of these samples, and the shards that their gradients are made of.
 
     members, roles: by place; a member whose learning rate, times lr_factor, is 0 is in no shard.
     pieces: those that the rows of a role are cut into, at least one for each member; 0: all rows
-    are one shard.
+    are one shard. rates: learning rates of members where they differ from the configuration's.
     """
     rows = batch_rows(samples, members, config, max_completion_length)
     faults = {row.member: row.fault for row in reversed(rows) if row.fault}
-    rates = [lr_factor * rate for rate in map(config.learning_rate_of, roles, members)]
+    sizes = [lr_factor * rate for rate in _rates(members, roles, config, rates or {})]
     learned = [
         row
         for row in rows
-        if row.member not in faults and rates[row.member] > 0.0 and _moves(row, config)
+        if row.member not in faults and sizes[row.member] > 0.0 and _moves(row, config)
     ]
     if not pieces:
-        return UpdateBatch(rows, faults, [Shard(learned)] if learned else [])
+        return UpdateBatch(rows, faults, sizes, [Shard(learned)] if learned else [])
     rows_of: dict[int, list[Row]] = defaultdict(list)
     of_role: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
@@ -189,7 +192,24 @@ def make_batch(
             dealt = [row for group in list(groups.values())[n::count] for row in group]
             shards.append(((n + 0.5) / count, Shard(dealt)))
     shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
-    return UpdateBatch(rows, faults, [shard for _, shard in shards])
+    return UpdateBatch(rows, faults, sizes, [shard for _, shard in shards])
+
+
+def _rates(
+    members: Sequence[str], roles: Sequence[str], config: LearnerConfig, own: Mapping[str, float]
+) -> list[float]:
+    """Return learning rates by place; own: those that are not the configuration's."""
+    for name, rate in own.items():
+        if name not in members or not 0.0 <= rate < inf:
+            raise SelfplayError(
+                f"rates has {rate} for {name!r}; expected a number of at least 0 for one of "
+                f"{', '.join(members)}"
+            )
+    rates = map(config.learning_rate_of, roles, members)
+    return [
+        rate if name in config.frozen else own.get(name, rate)
+        for name, rate in zip(members, rates, strict=True)
+    ]
 
 
 def share_out(

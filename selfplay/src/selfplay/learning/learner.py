@@ -102,7 +102,6 @@ class Learner:
         self.roles = roles or [""] * len(members)
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
-            list(map(config.learning_rate_of, self.roles, members)),
             beta2=config.adam_beta2,
             weight_decay=config.weight_decay,
             max_grad_norm=config.max_grad_norm,
@@ -138,17 +137,18 @@ class Learner:
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
+        rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
         """Take `num_iterations` steps for every member with a sample that says something.
 
-        lr_factor scales every member's learning rate; advance hears after every micro-batch how
-        many rows of how many are done. Samples without weight are left out of the
-        passes, and without beta and entropy_coef those without advantage; a member that has no
-        other is left as it is, and so is one with a reward, a log-probability, a loss or a gradient
-        that is not finite: its statistics say which. Returns the statistics of each member with
-        samples: of the first iteration, the clip ratio of the last. Raises SelfplayError when a
-        single row does not fit into a GPU's memory; the members that had stepped before keep their
-        step, and PeerLost where another learner is gone.
+        lr_factor scales every member's learning rate, which is the configuration's or that of
+        `rates`; advance hears after every micro-batch how many rows of how many are done. Samples
+        without weight are left out of the passes, and without beta and entropy_coef those without
+        advantage; a member that has no other is left as it is, and so is one with a reward, a
+        log-probability, a loss or a gradient that is not finite: its statistics say which. Returns
+        the statistics of each member with samples: of the first iteration, the clip ratio of the
+        last. Raises SelfplayError when a single row does not fit into a GPU's memory; the members
+        that had stepped before keep their step, and PeerLost where another learner is gone.
 
         Of several learners each is given all samples, does its share of the passes, and returns all
         statistics.
@@ -161,6 +161,7 @@ class Learner:
             max_completion_length=self.max_completion_length,
             pieces=self.pieces,
             lr_factor=lr_factor,
+            rates=rates,
         )
         shares, homes = share_out(batch.shards, self.exchange.count)
         shards = shares[self.exchange.rank]
@@ -174,7 +175,7 @@ class Learner:
                 gradient, sums = self.exchange.total(parts.pop(place, []), ranks, own)
                 for p, grad in zip(own, gradient, strict=True):
                     p.grad = grad
-                norm, stepped = self.optimizer.step(place, lr_factor, self.loss_scale)
+                norm, stepped = self.optimizer.step(place, batch.rates[place], self.loss_scale)
                 fault = ""
                 if not stepped:
                     finite = math.isfinite(sums.loss)

@@ -130,10 +130,15 @@ class Population(Members):
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
+        rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
-        """Let every member learn from its own samples; return statistics by member."""
+        """Let every member learn from its own samples; return statistics by member.
+
+        rates: learning rates by member, of this update, where they differ from the
+        configuration's; lr_factor scales all.
+        """
         self.engine.release()
-        return self.learner.update(samples, lr_factor, advance)
+        return self.learner.update(samples, lr_factor, advance, rates)
 
     def sync(self, step: int) -> None:
         """Let members sample as they are after this step."""

@@ -249,9 +249,10 @@ class RemotePopulation(Members):
         samples: Sequence[TrainingSample],
         lr_factor: float = 1.0,
         advance: Advance | None = None,
+        rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
-        workers, stats = len(self.pool.actors), {}
-        call = self.pool.ray.put(pickle.dumps(samples)), lr_factor
+        workers, stats = len(self.pool.actors), dict[str, MemberRow]()
+        call = self.pool.ray.put(pickle.dumps(samples)), lr_factor, None, rates
         for done, (_, answer) in enumerate(self.pool.each("update", [call] * workers), 1):
             stats = answer  # of all members, from every worker
             if advance is not None:
