@@ -57,6 +57,12 @@ class RolloutConfig:
     """Longest attempt, in tokens."""
     num_references: AtLeastOne = 1
     """Reference tasks shown to a teacher (the nano template shows one)."""
+    tasks: str | None = None
+    """JSON Lines of tasks, as `selfplay tasks` writes them, that students attempt instead of those
+    of teachers, of which there are none then; null: teachers write."""
+    tasks_order: Literal["shuffled", "random", "solve_rate"] = "shuffled"
+    """How they are drawn: every one once before any comes again (shuffled), any at any time
+    (random), or over the run from the easiest to the hardest by the solve rate in their rows."""
     seed_tasks: AtLeastOne = 64
     """Reference tasks that a run starts from, of code_o and code_i together."""
     seed_file: str | None = None
@@ -314,8 +320,8 @@ class Config:
     load_in_4bit: bool = False
     """Load the base's linear layers in bitsandbytes' 4 bits (nf4, double quantisation, compute in
     bfloat16), engine hf. A folder that is stored in 4 bits is loaded so without."""
-    teachers: AtLeastOne = 2
-    """Members that propose tasks."""
+    teachers: Count = 2
+    """Members that propose tasks; 0 where `rollout.tasks` names a file of them."""
     students: AtLeastOne = 2
     """Members that solve tasks."""
     steps: AtLeastOne = 40
@@ -346,6 +352,11 @@ class Config:
 
     def __post_init__(self) -> None:
         require_known(self.rollout.kinds)
+        if (self.teachers == 0) != (self.rollout.tasks is not None):
+            raise ConfigError(
+                f"teachers is {self.teachers} and rollout.tasks is {self.rollout.tasks}; expected "
+                "teachers of at least 1, or a file of tasks and none: --set rollout.tasks=FILE"
+            )
         if self.load_in_4bit and self.engine == "vllm":
             raise ConfigError(
                 "load_in_4bit is true and engine is vllm, which does not load bitsandbytes' 4 bits "
@@ -386,7 +397,7 @@ class Config:
         """How many members of each role an evolution replaces at most."""
         sizes = {} if self.mode == "azr" else {"teacher": self.teachers, "student": self.students}
         share = self.evolution.replaced_fraction
-        return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
+        return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items() if n}
 
     def measures(self, step: int) -> bool:
         """Whether members are measured after this step: every `eval_every`, at births and ends."""
@@ -434,8 +445,12 @@ def refuse_hasty_evolution(config: Config) -> None:
 def read_config(data: object) -> Config:
     """Build a run's configuration from nested plain values; unknown keys are an error.
 
-    In mode azr, `ABSOLUTE_ZERO` fills in the keys that are missing.
+    In mode azr, `ABSOLUTE_ZERO` fills in the keys that are missing. With `rollout.tasks` there are
+    no teachers, whatever a preset has.
     """
+    rollout = data.get("rollout") if isinstance(data, Mapping) else None
+    if isinstance(data, Mapping) and isinstance(rollout, Mapping) and rollout.get("tasks"):
+        data = merged(data, {"teachers": 0})
     if isinstance(data, Mapping) and data.get("mode") == "azr":
         data = merged(ABSOLUTE_ZERO, data)
     return read_settings(data, Config)

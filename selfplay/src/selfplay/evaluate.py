@@ -46,10 +46,13 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     members = run.population.members
     solvers: dict[str, str | None] = {m: m for m in members if role_of(m) != "teacher"}
     teachers: dict[str, str | None] = {m: m for m in members if role_of(m) != "student"}
+    if run.config.rollout.tasks is not None:
+        teachers = {}
     if step == 0:
         names = (BASE,) if run.config.warm_start is None else (BASE, START)
         solvers = dict(zip(names, (None, *solvers), strict=False))
-        teachers = dict(zip(names, (None, *teachers), strict=False))
+        if run.config.rollout.tasks is None:
+            teachers = dict(zip(names, (None, *teachers), strict=False))
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import click
 import msgspec
 
+from code_verifier import Status
 from league import Outcome, Pair
 from lora_evo.model import stream
 from selfplay.evaluate import evaluate_members
@@ -23,6 +24,7 @@ from selfplay.files.layout import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.files.read import IDLE, cut_roles, idle_roles
 from selfplay.files.rows import (
     BASE,
+    GIVEN,
     BirthRow,
     MemberRow,
     ResourceRow,
@@ -36,6 +38,7 @@ from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb
 from selfplay.reports.progress import Progress
 from selfplay.run import Run
+from selfplay.sampling.judge import program_metrics
 from selfplay.sampling.texts import Attempt, Proposed
 
 T = TypeVar("T")
@@ -46,8 +49,11 @@ def train_step(run: Run) -> StepRow:
     step, config, clock = run.step + 1, run.config, Clock(run.progress)
     clock.phase("match")
     matches = match(run, step)
-    clock.phase("propose")
-    verified = verify(run, clock.then("verify", propose(run, matches, step)))
+    proposed = propose(run, matches, step)
+    if config.rollout.tasks is None:
+        clock.phase("propose")
+        proposed = clock.then("verify", proposed)
+    verified = verify(run, proposed)
     clock.phase("solve")
     solved, replayed = solve(run, verified, step)
     clock.phase("update")
@@ -77,13 +83,18 @@ def match(run: Run, step: int) -> list[Pair]:
     """
     if run.league is None:
         (agent,) = run.population.members
-        return [Pair("", step, agent, agent, math.nan)]
+        return [Pair("", step, GIVEN if run.config.rollout.tasks else agent, agent, math.nan)]
     return run.league.pair(step)
 
 
 def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
-    """Let every teacher write its batch of tasks of each kind; yield them as they are written."""
+    """Let every teacher write its batch of tasks of each kind; yield them as they are written.
+
+    With `rollout.tasks` as many are drawn of the file, and have their task already.
+    """
     r = run.config.rollout
+    if r.tasks is not None:
+        return iter(_given(run, matches, step))
     drafts: list[Proposed] = []
     for m in matches:
         for kind in run.template.in_play:
@@ -96,6 +107,30 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
                     Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
                 )
     return run.sampled(drafts)
+
+
+def _given(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
+    """Draw tasks of the file: for each match as many of each kind as a teacher writes."""
+    r, given = run.config.rollout, list[Proposed]()
+    for kind in run.template.in_play:
+        tasks = [task for task in run.seed_tasks if task.kind == kind.name]
+        size = len(matches) * r.proposals
+        for place in range(size):
+            m, number = matches[place // r.proposals], (step - 1) * size + place
+            name = f"{step}-{GIVEN}-{m.student}-{kind.name}-{place % r.proposals}"
+            if r.tasks_order == "solve_rate":
+                chosen = min(number * len(tasks) // (run.config.steps * size), len(tasks) - 1)
+            elif r.tasks_order == "random":
+                chosen = int(stream(run.seed(name, GIVEN)).integers(len(tasks)))
+            else:
+                passes, chosen = divmod(number, len(tasks))
+                order = stream(run.seed(kind.name, passes, GIVEN)).permutation(len(tasks))
+                chosen = int(order[chosen])
+            p = Proposed(len(given), name, None, m.student, kind.name, (), run.seed(name))
+            p.task, p.status, p.reason = tasks[chosen], Status.OK, ""
+            p.metrics = program_metrics(p.task)
+            given.append(p)
+    return given
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
@@ -113,6 +148,7 @@ def solve(
     tasks, one each, where students learn from those.
     """
     r, needed = run.config.rollout, needed_by(run.extensions.teacher_reward)
+    needed = needed if r.tasks is None else ()
     also_base = _chosen_for_base(run, verified, step)
 
     def tries(p: Proposed, member: str | None) -> list[Attempt]:
@@ -126,7 +162,7 @@ def solve(
         if "rival" in needed:
             p.rival_attempts = tries(p, _rival(run, p))
     replayed: list[Attempt] = []
-    if run.config.mode == "azr":
+    if run.config.mode == "azr" and r.tasks is None:
         for student in dict.fromkeys(p.student for p in verified):
             for kind in run.template.in_play:
                 drawn = run.seed(step, student or BASE, kind.name, "replay")
@@ -165,7 +201,7 @@ def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed
     if run.league is None:
         return
     for m in matches:
-        of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+        of_match = [p for p in solved if p.match == (m.teacher, m.student)]
         valid = [p for p in of_match if p.task is not None and not p.infra_error]
         attempts = [a for p in valid for a in p.judged]
         infra_errors = sum(p.infra_error for p in of_match)

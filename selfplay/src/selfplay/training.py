@@ -39,7 +39,7 @@ from selfplay.files.layout import (
     open_config,
     removed_unless_begun,
 )
-from selfplay.files.rows import EvalRow, StepRow, append_rows, read_rows
+from selfplay.files.rows import GIVEN, EvalRow, StepRow, append_rows, read_rows
 from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.machine.devices import refuse_spread_base
 from selfplay.members.population import Population, open_population
@@ -234,10 +234,10 @@ def _found(run: Run) -> None:
     if config.mode == "populora":
         names, count = config.founders, config.teachers
         home = run.directory / "league"
-        run.league = League(home, names[:count], names[count:], config.league)
+        run.league = League(home, names[:count] or [GIVEN], names[count:], config.league)
     run.population.sync(0)
     try_operators(run)
-    if config.rollout.self_seed:
+    if config.rollout.self_seed and config.rollout.tasks is None:
         run.progress.phase("seeds")
         run.start_from(self_made_seeds(run))
     write_seeds(run.directory / SEEDS, run.seed_tasks)

@@ -22,6 +22,8 @@ from selfplay.errors import RunDirectoryError
 T = TypeVar("T", bound=Struct)
 Maybe = float | None | UnsetType
 """A number, None where it has no value, UNSET where it does not apply."""
+GIVEN = "tasks"
+"""Name, in the league and in matches, of the file that `rollout.tasks` names."""
 BASE = "base"
 """Name and role of the frozen base in the rows."""
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

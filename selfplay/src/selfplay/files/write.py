@@ -36,7 +36,7 @@ def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> 
         written |= {name: getattr(p.task, name) for name in ("output", "outputs", "visible")}
     if p.rival_judged:
         written["rival_solve_rate"] = p.rival_solve_rate
-    if p.proposal is None:
+    if p.proposal is None and p.task is None:
         written["text"] = p.text
     if sample := learned.get(id(p.rollout)):
         written |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
@@ -205,7 +205,7 @@ def _member_row(
 
 
 def _match_row(m: Pair, solved: Sequence[Proposed]) -> rows.MatchRow:
-    of_match = [p for p in solved if (p.teacher, p.student) == (m.teacher, m.student)]
+    of_match = [p for p in solved if p.match == (m.teacher, m.student)]
     return rows.MatchRow(m.teacher, m.student, finite(m.predicted), _solve_rate(of_match))
 
 

@@ -145,12 +145,13 @@ def training_samples(
 ) -> list[TrainingSample]:
     """Reward every proposal and every attempt; None: by what the configuration names of ours.
 
-    The attempts that give a proposal its solve rate also train the student; in mode azr those at
-    earlier tasks do. Returns the samples with their advantages: of all
-    proposals first, then of all attempts, task by task. What got no verdict because the sandbox
-    failed is left out. Where a reward is not finite, so are the advantages beside it, and the
-    member learns nothing. Raises SelfplayError for a reward that is no number, one of a user's own
-    that is not given here, and one whose base or rival attempted nothing.
+    The attempts that give a proposal its solve rate also train the student; where an agent
+    proposes (mode azr), those at earlier tasks do. A task without a teacher is nobody's to learn to
+    write. Returns the samples with their advantages: of all proposals first, then of all attempts,
+    task by task. What got no verdict because the sandbox failed is left out. Where a reward is not
+    finite, so are the advantages beside it, and the member learns nothing. Raises SelfplayError for
+    a reward that is no number, one of a user's own that is not given here, and one whose base or
+    rival attempted nothing.
     """
     ours = TEACHER_REWARDS.get(config.reward.teacher)
     reward = ours if teacher_reward is None else teacher_reward
@@ -163,14 +164,15 @@ def training_samples(
     taught = [
         p
         for p in counted
-        if p.task is None or all(_has(p, need, reward) for need in needed_by(reward))
+        if p.teacher is not None
+        and (p.task is None or all(_has(p, need, reward) for need in needed_by(reward)))
     ]
     teaching = [
         TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, earned)
         for p, earned in zip(taught, _earned(reward, taught), strict=True)
     ]
     tried = [(p.id, a) for p in counted for a in p.judged]
-    if config.mode == "azr":
+    if config.mode == "azr" and config.rollout.tasks is None:
         tried = [(a.task.id, a) for a in replayed if not a.infra_error]
     graded = verifier if student_reward is None else student_reward
     solving = [

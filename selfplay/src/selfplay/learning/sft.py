@@ -177,7 +177,7 @@ def make_examples(
     training: list[TokenPair] = []
     measured: list[TokenPair] = []
     too_long = unspoken = 0
-    for number, (task, thought) in enumerate(tasks):
+    for number, (task, row) in enumerate(tasks):
         references, kind = [task], template.kind(task.kind)
         if not kind.keeps_program:
             others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
@@ -185,7 +185,7 @@ def make_examples(
             references = [others[int(i)] for i in order[: config.rollout.num_references]]
         written = []
         if not control_token_in(task, control, template.marks):
-            written = _in_words(template, task, thought, references)
+            written = _in_words(template, task, row.get("thought") or "", references)
         unspoken += 2 - len(written)
         for prompt, completion in written:
             pair = token_pair(

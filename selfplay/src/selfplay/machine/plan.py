@@ -71,9 +71,9 @@ class Workload:
     members: int
 
     @property
-    def parts(self) -> tuple[Rows, Rows]:
-        """Proposals and attempts."""
-        return self.proposals, self.attempts
+    def parts(self) -> tuple[Rows, ...]:
+        """Proposals, of which tasks of a file need none, and attempts."""
+        return (self.proposals, self.attempts) if self.proposals.count else (self.attempts,)
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,15 @@ def workload(config: Config) -> Workload:
     words, task = _PROMPT[config.template]
     bound = r.max_prompt_length or math.inf
     longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))
+    tasks = (1 if single else max(config.teachers, config.students)) * len(r.kinds) * r.proposals
     proposals = Rows(
-        count=(1 if single else max(config.teachers, config.students)) * len(r.kinds) * r.proposals,
+        count=tasks if r.tasks is None else 0,
         prompt=words + shown * task,
         longest_prompt=int(min(bound, longest)),
         limit=r.max_proposal_length,
     )
     attempts = Rows(
-        count=proposals.count * r.num_generations,
+        count=tasks * r.num_generations,
         prompt=words // 3 + task,
         longest_prompt=int(min(bound, round(words // 3 + task * _LONG))),
         limit=r.max_completion_length,

@@ -180,6 +180,8 @@ class Progress:
 def _warning(config: Config) -> str:
     """Say how a run of this configuration may end; empty where its teachers never learn."""
     names = replace(config, mode="populora").founders[: config.teachers]
+    if config.rollout.tasks is not None:
+        return ""
     if config.mode == "azr":
         who, mode = "an agent", "--mode populora "
     elif any(config.learner.learning_rate_of("teacher", name) for name in names):
@@ -194,6 +196,10 @@ def _header(config: Config, directory: Path, done: int) -> str:
     members = f"{config.teachers} teachers, {config.students} students"
     if config.mode == "azr":
         members = "one agent"
+    elif config.rollout.tasks is not None:
+        members = f"{config.students} students"
+    if config.rollout.tasks is not None:
+        members += f" on the tasks of {config.rollout.tasks}"
     steps = f"{done} of {config.steps} steps done" if done else f"{config.steps} steps"
     every = "step" if config.save_every == 1 else f"{config.save_every} steps"
     return (

@@ -282,6 +282,10 @@ def sentences(run: RunRecord) -> list[str]:
         steps = f"{run.last} of {planned} steps so far"
     members = f"{config.get('teachers', '?')} teachers and {config.get('students', '?')} students"
     who = "One agent in both roles" if config.get("mode") == "azr" else members
+    if given := (config.get("rollout") or {}).get("tasks"):
+        single = config.get("mode") == "azr"
+        who = "One agent" if single else f"{config.get('students', '?')} students"
+        who += f" on the tasks of {given},"
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
     seconds = sum(sum(step.seconds.values()) for step in run.steps)
     sampled = sum(step.tokens.sampled for step in run.steps)

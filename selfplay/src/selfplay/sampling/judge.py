@@ -48,14 +48,14 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
         elif too_long := prompts.why_too_long(verdict.task):
             p.status, p.reason = Status.TOO_LONG, too_long
         else:
-            p.task, p.metrics = replace(verdict.task, id=p.id), _measured(p.proposal)
+            p.task, p.metrics = replace(verdict.task, id=p.id), program_metrics(p.proposal)
     return sorted(judged, key=lambda p: p.number)
 
 
-def _measured(proposal: Proposal) -> Metrics | None:
-    """Return the measures of a proposal's program; None where that is no Python."""
+def program_metrics(written: Proposal | Task) -> Metrics | None:
+    """Return the measures of a program; None where that is no Python."""
     try:
-        return measure(proposal.parsed)
+        return measure(written.parsed if isinstance(written, Proposal) else written.program)
     except CodeVerifierError:
         return None
 

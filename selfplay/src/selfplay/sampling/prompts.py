@@ -105,7 +105,7 @@ class Prompts:
 
     def _prompts_of(self, task: Task) -> Iterator[str]:
         yield self.template.solve_prompt(task)
-        for kind in self.template.in_play:
+        for kind in self.template.in_play if self._rollout.tasks is None else ():
             if task.kind in kind.shows:
                 shown = (task,) * kind.references(self._rollout.num_references)
                 yield self.template.propose_prompt(kind.name, shown)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from code_verifier import Metrics, Proposal, Status, Task
 from lora_evo.model import Rollout
+from selfplay.files.rows import GIVEN
 
 FORM = "form"
 """Status of a text that cannot be read as a proposal."""
@@ -59,7 +60,8 @@ class Proposed:
     - references: the tasks that the prompt shows.
     - proposal: without comments and docstrings, which could give answers away; None for another
       text.
-    - task: there exactly when the sandbox accepted the proposal.
+    - task: there exactly when the sandbox accepted the proposal, or where it is given and no one
+      proposes (teacher None).
     - base_attempts: attempts of the frozen base at the same task, where it was drawn for
       comparison.
     - rival_attempts: attempts of another student at the same task, where the teacher's reward
@@ -87,6 +89,11 @@ class Proposed:
     def writer(self) -> str | None:
         """Who is asked."""
         return self.teacher
+
+    @property
+    def match(self) -> tuple[str, str | None]:
+        """Who plays whom: the teacher, or the file of tasks, and the student."""
+        return self.teacher or GIVEN, self.student
 
     @property
     def text(self) -> str:

@@ -1,10 +1,14 @@
-"""Seeds: the tasks that a run starts from, read from a file or written by the model itself."""
+"""Seeds: the tasks that a run starts from, read from a file or written by the model itself.
+
+With `rollout.tasks` they are all valid tasks of that file, and no teacher writes others.
+"""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, ordered_map, read_rows
 from lora_evo import write_text
@@ -23,13 +27,20 @@ BATCH = 64
 LEAST = 1 / 16
 """A model that writes a smaller share of new valid tasks is given up, after four batches."""
 Say = Callable[[str], None]
-Worked = tuple[Task, str]
-"""A valid task, and the thought that its row gives, if any."""
+Worked = tuple[Task, Mapping[str, Any]]
+"""A valid task, and its row."""
 
 
 def require_seeds(config: Config) -> None:
     """Raise ConfigError, before anything loads, where seeds are asked for and none can be had."""
     r = config.rollout
+    if r.tasks is not None:
+        if not Path(r.tasks).is_file():
+            raise ConfigError(
+                f"rollout.tasks: there is no file {r.tasks}; expected JSON Lines of tasks, as "
+                "`selfplay tasks RUN --out FILE` writes them"
+            )
+        return
     if r.seed_file is not None and not Path(r.seed_file).is_file():
         raise ConfigError(f"rollout.seed_file: there is no file {r.seed_file}")
     if r.seed_file is None and not r.self_seed:
@@ -43,21 +54,16 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     each other kind in play if there are. Raises ConfigError when there are fewer than asked for.
     """
     r = config.rollout
+    if r.tasks is not None:
+        return _fixed(Path(r.tasks), config, sandbox, prompts)
     if r.self_seed:
         return [IDENTITY]
     if r.seed_file is None:
         return seed_tasks(config.template, r.seed_tasks, config.seed)
     place = Path(r.seed_file)
-    try:
-        others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
-        read = read_tasks(place, prompts.template, (*CALLS, *others), sandbox, lambda _: None)
-    except (SelfplayError, CodeVerifierError, OSError) as error:
-        raise ConfigError(f"rollout.seed_file: {error}") from error
-    different: dict[Hashable, Task] = {}
-    for task, _ in read:
-        if not prompts.why_not_shown(task):
-            different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
-    tasks = list(different.values())
+    others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
+    read = _different("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts, _content)
+    tasks = [task for task, _ in read]
     order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
     drawn = [tasks[int(i)] for i in order]
     calls = [task for task in drawn if task.kind in CALLS][: r.seed_tasks]
@@ -70,6 +76,54 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     for kind in others:
         calls += [task for task in drawn if task.kind == kind][: r.seed_tasks]
     return calls
+
+
+def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
+    """Return all valid tasks of `rollout.tasks`; the easiest first for the order `solve_rate`."""
+    kinds = [kind.name for kind in prompts.template.in_play]
+    read = _different(
+        "rollout.tasks", place, kinds, sandbox, prompts, lambda task: (task.kind, _content(task))
+    )
+    found = {task.kind for task, _ in read}
+    if missing := [kind for kind in kinds if kind not in found]:
+        raise ConfigError(
+            f"rollout.tasks: {place} has no valid task of {', '.join(missing)}; give some, or leave"
+            f" it out: --set rollout.kinds=[{','.join(k for k in kinds if k in found)}]"
+        )
+    if config.rollout.tasks_order == "solve_rate":
+        for task, row in read:
+            if not isinstance(row.get("solve_rate"), int | float):
+                raise ConfigError(
+                    f"rollout.tasks_order is solve_rate, and {place} has none for "
+                    f"{task.program!r}; expected a number in every row, as `selfplay tasks` writes "
+                    "it, or --set rollout.tasks_order=shuffled"
+                )
+        read.sort(key=lambda pair: -pair[1]["solve_rate"])
+    return [task for task, _ in read]
+
+
+def _different(
+    key: str,
+    place: Path,
+    kinds: Sequence[str],
+    sandbox: Sandbox,
+    prompts: Prompts,
+    content: Callable[[Task], Hashable],
+) -> list[Worked]:
+    """Return the valid tasks of a file that prompts can show and whose contents differ.
+
+    key: the setting that names the file.
+    """
+    try:
+        read = read_tasks(place, prompts.template, kinds, sandbox, lambda _: None)
+    except (SelfplayError, CodeVerifierError, OSError) as error:
+        raise ConfigError(f"{key}: {error}") from error
+    different: dict[Hashable, Worked] = {}
+    for task, row in read:
+        if not prompts.why_not_shown(task):
+            named = replace(task, id=f"seed-{len(different)}")
+            different.setdefault(content(task), (named, row))
+    return list(different.values())
 
 
 def self_made_seeds(run: Run) -> list[Task]:
@@ -166,7 +220,7 @@ def read_tasks(
         kind = verdict.task.kind
         both = not row.get("kind") and kind in CALLS
         arguments = [k for k in (CALLS if both else (kind,)) if k in kinds]
-        tasks += [(replace(verdict.task, kind=k), row.get("thought") or "") for k in arguments]
+        tasks += [(replace(verdict.task, kind=k), row) for k in arguments]
     found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
     found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
     if not tasks:

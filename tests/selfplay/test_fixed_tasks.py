@@ -1,0 +1,193 @@
+"""`rollout.tasks`: students, or one agent, attempt the tasks of a file, and no teacher writes."""
+
+import json
+from collections import Counter
+
+import pytest
+from msgspec import UNSET
+
+from code_verifier import Task
+from league import League
+from selfplay import Extensions, Proposed, seed_tasks, training_samples
+from selfplay.errors import ConfigError
+from selfplay.files.read import read_run
+from selfplay.files.trackers import step_metrics
+from selfplay.machine import cost
+from selfplay.machine.plan import plan_run
+from selfplay.reports.run_page import report, summary
+from selfplay.sampling.texts import Attempt
+from selfplay.tasks.buffer import nano_tasks
+from selfplay.training import resume, train
+from selfplay_command import command, refused
+
+CALM = ("eval.eval_every=0", "eval.same_tasks=0", "evolution.evolve_every=0", "steps=3")
+
+
+def write(path, tasks, **more):
+    rows = [task.to_row() | {name: of(i) for name, of in more.items()} for i, task in tasks]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Seven tasks with solve rates in no order."""
+    tasks = enumerate(seed_tasks("nano", 7, 5))
+    return write(
+        tmp_path_factory.mktemp("given") / "t.jsonl", tasks, solve_rate=lambda i: i % 4 / 4
+    )
+
+
+@pytest.fixture(scope="module")
+def fixed(runs, given, tmp_path_factory):
+    """A run of four steps on them, with two students and an evolution."""
+    return runs.train(tmp_path_factory.mktemp("fixed") / "run", f"rollout.tasks={given}")
+
+
+def calls(rows):
+    """Program and input of each row."""
+    return [(row["program"], row["input"]) for row in rows]
+
+
+def test_students_learn_from_the_file_and_evolve_and_nobody_proposes(runs, fixed, tmp_path):
+    run = read_run(fixed)
+    assert run.config["teachers"] == 0
+    assert {name for row in run.steps for name in row.members} == {"s0", "s1", "s2"}
+    assert any(m.stepped for row in run.steps for m in row.members.values())
+    assert [birth.child for _, birth in run.births] == ["s2"]
+    for row in run.steps:
+        assert not {"propose", "verify"} & row.seconds.keys()
+        assert [m.teacher for m in row.matches] == ["tasks", "tasks"]
+        assert row.ratings.keys() >= {"tasks"}
+        assert row.teacher_reward is None
+        assert row.valid_share == 1.0
+        assert any("s" in name for name in step_metrics(row, runs.config()))
+    assert all(m.observed is not None for row in run.steps for m in row.matches)
+    with League(fixed / "league", read_only=True) as league:
+        assert sorted(league.members("student")) == sorted(run.steps[-1].ratings.keys() - {"tasks"})
+    assert {row.member for row in run.evals} >= {"base", "s2"}
+    assert all(row.teaching is UNSET and row.rate for row in run.evals)
+    report(fixed, tmp_path / "page.html")
+    assert "the file → s0" in (tmp_path / "page.html").read_text()
+    assert "2 students on the tasks of" in summary(fixed)
+
+
+def test_every_task_comes_once_before_any_comes_again(runs, fixed, given):
+    file = set(calls(runs.rows(given)))
+    drawn = calls(runs.rows(fixed / "tasks.jsonl"))  # two students, two tasks a step, four steps
+    assert len(drawn) == 16
+    assert set(drawn[:7]) == set(drawn[7:14]) == file
+    assert drawn[:7] != drawn[7:14]
+
+
+def test_order_by_solve_rate_and_by_chance(runs, given, tmp_path):
+    """Twelve draws of seven tasks."""
+    rows, found = runs.rows(given), {}
+    rates = dict(zip(calls(rows), (row["solve_rate"] for row in rows), strict=True))
+    for order in ("solve_rate", "random"):
+        own = (f"rollout.tasks={given}", f"rollout.tasks_order={order}", *CALM)
+        home = runs.train(tmp_path / order, *own)
+        drawn = calls(runs.rows(home / "tasks.jsonl"))
+        found[order], counts = [rates[call] for call in drawn], Counter(drawn)
+        assert len(drawn) == 12
+        assert (max(counts.values()) <= 2) == (order == "solve_rate")
+    assert found["solve_rate"] == sorted(found["solve_rate"], reverse=True)
+    assert {max(rates.values()), min(rates.values())} <= set(found["solve_rate"])
+    assert found["random"] != sorted(found["random"], reverse=True)
+
+
+def test_a_resumed_run_needs_no_file_and_has_the_same_bytes(runs, fixed, given, tmp_path):
+    file = tmp_path / "moved.jsonl"
+    file.write_text(given.read_text())
+    home = tmp_path / "run"
+
+    def stop(run, row):
+        if row.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(runs.config(f"rollout.tasks={file}"), home, extensions=Extensions(callbacks=[stop]))
+    file.unlink()
+    resume(home)
+    mine, whole = runs.outcome(home), runs.outcome(fixed)
+    assert [name for name in whole if mine[name] != whole[name]] == ["config.yaml"]
+
+
+def test_one_agent_learns_from_its_attempts_at_them(runs, given, tmp_path):
+    home = runs.train(tmp_path / "run", "mode=azr", f"rollout.tasks={given}", *CALM)
+    rows = runs.rows(home / "tasks.jsonl")
+    assert len(rows) == 6
+    assert {row["student"] for row in rows} == {"a0"}
+    assert all(a["advantage"] is not None for row in rows for a in row["attempts"])
+    steps = read_run(home).steps
+    assert all(row.members.keys() == {"a0"} and row.student_reward is not None for row in steps)
+
+
+def test_all_kinds_of_a_file_are_proved_once(runs, tmp_path):
+    tasks = [h.task for name in ("nano_code_o", "nano_code_f") for h in nano_tasks(name)[:3]]
+    file = write(tmp_path / "t.jsonl", enumerate(tasks))
+    own = (f"rollout.tasks={file}", "rollout.kinds=[code_o, code_f]", *CALM, "steps=1")
+    home = runs.train(tmp_path / "run", *own)
+    assert {row["kind"] for row in runs.rows(home / "tasks.jsonl")} == {"code_o", "code_f"}
+    assert len(runs.rows(home / "seeds.jsonl")) == 6
+
+
+IDENTITY = '{"kind": "code_o", "program": "def f(x):\\n    return x", "input": "1", "output": "1"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "said"),
+    [
+        (None, (), ("there is no file", "expected JSON Lines of tasks, as `selfplay tasks RUN")),
+        ("", (), ("0 rows of", "expected rows as `selfplay tasks` writes them")),
+        ("{nonsense", (), ("line 1",)),
+        ('{"program": 3}', (), ("line 1",)),
+        (
+            '{"program": "def f(x):\\n    return open(x)", "input": "1"}',
+            (),
+            ("1 rows of", "give 0 tasks of code_o, 1 refused: banned"),
+        ),
+        (
+            IDENTITY,
+            ("rollout.kinds=[code_o,code_f]",),
+            ("has no valid task of code_f; give some, or leave it out: --set rollout.kinds=[c",),
+        ),
+        (
+            IDENTITY,
+            ("rollout.tasks_order=solve_rate",),
+            ("has none for", "or --set rollout.tasks_order=shuffled"),
+        ),
+    ],
+)
+def test_a_wrong_file_is_one_line_and_leaves_nothing(runs, tmp_path, text, own, said):
+    file = tmp_path / "given.jsonl"
+    if text is not None:
+        file.write_text(text)
+    home = tmp_path / "run"
+    done = command(*runs.arguments(home, f"rollout.tasks={file}", *own))
+    refused(done, "rollout.tasks", *said)
+    assert not home.exists()
+
+
+def test_teachers_and_a_file_exclude_each_other(runs, given):
+    assert runs.config("teachers=3", f"rollout.tasks={given}").founders == ["s0", "s1"]
+    with pytest.raises(ConfigError, match=r"teachers is 0 and rollout.tasks is None; expected"):
+        runs.config("teachers=0")
+
+
+def test_the_plan_has_no_proposals(runs, given):
+    settings = ("template=nano", f"rollout.tasks={given}")
+    plan, free = (plan_run(runs.config(*s), "H100") for s in (settings, settings[:1]))
+    assert plan.step.proposals.count == 0
+    assert plan.step.attempts.count == free.step.attempts.count
+    hours = cost.planned_hours(runs.config(*settings), plan)
+    assert [phase for phase, time in hours.items() if not time] == ["proposals"]
+
+
+def test_a_task_without_a_teacher_trains_its_student_in_a_loop_of_ones_own(runs):
+    task = Task(kind="code_o", program="def f(x):\n    return x", input="1", output="1")
+    p = Proposed(0, "mine", None, "s0", "code_o", (), 0, task=task, status="ok")
+    p.attempts = [Attempt("s0", task, i, 1.0, answer="1", score=i % 2) for i in range(4)]
+    samples = training_samples([p], runs.config())
+    assert [(s.member, s.phase) for s in samples] == [("s0", "solve")] * 4
+    assert samples[0].advantage < 0 < samples[1].advantage
