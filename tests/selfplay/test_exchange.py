@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import learners
+from selfplay.learning.batch import batches, blocks, deal, even
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
-from selfplay.members.pieces import batches, blocks, deal, even
 
 ROLES = ("teacher", "student", "student")
 CONFIG = replace(learners.CONFIG, micro_batch_tokens=20)

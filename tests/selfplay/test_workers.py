@@ -24,8 +24,9 @@ from selfplay import training
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import create
+from selfplay.learning import batch
 from selfplay.learning.batch import TrainingSample
-from selfplay.members import pieces, remote
+from selfplay.members import remote
 from selfplay.members.population import open_population
 from selfplay.members.remote import (
     WorkerPool,
@@ -54,8 +55,8 @@ SLOW = pytest.mark.slow
 def small_pieces():
     """Few rows are many pieces, and there are enough cores."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "SMALL_ROWS", 1)
-        patch.setattr(pieces, "GOOD_ROWS", 3)
+        patch.setattr(batch, "SMALL_ROWS", 1)
+        patch.setattr(batch, "GOOD_ROWS", 3)
         patch.setattr(remote.os, "sched_getaffinity", lambda pid: set(range(4)))
         yield
 

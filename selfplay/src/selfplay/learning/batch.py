@@ -1,7 +1,11 @@
-"""The samples of an update, their weights, and how they are cut into shards."""
+"""The samples of an update, their weights, and how the work of a phase is cut into pieces.
+
+A piece holds rows of one member, sampled or learned from without company: no bit of it depends on
+other pieces, so any number of workers gives the same bytes. Pieces of an update are its shards.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite
 
@@ -13,10 +17,12 @@ from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow
 from selfplay.learning.statistics import StatsSum
-from selfplay.members.pieces import batches, blocks, even
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
+SMALL_ROWS, GOOD_ROWS = 12, 80
+"""Rows of each of two pieces, and of each of more, at least: what a batch costs whatever is in it
+is that of 40 rows on the built-in model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +306,36 @@ def token_weights(
         else:
             weights.append(1.0 / tokens[member])
     return weights
+
+
+def even(count: int) -> int:
+    """Return the largest power of two, for halves of workers, that is not above; 1 or more."""
+    return 1 << (max(1, count).bit_length() - 1)
+
+
+def batches(rows: int, good: int | None = None) -> int:
+    """Return in how many batches so many rows may well go; good: how many good ones they make."""
+    return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS if good is None else good)
+
+
+def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:
+    """Deal numbers to so many hands, the next to the emptiest; those of equal keys together."""
+    equal: dict[Hashable, list[int]] = defaultdict(list)
+    for number, key in enumerate(keys):
+        equal[key].append(number)
+    hands: list[list[int]] = [[] for _ in range(count)]
+    for numbers in equal.values():
+        min(hands, key=len).extend(numbers)
+    return [hand for hand in hands if hand]
+
+
+def blocks(weights: Sequence[int], workers: int) -> list[range]:
+    """Give neighbouring pieces to each worker, so that the sums of weights are about equal."""
+    total, before, ends = sum(weights) or 1, 0, [0] * workers
+    for number, weight in enumerate(weights):
+        middle = 2 * before + weight
+        ends[min(workers - 1, middle * workers // (2 * total))] = number + 1
+        before += weight
+    for worker in range(1, workers):
+        ends[worker] = max(ends[worker - 1], ends[worker])
+    return [range(start, end) for start, end in zip((0, *ends), ends, strict=False)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from lora_evo import LoraEvoError
 from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
+from selfplay.learning.batch import batches, even
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.machine.devices import (
     GIB,
@@ -22,7 +23,6 @@ from selfplay.machine.devices import (
     set_allocator,
     this_machine,
 )
-from selfplay.members.pieces import batches, even
 
 FLOAT32 = 4
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -28,7 +28,7 @@ from selfplay import __version__
 from selfplay.config import Config
 from selfplay.errors import SelfplayError, first_line, pip_install, quiet_libraries
 from selfplay.files.rows import MemberRow, WorkerRow
-from selfplay.learning.batch import TrainingSample
+from selfplay.learning.batch import TrainingSample, blocks
 from selfplay.learning.exchange import (
     MEETING,
     PATIENCE,
@@ -39,7 +39,6 @@ from selfplay.learning.exchange import (
 )
 from selfplay.learning.learner import Advance, MemberState
 from selfplay.machine.devices import memory_mb
-from selfplay.members.pieces import blocks
 from selfplay.members.population import (
     Members,
     Population,
