@@ -19,22 +19,6 @@ def test_a_file_is_replaced_whole_and_folders_are_made(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path, monkeypatch):
-    file = tmp_path / "page.html"
-    write_text(file, "old")
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("lora_evo.files.os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_text(file, "new")
-    with pytest.raises(OSError, match="No space"):
-        write_text(tmp_path / "new" / "folder" / "page.html", "new")
-    assert file.read_text() == "old"
-    assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
-
-
 def test_folders_and_files_in_the_way_are_refused(tmp_path):
     with pytest.raises(IsADirectoryError):
         write_text(tmp_path, "x")

@@ -109,7 +109,7 @@ def _make(
     from lora_evo.children import write_child
 
     operator = find_operator(name, kind)
-    parameters = _parameters_from(operator, settings)
+    parameters = _parameters_from(settings)
     if "weights" in options:
         options["weights"] = _numbers(options["weights"])
     record = write_child(operator, parents, out, parameters=parameters, **options)
@@ -203,7 +203,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
         sys.exit(1)
 
 
-def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]:
+def _parameters_from(pairs: Sequence[str]) -> dict[str, Any]:
     """Return `k=v` words as parameters; a value is JSON where it parses, else text."""
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -214,7 +214,6 @@ def _parameters_from(operator: Operator, pairs: Sequence[str]) -> dict[str, Any]
             values[name] = json.loads(text)
         except ValueError:
             values[name] = text
-    operator.check_parameters(values)
     return values
 
 

@@ -75,21 +75,21 @@ class OutputLayer:
     @torch.no_grad()
     def _check(self, model: Any) -> None:
         ids = torch.arange(_PROBE, device=self.head.weight.device)[None] % self.head.out_features
-        logits = model(input_ids=ids, use_cache=False).logits
-        kind, wanted = logits.dtype, logits.float()
-        if not math.isfinite(size := float(wanted.abs().max())):
-            raise LoraEvoError(
-                f"the base's logits are not finite in {str(kind).removeprefix('torch.')}; try "
-                "dtype=float32 or dtype=bfloat16"
-            )
         try:
             hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+            wanted = model(input_ids=ids, use_cache=False).logits.float()
             error = float((self._logits(hidden) - wanted).abs().max())
         except Exception as failure:  # whatever a family's own code raises
             raise LoraEvoError(
                 f"the hidden states of a {model.config.model_type} cannot be read apart from its "
                 f"logits, which the learner needs: {first_line(failure)}"
             ) from failure
+        size = float(wanted.abs().max())
+        if not math.isfinite(size):
+            kind = str(hidden.dtype).removeprefix("torch.")
+            raise LoraEvoError(
+                f"the base's logits are not finite in {kind}; try dtype=float32 or dtype=bfloat16"
+            )
         if not error <= 8 * torch.finfo(hidden.dtype).eps * size:
             raise LoraEvoError(
                 f"a {model.config.model_type} does more to its logits than the learner knows "
