@@ -179,40 +179,6 @@ def test_data_loader_workers(tmp_path: Path, method: str) -> None:
     runs(LOADER.replace("METHOD", repr(method)), tmp_path, "-Wignore")
 
 
-RAY = """
-import ray
-
-@ray.remote
-class Judge:
-    def __init__(self, sandbox):
-        self.own = Sandbox(workers=1, limits=Limits(60, 60))
-        self.given = sandbox
-
-    def judge(self, number):
-        return self.own.check(SQUARE, str(number)).output, self.given.run(SQUARE, "3").output
-
-@ray.remote
-def once(number):
-    with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
-        return sandbox.run(SQUARE, str(number)).output
-
-ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-with Sandbox(workers=1, limits=Limits(60, 60)) as sandbox:
-    judges = [Judge.remote(sandbox) for _ in range(2)]
-    found = ray.get([judges[i % 2].judge.remote(i) for i in range(8)])
-assert found == [(str(i * i), "9") for i in range(8)], found
-assert ray.get([once.remote(i) for i in range(3)]) == ["0", "1", "4"]
-ray.shutdown()
-print("done")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray")
-def test_ray_actors_and_tasks(tmp_path: Path) -> None:
-    runs(RAY, tmp_path, "-Wignore")
-
-
 USE = """
 with Sandbox(workers=2, limits=Limits(60, 0.3)) as sandbox:
     pairs = [(SQUARE, str(i)) for i in range(8)]

@@ -116,15 +116,6 @@ def test_a_program_survives_its_server(one: Sandbox, threads: ThreadPoolExecutor
     assert not set(servers) & set(one.pids())
 
 
-def test_all_servers_may_die_between_two_checks() -> None:
-    with Sandbox(workers=2) as sandbox:
-        assert all(v.ok for v in sandbox.check_many([(IDENTITY, str(i)) for i in range(8)]))
-        for server in sandbox.pids():
-            os.kill(server, signal.SIGKILL)
-        verdicts = list(sandbox.check_many([(IDENTITY, str(i)) for i in range(8)]))
-        assert [verdict.output for verdict in verdicts] == [str(i) for i in range(8)]
-
-
 def test_killed_servers_give_no_grade(one: Sandbox, threads: ThreadPoolExecutor) -> None:
     """The servers are killed under a program for as long as it is judged."""
     spin = "def f(x):\n    while x == 2: pass\n    return x"

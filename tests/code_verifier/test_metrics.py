@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from radon.metrics import h_visit, mi_parameters
-from radon.visitors import ComplexityVisitor
 
 from code_verifier import ProgramError, measure
 from code_verifier.metrics import fingerprint
@@ -177,7 +176,7 @@ def test_cyclomatic_counts_the_whole_text_and_nothing_twice(program: str, ways: 
 
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
-FILES = ("argparse", "dataclasses", "enum", "typing")
+FILES = ("argparse", "dataclasses")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -198,29 +197,3 @@ def test_files_of_the_standard_library_count_as_radon_and_tokens_say(name: str) 
             text = node.body[0]
             lines.difference_update(range(text.lineno, (text.end_lineno or 0) + 1))
     assert found.loc == len(lines)
-
-
-MODULES = [path for path in sorted(STDLIB.rglob("*.py")) if "test" not in path.parts]
-MODULES = [path for path in MODULES if not {"site-packages", "dist-packages"} & set(path.parts)]
-SMALL = [path for path in MODULES if path.stat().st_size < 20_000]
-
-
-@pytest.mark.parametrize(
-    "paths",
-    [
-        pytest.param(SMALL[::6], id="some"),
-        pytest.param(MODULES, id="all", marks=pytest.mark.slow),
-    ],
-)
-def test_cyclomatic_equals_radons_total_of_the_standard_library(paths: list[Path]) -> None:
-    assert len(paths) > 40
-    different = set()
-    for path in paths:
-        program = path.read_bytes().decode("utf-8", "surrogateescape")
-        try:
-            expected = ComplexityVisitor.from_code(program).total_complexity
-        except (SyntaxError, UnicodeEncodeError):  # files that show what Python refuses
-            continue
-        assert measure(program).cyclomatic == expected, path
-        different.add(expected)
-    assert len(different) > 15

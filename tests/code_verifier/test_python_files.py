@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -150,26 +148,6 @@ def test_what_cannot_be_read_is_a_row_with_the_reason() -> None:
         "src/pipe.py": "cannot be read: it is not a regular file",
     }
     assert measured("src/pipe.py")["src/pipe.py"]["error"]
-
-
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root reads all")
-def test_what_may_not_be_read_is_a_row_with_the_reason() -> None:
-    write(src__good="x = 1", src__closed="x = 2", src__folder__a="x = 3")
-    Path("src/closed.py").chmod(0)
-    Path("src/folder").chmod(0)
-    # Root without root's right to read all.
-    drop = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--securebits=+noroot")
-    command = [*drop] if os.geteuid() == 0 else []
-    command += [sys.executable, "-m", "code_verifier", "metrics", "src", "--out", "-"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    finally:
-        Path("src/folder").chmod(0o755)
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    errors = {row["id"]: row.get("error") for row in rows}
-    refused = "cannot be read: Permission denied"
-    assert errors == {"src/closed.py": refused, "src/good.py": None, "src/folder": refused}
 
 
 def test_names_that_are_no_text_or_tags() -> None:

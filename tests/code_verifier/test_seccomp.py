@@ -92,26 +92,16 @@ machines = pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 
 
 @machines
-def test_every_number_gets_what_the_table_says(machine: str) -> None:
-    program = built(machine)
+@pytest.mark.parametrize("descriptors", [(None, None), (1, 0)], ids=["child", "reader"])
+def test_every_number_gets_what_the_table_says(
+    machine: str, descriptors: tuple[int | None, int | None]
+) -> None:
+    program = built(machine, *descriptors)
     allowed = set(ALLOWED[machine].values()) | set(MAPPING[machine].values())
     refused = set(REFUSED[machine].values()) | {READ[machine], WRITE[machine]}
     for number in [*range(2048), 5000, 0x3FFFFFFF]:
         expected = ALLOW if number in allowed else FAIL if number in refused else KILL
         assert decide(program, ARCHES[machine], number, 3) == expected, number
-
-
-@machines
-@pytest.mark.parametrize("descriptors", [(None, None), (1, 0)], ids=["child", "reader"])
-def test_what_reaches_outside_kills(
-    machine: str, descriptors: tuple[int | None, int | None]
-) -> None:
-    program = built(machine, *descriptors)
-    tables = ALLOWED[machine], REFUSED[machine], MAPPING[machine]
-    known = {number for table in tables for number in table.values()}
-    for number in {*range(512)} - known - {READ[machine], WRITE[machine]}:
-        for arguments in ((), (3,), (1, 1, 1, 1, 1, 1)):
-            assert decide(program, ARCHES[machine], number, *arguments) == KILL, number
 
 
 @machines
@@ -153,17 +143,6 @@ def test_no_memory_becomes_executable(machine: str, call: str) -> None:
         assert decide(program, arch, number, 0, 4096, protection) == expected
         high = protection | 0xFFFF << 40  # the kernel looks at the low bits
         assert decide(program, arch, number, 0, 4096, high) == expected
-
-
-@machines
-def test_jumps_stay_inside_and_end(machine: str) -> None:
-    lines = list(struct.iter_unpack("<HBBI", built(machine)))
-    for at, (code, yes, no, value) in enumerate(lines):
-        if code in (0x15, 0x35, 0x45):
-            assert at + 1 + max(yes, no) < len(lines)
-        elif code == 0x05:
-            assert at + 1 + value < len(lines)
-    assert lines[-1][0] == 0x06
 
 
 def test_other_machines_get_no_filter() -> None:

@@ -19,7 +19,7 @@ import ctypes
 import os
 import sys
 
-from code_verifier.jail.walls import libc
+from code_verifier.jail.walls import all_types, libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def scramble(index: int) -> bool:
     start = _executable(bytes(code))
     if not start:
         return False
-    for kind in _types():
+    for kind in all_types():
         slots = [_hash(kind)]
         if type(own := vars(kind).get("__hash__")) is type(object.__hash__):
             slots.append(_word(id(own) + _WRAPPED))
@@ -119,18 +119,6 @@ def _executable(code: bytes) -> int:
     ctypes.memmove(start, code, len(code))
     executable = libc.mprotect(ctypes.c_void_p(start), size, _READ_EXECUTE) == 0
     return int(start) if executable else 0
-
-
-def _types() -> set[type]:
-    """All types that there are."""
-    found: set[type] = set()
-    rest: list[type] = [object]
-    while rest:
-        kind = rest.pop()
-        if kind not in found:
-            found.add(kind)
-            rest += type.__subclasses__(kind)
-    return found
 
 
 def _word(place: int) -> ctypes.c_size_t:

@@ -44,10 +44,6 @@ MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicode
         A ASCII DOTALL I IGNORECASE M MULTILINE Match Pattern S U UNICODE VERBOSE X compile error
         escape findall finditer fullmatch match search split sub subn
     """),
-    "statistics": words("""
-        StatisticsError fmean geometric_mean harmonic_mean mean median median_high median_low mode
-        multimode pstdev pvariance stdev variance
-    """),
     "string": words("""
         ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable
         punctuation whitespace
@@ -107,10 +103,10 @@ _FIRST = words("""
 """Built-in functions that keep nothing of their first argument but its items."""
 _MAKERS = words("map filter zip enumerate iter reversed property")
 _DATA_MODULES = words("""
-    math cmath collections copy fractions statistics bisect typing re heapq string unicodedata
+    math cmath collections copy fractions bisect typing re heapq string unicodedata
 """)
 """What their functions give has a text without an address."""
-_OF_PYTHON = words("copy functools heapq re statistics typing")
+_OF_PYTHON = words("copy functools heapq re typing")
 """Modules with functions whose texts show addresses; the names of all else are not lower case."""
 _DEEP = words("groupby tee classmethod staticmethod property")
 """What they give holds objects whose texts show addresses."""
@@ -138,9 +134,7 @@ class Program:
         self.sources = {
             item.asname or item.name: str(node.module).partition(".")[0] for node, item in imports
         }
-        bases = {id(base) for node in nodes[ast.ClassDef] for base in node.bases}
-        names = [n for n in nodes[ast.Name] if n.id != "object" or id(n) not in bases]
-        self.names = {node.id for node in names}
+        self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
         self.bindings = [*_bindings(nodes), *self.modules, *self.sources]
@@ -233,8 +227,7 @@ class Program:
             bool(nodes[ast.FormattedValue] or self.names & _TEXTS)
             or bool(_TEXT_NAMES & self.attributes)
             or any(node.arg == "file" for node in nodes[ast.keyword])
-            or any(isinstance(n.op, ast.Mod) and not _is_number(n) for n in nodes[ast.BinOp])
-            or any(isinstance(node.op, ast.Mod) for node in nodes[ast.AugAssign])
+            or any(isinstance(n.op, ast.Mod) for n in (*nodes[ast.BinOp], *nodes[ast.AugAssign]))
         )
 
     def keeps_an_address(self) -> bool:
@@ -379,9 +372,3 @@ def _looks_into(node: ast.Attribute) -> bool:
         return False
     text = getattr(node.value, "value", None)
     return type(text) is not str or re.search(r"\{[^{}:!]*\.", text) is not None
-
-
-def _is_number(node: ast.BinOp) -> bool:
-    """Whether `left % right` is no text, as far as one can see."""
-    sides = (node.left, node.right)
-    return any(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in sides)

@@ -49,13 +49,9 @@ _methods: dict[tuple[type, str], Any] = {}
 
 def prepare() -> None:
     """Note how values compare; before the fork, since a child is fresh anyway."""
-    rest: list[type] = [object]
-    while rest:
-        kind = rest.pop()
-        if kind not in _known:
-            _known.add(kind)
-            rest += type.__subclasses__(kind)
-            _note(kind)
+    _known.update(walls.all_types())
+    for kind in _known:
+        _note(kind)
 
 
 def _note(kind: type) -> type:

@@ -138,6 +138,18 @@ def changed(kind: type) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
+def all_types() -> set[type]:
+    """Every class that there is."""
+    kinds: set[type] = set()
+    rest: list[type] = [object]
+    while rest:
+        kind = rest.pop()
+        if kind not in kinds:
+            kinds.add(kind)
+            rest += type.__subclasses__(kind)
+    return kinds
+
+
 def _become(user: int = _NOBODY) -> None:
     os.setgroups([])
     os.setresgid(_NOBODY, _NOBODY, _NOBODY)
