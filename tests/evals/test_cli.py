@@ -217,25 +217,6 @@ def test_dora_and_whole_modules_are_merged_by_peft(
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
 
 
-def test_the_living_members_of_a_run_are_evaluated_on_their_own_base(
-    model_folder: Path, make_adapter, data: tuple[str, ...], tmp_path: Path
-) -> None:
-    home = tmp_path / "run"
-    for i, name in enumerate(("s10", "s2", "t0", "s0")):
-        make_adapter(home / "members" / name, i + 1, base=str(model_folder))
-    (home / "league").mkdir()
-    replaced = {"event": "member_replaced", "member": "s0", "child": "s2"}
-    (home / "league" / "events.jsonl").write_text(json.dumps(replaced) + '\n{"event": "memb')
-    (home / "members" / ".s3.part").mkdir()
-    asked = ("run", "--adapter", home, *data, "--limit", 1, "--out", tmp_path / "out")
-    done = run(*asked, "--json")
-    assert done.exit_code == 0, done.output
-    names = [row["adapter"] for row in json.loads(done.stdout)["results"]]
-    assert names == ["s2", "s2", "s10", "s10", "t0", "t0"]
-    make_adapter(home / "members" / "s3", 9, base="other/model")
-    fails(2, "name different base models", *asked)
-
-
 def test_commands_are_listed_and_completed() -> None:
     lists_whole_sentences(main)
     assert "plain,report" in completed(main, "evals re")

@@ -1,5 +1,6 @@
 """Asking, grading, counting and resuming, with engines that answer from a table."""
 
+import gzip
 from collections import Counter
 from dataclasses import replace
 from itertools import count
@@ -7,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from full_disk import on_full_disk
+from json_lines import write_rows
 from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
-from evals import EvalsError, Run, SettingsChanged, evaluate, read_runs
-from evals.records import read_samples
+from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
+from evals.records import read_samples, saved_samples
 from lora_evo.model import Rollout
 
 
@@ -191,6 +193,59 @@ def test_samples_that_cannot_be_read_are_named_by_line(
     path.write_text(f'{{"id": "p0", "response": "x"}}\n{line}\n')
     with pytest.raises(EvalsError, match=message):
         read_samples(path)
+
+
+TWICE = "def twice(x):\n    return 2 * x\n"
+NAMES = ("HumanEval/900", "HumanEval/901", "60", "Mbpp/900")
+BENCHMARK = replace(
+    sums(), questions=tuple(Question(name, {"prompt": f"# {name}\n"}, "") for name in NAMES)
+)
+
+
+def read(path: Path) -> list[tuple[str, int, str | None]]:
+    samples, _ = saved_samples(path, BENCHMARK)
+    return [(s.id, s.sample, s.solution or s.response) for s in samples]
+
+
+def test_evalplus_json_lines(tmp_path: Path) -> None:
+    rows = [
+        {"task_id": "HumanEval/900", "solution": TWICE, "base_status": "pass"},
+        {"task_id": "HumanEval/901", "completion": "    return 1"},
+        {"task_id": "HumanEval/900", "solution": "x = 1"},
+        {"task_id": "HumanEval/5", "solution": "x = 1"},
+    ]
+    path = write_rows(tmp_path / "any.name", rows)
+    found = read(path)
+    assert found == [
+        ("HumanEval/900", 0, TWICE),
+        ("HumanEval/901", 0, "# HumanEval/901\n    return 1"),
+        ("HumanEval/900", 1, "x = 1"),
+    ]
+    assert saved_samples(path, BENCHMARK)[1] == [
+        "samples of evalplus",
+        "1 samples passed over: not in this data, 'HumanEval/5' first",
+    ]
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert read(path) == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"task_id": "x", "solution": 3}], "line 1: neither solution nor completion"),
+        ([{"task_id": "x", "solution": ""}], "sums has no task 'x'|holds no samples"),
+        ([{"id": "x", "response": "y"}], "sums has no task 'x'"),
+        ([{"doc_id": 1, "resps": [["a"]]}], "found fields doc_id, resps; expected"),
+        ([{"question": "q", "answer": "a"}], "found fields question, answer; expected"),
+        ([], "holds no samples"),
+    ],
+)
+def test_what_is_no_sample_is_refused_in_one_line(
+    tmp_path: Path, rows: list[object], said: str
+) -> None:
+    with pytest.raises(EvalsError, match=said) as caught:
+        read(write_rows(tmp_path / "any.name", rows))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_full_disk_takes_no_part_of_a_sample(tmp_path: Path) -> None:

@@ -117,6 +117,21 @@ def test_two_runs_in_folders_of_one_name_are_told_apart(
     assert {group.run for group in groups.values() if group} == {"out", "q/out"}
 
 
+def test_the_living_are_in_order_whatever_a_killed_run_left(tmp_path: Path, make_adapter) -> None:
+    home = tmp_path / "run"
+    for i, name in enumerate(("s10", "s2", "t0", "s0")):
+        make_adapter(home / "members" / name, i + 1, base="one/model")
+    (home / "league").mkdir()
+    replaced = {"event": "member_replaced", "member": "s0", "child": "s2"}
+    (home / "league" / "events.jsonl").write_text(json.dumps(replaced) + '\n{"event": "memb')
+    (home / "members" / ".s3.part").mkdir()
+    found = find_members([str(home)])
+    assert (list(found.folders), found.base) == (["s2", "s10", "t0"], "one/model")
+    make_adapter(home / "members" / "s3", 9, base="other/model")
+    with pytest.raises(EvalsError, match="name different base models"):
+        find_members([str(home)])
+
+
 def labels(text: str) -> list[str]:
     return [line.split("  ")[0] for line in text.splitlines()]
 
