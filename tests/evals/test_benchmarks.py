@@ -86,23 +86,6 @@ def test_a_completion_continues_where_the_prompt_ends(functions: Path, tmp_path:
     assert "2 of 2 samples right" in graded.stdout  # settings.json next to them names the recipe
 
 
-def test_samples_of_evalplus_are_judged_as_they_are(functions: Path, tmp_path: Path) -> None:
-    rows = [
-        {"task_id": "HumanEval/1001", "solution": "def double(x):\n    return [x] * 2\n"},
-        {"task_id": "HumanEval/1002", "completion": "    return x / 2\n"},
-        {"task_id": "HumanEval/1002", "solution": "def half(x):\n    return x\n"},
-    ]
-    samples, out = write_rows(tmp_path / "samples.jsonl", rows), tmp_path / "verdicts.jsonl"
-    graded = run("grade", "humaneval_plus", samples, "--data", functions, "--out", out, "--json")
-    assert graded.exit_code == 0, graded.output
-    assert json.loads(graded.stdout)["overall"]["solved"] == 2
-    assert [v["plus"] for v in read_rows(out)][:2] == ["pass", "pass"]
-    assert read_rows(out)[2]["correct"] is False
-    wrong = write_rows(tmp_path / "wrong.jsonl", [{"task_id": "HumanEval/9", "solution": ""}])
-    asked = ("grade", "humaneval_plus", wrong, "--data", functions, "--out", out)
-    fails(2, "has no task 'HumanEval/9'", *asked)
-
-
 def test_contest_programs_by_both_rules(contest: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("livecodebench", Data(contest))
     assert [question.level for question in benchmark.questions] == [1, 3]
