@@ -1,5 +1,6 @@
 """Reading LiveCodeBench: rows, hidden tests, releases, answers."""
 
+import gzip
 import json
 import tracemalloc
 from datetime import datetime
@@ -96,6 +97,17 @@ def test_a_release_is_read_row_by_row_and_its_hidden_tests_when_asked(
         benchmark = load_benchmark("livecodebench", Data(folder))
         assert benchmark.content_hash.startswith("sha256 of 3 files: ")
         assert benchmark.notes[0].startswith("12 rows, which is not an official number")
+
+
+def test_a_json_array_or_gzip_is_read_whole(tmp_path: Path) -> None:
+    rows, path = [row(PAIRS, question_id=f"p{n}") for n in range(2)], tmp_path / "rows"
+    lines = "".join(json.dumps(item) + "\n" for item in rows).encode()
+    for data in (json.dumps(rows, indent=1).encode(), gzip.compress(lines), lines):
+        path.write_bytes(data)
+        load_benchmark.cache_clear()  # of the same path
+        questions = load_benchmark("livecodebench", Data(path))
+        assert [question.id for question in questions.questions] == ["p0", "p1"]
+        assert read_tests(questions.questions[1].problem) == PAIRS
 
 
 def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:

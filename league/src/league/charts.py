@@ -56,17 +56,6 @@ class Panel(NamedTuple):
     wide: bool = False
 
 
-def league_title(league: League) -> str:
-    """Return what the league is, such as `League of 4 teachers and 4 students`."""
-    sides = ((len(names), role) for role, names in league.state.slots.items())
-    return "League of " + " and ".join(f"{n} {role}{'s' * (n != 1)}" for n, role in sides)
-
-
-def league_size(league: League) -> str:
-    """Return how much has happened in the league."""
-    return ", ".join(f"{count} {name}" for name, count in league.state.counts.items())
-
-
 def panels(league: League) -> list[Panel]:
     """Return the charts of an open league in the order of a page; skills alone until a match has
     been rated."""
@@ -261,7 +250,9 @@ _LEAD = (
 
 def write_page(path: Path, league: League) -> None:
     """Write the page of an open league, whole or not at all."""
-    title, lead = league_title(league), f"{_LEAD} Until now: {league_size(league)}."
+    sides = ((len(names), role) for role, names in league.state.slots.items())
+    title = "League of " + " and ".join(f"{n} {role}{'s' * (n != 1)}" for n, role in sides)
+    lead = f"{_LEAD} Until now: {league.state.played}."
     charts = []
     figures = ""
     for number, panel in enumerate(panels(league)):

@@ -179,7 +179,7 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         details = {"boards": _boards(league), "payoff": asdict(league.payoff())}
         _print(counts | details | {"calibration": asdict(calibrated) if calibrated else {}})
         return
-    text = ", ".join(f"{count} {name}" for name, count in counts.items()) + f"\n\n{_board(league)}"
+    text = f"{league.state.played}\n\n{_board(league)}"
     if calibrated is not None:
         text += f"\n\ncalibration: RMSE {calibrated.rmse:.3f}, "
         text += f"{calibrated.coverage:.0%} inside 95 % intervals"

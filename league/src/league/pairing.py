@@ -119,8 +119,8 @@ def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> F
     scores = expected_shares(teachers, students, state.config.model)
     prior = state.config.history_tasks
     for i, (teacher, student) in enumerate(pairs):
-        meeting = state.meetings.get((teacher.name, student.name))
-        if meeting is not None and meeting.past_tasks > 0.0:
+        meeting = state.meeting(teacher.name, student.name)
+        if meeting.past_tasks > 0.0:
             past = meeting.past_won + prior * float(scores[i])
             scores[i] = past / (meeting.past_tasks + prior)
     return scores

@@ -194,6 +194,11 @@ class State:
         sizes = len(self.rounds), len(self.outcomes), len(self.replacements)
         return dict(zip(("rounds", "matches", "replacements"), sizes, strict=True))
 
+    @property
+    def played(self) -> str:
+        """How much has happened, in words."""
+        return ", ".join(f"{count} {name}" for name, count in self.counts.items())
+
     def check_role(self, role: str) -> str:
         """Return the role if this league has it; raise LeagueError otherwise."""
         if role not in self.slots:

@@ -160,7 +160,7 @@ def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
 def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, ...]]:
     """The questions of a file or a folder of shards, or of a release on the hub; what they were
     read from, and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
-    if data.file is not None and data.release is None:
+    if data.file is not None and data.release is None and _is_read_by_line(Path(data.file)):
         problems = read_problems(data.file)
         digest = content_hash(Path(data.file))
         notes: tuple[str, ...] = (remarks(name, len(problems)),)
@@ -175,6 +175,14 @@ def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, .
         notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
     return tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen), digest, notes
+
+
+def _is_read_by_line(path: Path) -> bool:
+    """Whether a path is a folder or a file of JSON Lines, and no JSON array, gzip or parquet."""
+    if path.is_dir():
+        return True
+    with path.open("rb") as file:
+        return file.read(64).lstrip()[:1] in (b"{", b"")
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
