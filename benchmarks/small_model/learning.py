@@ -1,6 +1,7 @@
 """A real small model learns within minutes: `make real-learning`.
 
     python benchmarks/small_model/learning.py OUT [--seeds 3] [--jobs 2] [--teacher] [--entropy 0.5]
+        [--load-in-4bit]
 
 Makes, in OUT, the small model (`small_model.py`) and for each seed: a start, which is a LoRA after
 a few supervised steps on one-line programs (`easy_tasks.py`), enough to be well formed often;
@@ -9,7 +10,7 @@ attempts each, by a run's own engine, sandbox, rewards, advantages and learner; 
 seed, `control`, the same at rate 0. With --teacher the tasks are a teacher's instead, which first
 takes supervised steps until half of its proposals are valid, and is then rewarded as in a run.
 With --entropy the share of the entropy in the loss (`entropy_coef`) is raised after every update
-below it, and lowered after every other.
+below it, and lowered after every other. With --load-in-4bit the base is in bitsandbytes' 4 bits.
 Measured is the share of right answers to the 96 held-out tasks `easy_code_o`, two samples each,
 anew every time; differences are paired by task. Stopped at any moment, the same command continues.
 Results, as far as they are known: OUT/results.json.
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of one process")
     parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
     parser.add_argument("--teacher", action="store_true", help="a teacher writes the tasks")
+    parser.add_argument("--load-in-4bit", action="store_true", help="the base in 4 bits")
     parser.add_argument("--entropy", type=float, help="nats a token that the student is held at")
     parser.add_argument("--part", help=argparse.SUPPRESS)  # what a process of ours is to do
     a = parser.parse_args()
@@ -122,6 +124,7 @@ def settings(a: argparse.Namespace, seed: int) -> Config:
     """Return the configuration of a seed."""
     chosen = {
         "base": a.base,
+        "load_in_4bit": a.load_in_4bit,
         "template": "azr",
         "threads": a.threads,
         "seed": seed,
