@@ -5,8 +5,10 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 from programs import python
 
+import selfplay
 from league import League, read_league
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,6 +31,26 @@ def test_a_loop_of_its_own_imports_from_doors_only():
     imported = {n.module for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
     ours = {name for name in imported if name and name.split(".")[0] in {"evals", *DOORS}}
     assert {"league", "lora_evo", "selfplay"} <= ours <= DOORS
+
+
+def test_a_loops_baselines_go_on_after_a_stop(monkeypatch, tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "role_baselines.py"))
+    assert len((EXAMPLES / "role_baselines.py").read_text().splitlines()) <= 40
+    whole = example["main"](tmp_path / "whole", 2)
+    assert whole.keys() >= {"propose code_o", "solve code_o"}
+    assert example["main"](tmp_path / "whole", 2) == whole  # nothing is left to do
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        calls = iter((selfplay.record_step, dies))
+        patch.setattr(selfplay, "record_step", lambda *a: next(calls)(*a))
+        with pytest.raises(KeyboardInterrupt):
+            example["main"](tmp_path / "run", 2)
+    assert example["main"](tmp_path / "run", 2) == whole
+    files = [(tmp_path / name).rglob("members/*/*.safetensors") for name in ("whole", "run")]
+    assert len({p.read_bytes() for of in files for p in of}) == 4
 
 
 def test_a_task_kind_of_its_own_is_one_short_file_on_doors_only():

@@ -15,6 +15,7 @@ import forked
 from lora_evo import OPERATORS, Operator, measured
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.extensions import load_states, states_of
+from selfplay.files.checkpoint import save_checkpoint
 from selfplay.files.layout import open_config
 from selfplay.files.read import read_run
 from selfplay.learning.rewards import TeacherReward, training_samples
@@ -355,6 +356,32 @@ def test_a_state_that_cannot_be_kept_is_refused_before_the_run(reward, expected,
     with pytest.raises(SelfplayError, match=expected):
         train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(reward))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_loops_state_is_given_back_as_it_was_at_the_checkpoint(runs, tmp_path, own):
+    home = begun(runs.config(*TINY), tmp_path / "run")
+    with open_run(home) as run:
+        assert run.state == {}
+        run.state = Kept(1) if own else {"mean": {"s0": 0.5}, "seen": torch.arange(3)}
+        for paid in (3, 4):
+            if own:
+                run.state.paid = paid
+            else:
+                run.state["paid"] = paid
+            save_checkpoint(run)
+    with open_run(home) as run:
+        if own:
+            again = Kept(1)
+            again.load_state_dict(run.state)
+            assert again.paid == 4
+        else:
+            assert run.state["paid"] == 4
+            assert run.state["mean"] == {"s0": 0.5}
+            assert run.state["seen"].tolist() == [0, 1, 2]
+        run.state = {"reward": learns_nothing}
+        with pytest.raises(SelfplayError, match=r"run.state cannot be saved and read again \("):
+            save_checkpoint(run)
 
 
 def test_the_command_ends_with_one_line_for_a_reward_that_fails(runs, tmp_path, module):

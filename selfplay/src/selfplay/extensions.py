@@ -191,18 +191,31 @@ def states_of(extensions: Extensions) -> dict[str, bytes]:
                 f"{role}_reward: {called(keeper)} has no {missing[0]}; expected both "
                 f"{' and '.join(_STATE)}, to save what it keeps and to load it"
             )
-        buffer = BytesIO()
-        try:
-            torch.save(keeper.state_dict(), buffer)
-            torch.load(BytesIO(buffer.getvalue()), weights_only=True)
-        except (Exception, SystemExit) as error:  # the user's method may raise what it likes
-            raise SelfplayError(
-                f"{role}_reward: what state_dict of {called(keeper)} returns cannot be saved and "
-                f"read again ({first_line(error)}); expected numbers, texts, lists, dictionaries "
-                "and tensors"
-            ) from error
-        states[role] = buffer.getvalue()
+        what = f"{role}_reward: what state_dict of {called(keeper)} returns"
+        states[role] = saved_state(keeper, what)
     return states
+
+
+def saved_state(state: Any, what: str) -> bytes:
+    """Return a state, or what `state_dict` of an object returns, for `loaded_state`.
+
+    what: names it. Raises SelfplayError for one that cannot be read again.
+    """
+    buffer = BytesIO()
+    try:
+        torch.save(state.state_dict() if hasattr(state, _STATE[0]) else state, buffer)
+        loaded_state(buffer.getvalue())
+    except (Exception, SystemExit) as error:  # the user's method may raise what it likes
+        raise SelfplayError(
+            f"{what} cannot be saved and read again ({first_line(error)}); expected numbers, "
+            "texts, lists, dictionaries and tensors"
+        ) from error
+    return buffer.getvalue()
+
+
+def loaded_state(state: bytes) -> Any:
+    """Return what `saved_state` saved."""
+    return torch.load(BytesIO(state), weights_only=True)
 
 
 def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
@@ -211,7 +224,7 @@ def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
         if (keeper := _keeper(_reward(extensions, role))) is None:
             continue
         try:
-            keeper.load_state_dict(torch.load(BytesIO(state), weights_only=True))
+            keeper.load_state_dict(loaded_state(state))
         except (Exception, SystemExit) as error:  # the user's method may raise what it likes
             raise SelfplayError(
                 f"{role}_reward: load_state_dict of {called(keeper)} does not take what its "

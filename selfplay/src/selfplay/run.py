@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from code_verifier import Sandbox, Task
 from league import League
@@ -68,6 +68,9 @@ class Run:
     - parents: what each child was made of: folders of `ancestors`.
     - rates: learning rates, before the schedule, of members where they differ from the
       configuration's; a child has that of its first parent.
+    - state: what a loop of your own keeps, in every checkpoint: a dictionary of numbers, texts,
+      lists, dictionaries and tensors, or an object with `state_dict`, whose dictionary `open_run`
+      puts here.
     - structures: how often each normalised structure came in accepted programs: the coverage.
     - step: steps done.
     - extensions: with all operators that children are made with, and the configured rewards; a
@@ -89,6 +92,7 @@ class Run:
     baseline_rates: dict[str, list[float | None]] = field(default_factory=dict)
     parents: dict[str, list[str]] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
+    state: Any = field(default_factory=dict)
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)

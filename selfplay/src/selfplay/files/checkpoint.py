@@ -1,9 +1,10 @@
 """Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
 
 `checkpoints/step-N` holds weights and optimiser state of every member in a file of `learner`, the
-league's files, the states of rewards that keep one, in `state.json` the members, their counters and
-the lengths that the run's row files had, and in `hashes.json` the SHA-256 of each of its files. It
-is written under a temporary name and renamed; a resume takes the newest that is whole.
+league's files, the states of rewards and of a loop that keep one, in `state.json` the members,
+their counters and the lengths that the run's row files had, and in `hashes.json` the SHA-256 of
+each of its files. It is written under a temporary name and renamed; a resume takes the newest that
+is whole.
 """
 
 import json
@@ -23,7 +24,7 @@ from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, writ
 from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line, quote
-from selfplay.extensions import load_states, states_of
+from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
 from selfplay.files.read import IDLE, flattened
 from selfplay.files.rows import (
@@ -38,6 +39,8 @@ from selfplay.files.rows import (
 from selfplay.run import Run
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
+_OF_LOOP = "loop.pt"
+"""`Run.state`, where there is any."""
 _REWARD = "_reward.pt"
 """After a role: the state of its reward."""
 FREE = (
@@ -98,6 +101,8 @@ def save_checkpoint(run: Run) -> None:
         (draft / _STATE).write_text(json.dumps(to_builtins(checkpoint), indent=1))
         for role, reward_state in states_of(run.extensions).items():
             (draft / f"{role}{_REWARD}").write_bytes(reward_state)
+        if not isinstance(run.state, dict) or run.state:
+            (draft / _OF_LOOP).write_bytes(saved_state(run.state, "run.state"))
         if run.league is not None:
             run.league.copy_to(draft / "league")
         (draft / _HASHES).write_text(json.dumps(_hashes(draft), indent=1))
@@ -211,6 +216,8 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     run.step, run.born, run.rates = checkpoint.step, checkpoint.born, checkpoint.rates
     kept = {p.name.removesuffix(_REWARD): p.read_bytes() for p in folder.glob(f"*{_REWARD}")}
     load_states(run.extensions, kept)
+    if (folder / _OF_LOOP).exists():
+        run.state = loaded_state((folder / _OF_LOOP).read_bytes())
     for newer in _checkpoints(run.directory):
         if _step(newer) > run.step:
             _drop(newer)
