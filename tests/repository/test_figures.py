@@ -1,15 +1,18 @@
 """Figures in the docs can be made again: each names its command and commit, and both exist.
 
 A section of `docs/results.md` has a sentence "Made by `COMMAND` at commit `HASH`", or rows that end
-in both. What README claims, results says in the section that it links to.
+in both. What README claims, results says in the section that it links to. What comes from runs that
+are kept is computed again.
 """
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
+from studies.recipe import study
 
 from code_verifier.cli import main as code_verifier
 from evals.cli import main as evals
@@ -65,7 +68,8 @@ def test_a_commit_that_figures_name_is_one_of_this_history(commit: str) -> None:
 @pytest.mark.parametrize("command", sorted({c for commands, _ in RECORDS for c in commands}))
 def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
     """Its script or target is there, and takes the options."""
-    words = [word for word in command.split() if not re.fullmatch(r"[A-Z_]+=\S+", word)]
+    command = command.removeprefix("OMP_NUM_THREADS=1 ").removeprefix("taskset -c 0 ")
+    words = command.split()
     program, *rest = words
     options = {word for word in rest if word.startswith("--")}
     if program == "make":
@@ -80,6 +84,31 @@ def test_a_command_that_figures_name_can_be_typed(command: str) -> None:
         file = rest[1].replace(".", "/") + ".py" if rest[0] == "-m" else rest[0]
         text = (ROOT / file).read_text()  # its head or its parser names the options
         assert all(option in text for option in options)
+
+
+TABLES = [
+    ("recipe-steady-3", "recipe-schedule", "--minus", "azr"),
+    ("recipe-steady-3", "recipe-schedule", "--minus", "linear"),
+    ("recipe-candidates-2", "recipe-populations", "--minus", "azr"),
+    ("recipe-candidates-2", "recipe-populations", "--minus", "1T+1S"),
+    ("recipe-candidates-3",),
+    ("recipe-real", "--minus", "2T+2S frozen"),
+]
+"""What results.md takes from `python -m studies.recipe.study table`."""
+
+
+def test_figures_of_kept_runs_are_those_that_the_study_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in TABLES:
+        monkeypatch.setattr(sys, "argv", ["study", "table", *words])
+        study.main()
+    printed = capsys.readouterr().out
+    collapse = sections(RESULTS)["When self-play collapses"].split("[Another study]")[1]
+    told = (collapse + sections(RESULTS)["A real model in self-play"]).replace("*", "")
+    figures = re.findall(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]", re.sub(r"\s+", " ", told))
+    assert len(figures) > 20
+    assert [figure for figure in figures if figure not in printed] == []
 
 
 def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:
@@ -100,8 +129,10 @@ def test_what_the_readme_claims_is_in_the_results_that_it_links_to() -> None:
 def test_the_chart_says_what_the_results_say() -> None:
     """The numbers in its description are those of the demo, rounded."""
     readme = (ROOT / "README.md").read_text()
-    (described,) = re.findall(r"!\[(.*?)\]\(docs/screens/demo\.png\)", readme)
-    learn = sections(RESULTS)["Does it learn?"]
+    (described,) = re.findall(r"!\[(.*?)\]\(docs/screens/demo\.svg\)", readme)
+    drawn = (ROOT / "docs" / "screens" / "demo.svg").read_text()
+    learn = re.sub(r"\s+", " ", sections(RESULTS)["Does it learn?"])
     (end, base) = re.findall(r"ends at (\d+\.\d) % where the base has (\d+\.\d) %", learn)[0]
-    for number in (end, base):
+    for name, number in ("students", end), ("frozen base", base):
         assert f"{float(number):.0f}" in described
+        assert f">{name} {float(number):.0f} %<" in drawn
