@@ -41,7 +41,7 @@ _RATINGS = ("round", "member", "role", "mu", "sigma")
 
 @dataclass(frozen=True, repr=False)
 class LeagueTables:
-    """What happened in a league; docs/reference/league.md says what each column is.
+    """What happened in a league, as columns: "Tables of a league" in its reference names each.
 
     - members: a row for each member that ever was.
     - matches: a row for each recorded match, in order.
