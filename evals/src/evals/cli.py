@@ -62,7 +62,7 @@ _data = _option(
 )  # fmt: skip
 _recipe = _option(
     "--recipe", type=click.Choice(list(RECIPES)),
-    help="How questions are asked: prompts, sampling and lengths, as `evals list` describes them; "
+    help="Prompts, sampling and lengths, as `evals list` describes them; "
     "default: the benchmark's own.",
 )  # fmt: skip
 _allow_weak = _option(
@@ -284,8 +284,8 @@ def report(
 ) -> int:  # fmt: skip
     """Show finished results as a table or an HTML page.
 
-    FOLDERS hold results, or have them below, such as the --out of `evals run`. What cannot be read
-    is named and left out; the exit code is then 1.
+    FOLDERS hold results, or have them below, such as the --out of `evals run`. Names and
+    skips what cannot be read; the exit code is then 1.
     """
     if page is not None:
         check_output(page)

@@ -111,9 +111,10 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     """Print who is best in a league, or in a table of results.
 
     mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
-    mu - 3 sigma. sigma is of a member alone, and the level of all together is in no match: compare
-    two members of a league by ranks, the places where a skill lies with 95 % probability, and of a
-    table by behind, the gap to the first, and behind_sigma, its standard deviation.
+    mu - 3 sigma. sigma is the doubt about one member, mostly about the level of all: so
+    compare members of a league by ranks, the places where a skill lies with 95 % probability,
+    and rows of a table by behind, the gap to the first, and behind_sigma, its standard
+    deviation.
     """
     if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
@@ -216,7 +217,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
 )
 @json_option
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
-    """Find the tau that would have predicted the matches best.
+    """Find the tau that gives the best predictions of the matches.
 
     tau is how much the ratings let a skill change per match; it must match how fast members learn.
     """

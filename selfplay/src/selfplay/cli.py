@@ -50,7 +50,8 @@ PRESET = click.option(
 
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
-    help="Processes that share the work, by Ray. Without a number: one a GPU, else one a core.",
+    help="Processes that share the work, by Ray. Without a number: one for each GPU, else for each "
+    "core.",
 )  # fmt: skip
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
@@ -109,7 +110,9 @@ def main() -> None:
 @click.option("--out", type=PATH, help="New directory. Default: runs/PRESET-MODE-seedN.")
 @WORKERS
 @RAY
-@click.option("--force", is_flag=True, help="Train what by `selfplay plan` cannot fit.")
+@click.option(
+    "--force", is_flag=True, help="Train even if `selfplay plan` says that it does not fit."
+)
 @QUIET
 def train(
     base: str | None, preset: str | None, assignments: tuple[str, ...], out: Path | None,
@@ -117,8 +120,8 @@ def train(
 ) -> None:  # fmt: skip
     """Train a population of teachers and students.
 
-    All that the run does is written to a new directory. `selfplay report` shows it, at any time,
-    and `selfplay resume` continues it after any interruption.
+    Writes the run to a new directory. `selfplay report` shows it at any time, and `selfplay
+    resume` continues it after any interruption.
     """
     from selfplay.machine.base_defaults import configured
 
@@ -144,8 +147,8 @@ def train(
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
     """Continue a run from its newest whole checkpoint.
 
-    RUN is the directory of a run that was stopped. On any number of workers it goes on as it would
-    have gone without the interruption.
+    RUN is the directory of a run that was stopped. The result is the same as without the
+    interruption, on any number of workers.
     """
     with one_line_errors(run):
         from selfplay.files.layout import open_config
@@ -201,8 +204,9 @@ def sft(
 
     Teaches it the form of tasks and answers, by supervised training on known tasks. --data holds
     {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as `selfplay tasks` writes
-    them. --base, --preset and --set are those of the run to come, whose members start from the
-    result with --set warm_start=OUT. To resume after an interruption, type the same command again.
+    them. Give --base, --preset and --set as for the run to come; its members start from
+    the result with --set warm_start=OUT. To resume after an interruption, type the same
+    command again.
     """
     from selfplay.learning.sft import fine_tune
     from selfplay.machine.base_defaults import configured
@@ -228,8 +232,8 @@ def plan(
 ) -> None:  # fmt: skip
     """Say what a run takes: memory, hours, disk of a checkpoint.
 
-    Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory: memory by
-    part, whether it fits, and for a GPU that is known hours by phase. Nothing is loaded for it.
+    Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory:
+    memory by part, whether it fits, and for known GPUs the hours of each phase. Loads nothing.
     """
     from selfplay.machine import cost
     from selfplay.machine.base_defaults import configured
@@ -257,9 +261,9 @@ def plan(
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
     """Try a base model on this machine, for two steps.
 
-    Looks for what is missing (GPU, vLLM, memory, disk), then loads the base and trains two steps at
-    the preset's sizes: seconds and memory by phase, and whether sampler and learner agree. The exit
-    code is 1 where something fails; what to type is then printed.
+    Checks GPU, vLLM, memory and disk, then loads the base and trains two steps at the preset's
+    sizes: seconds and memory of each phase, and whether sampler and learner agree. If something
+    fails, the exit code is 1 and the output says what to type.
     """
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.doctor import examine, to_text
@@ -350,8 +354,9 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 
     DIR is the directory of an experiment, whose arms are compared. Or name any RUN directories:
     folders X-seed1, X-seed2 that differ in nothing but the seed are one arm, X, and those given
-    as NAME=RUN with one NAME are the seeds of that arm. Printed are means over seeds and
-    differences paired by seed, with 95 % intervals, and which members fell between two evaluations.
+    as NAME=RUN with one NAME are the seeds of that arm. Prints means over seeds and
+    differences paired by seed, with 95 % intervals, and the members that fell between two
+    evaluations.
     """
     from lora_evo import check_output
     from selfplay.experiments import comparison
@@ -371,12 +376,12 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 @click.option(
     "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
     default="ours", show_default=True,
-    help="ours: as `code-verifier check` and `metrics` read them; else for whom the rows are.",
+    help="ours: as `code-verifier check` and `metrics` read them; others: rows for that program.",
 )  # fmt: skip
 def tasks(run: Path, out: Path, form: str) -> None:
     """Write the tasks of a run to a file.
 
-    RUN is the directory of a run. Written are the tasks of its teachers that the sandbox accepted.
+    RUN is the directory of a run. Writes its teachers' tasks that the sandbox accepted.
     """
     from selfplay.files.export import export_tasks
 
@@ -425,8 +430,8 @@ def nano_export(out: Path) -> None:
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets, or print one as YAML.
 
-    A preset is a set of settings to start from. What is printed of NAME can be changed, kept as a
-    file and given to `selfplay train --preset FILE`.
+    A preset is a set of settings to start from. Save the output for NAME to a file, change
+    it, and give it to `selfplay train --preset FILE`.
     """
     if name is not None:
         data = read_preset(name)

@@ -100,8 +100,8 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 
     DIRECTORIES are adapters, or folders that hold adapters at any depth. Each child stands below
     its first parent, with the first digits of its content hash, its generation, its operator, and
-    the relative change of its update. What cannot be read is named and left out; the exit code is
-    then 1. `selfplay report` draws the tree of a run.
+    the relative change of its update. Names and skips what cannot be read; the exit code
+    is then 1. `selfplay report` draws the tree of a run.
     """
     left_out: list[str] = []
     members = family(directories, left_out.append)
@@ -160,7 +160,7 @@ def retention(
 
     With --train the child is trained on worked examples in five orders, and so are two controls,
     the first parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the
-    geometric mean of the probabilities of a held-out completion's tokens. Printed is after how many
+    geometric mean of the probabilities of a held-out completion's tokens. Prints after how many
     steps the child holds its best parent's level, and its gain over the controls. The exit code is
     1 unless all orders get there, the median in at most 20 steps, and the fresh adapter does not.
     """
