@@ -11,7 +11,7 @@ VLLM_VENV := .venv-vllm
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 WITH_VENV := .venv-integrations
 
-.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-4bit test-integrations bench gpu real real-learning rehearse docs clean
+.PHONY: help env env-check lock demo experiment-smoke check gates size unit rest wheels test test-slow kills test-vllm test-trackers test-4bit test-integrations bench gpu real real-learning rehearse docs release-check clean
 
 help:
 	@echo "make demo       environment, a small PopuLoRA training, and its report"
@@ -20,8 +20,8 @@ help:
 	@echo "make lock       newest versions of all packages into constraints.txt"
 	@echo "make experiment-smoke  a tiny experiment: arms, one of them a control, and their comparison"
 	@echo "make test       environment and the whole default suite"
-	@echo "make gates      what no change may make worse: bytes, walls, graders, operators, ratings, vLLM"
-	@echo "make size       measure the house: lines, modules, doors, commands"
+	@echo "make gates      regression gates: bytes, sandbox walls, graders, operators, ratings, vLLM"
+	@echo "make size       measure the code: lines, modules, public names, commands"
 	@echo "make check      formatting, lint and types"
 	@echo "make unit       the default tests alone, all in this environment"
 	@echo "make wheels     build the five wheels; test code_verifier and league in empty environments"
@@ -38,6 +38,7 @@ help:
 	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: an hour or two"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
+	@echo "make release-check [ARGS=--address]  build all packages, and try each file in an empty environment"
 
 # `make demo` installs what selfplay requires. `env` adds to it what the default suite uses:
 #   pytest, pytest-xdist, hypothesis      the tests
@@ -211,6 +212,10 @@ rehearse: $(REHEARSE_VENV)/.selfplay
 docs: env
 	@$(PIP) -c constraints.txt -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
+# The files stay in dist/; --address asks for the repository's address in them.
+release-check: env
+	$(BIN)/python tools/release_check.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(WITH_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache

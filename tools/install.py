@@ -87,6 +87,22 @@ def pip_variables(python: Path) -> dict[str, str]:
     return others | kept | own | {"PIP_ROOT_USER_ACTION": "ignore"}
 
 
+def uv_variables(python: Path) -> dict[str, str]:
+    """Return the environment variables that give uv the way to an index that pip has."""
+    names = {
+        "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+        "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+        "PIP_FIND_LINKS": "UV_FIND_LINKS",
+        "PIP_NO_INDEX": "UV_NO_INDEX",
+        "PIP_CERT": "SSL_CERT_FILE",
+    }
+    given = pip_variables(python)
+    found = {names[name]: value for name, value in given.items() if name in names}
+    if "UV_FIND_LINKS" in found:
+        found["UV_FIND_LINKS"] = found["UV_FIND_LINKS"].replace(" ", ",")
+    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip
+
+
 def install(python: Path, title: str, *arguments: str) -> None:
     """Show and run one stage: pip's own progress on a terminal, else what it warns of."""
     print(f"installing {title} ...", flush=True)

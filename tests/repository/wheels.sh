@@ -12,7 +12,6 @@ shift
 root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export UV_INDEX_STRATEGY=unsafe-best-match # as pip
 uv=("$python" -m uv --quiet)
 
 # uv takes the way to an index from pip's settings.
@@ -21,14 +20,10 @@ import sys
 from shlex import quote
 
 sys.path.insert(0, "tools")
-from install import pip_variables
+from install import uv_variables
 
-names = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-         "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_NO_INDEX": "UV_NO_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
-for name, value in pip_variables(sys.executable).items():
-    if name in names:
-        value = value.replace(" ", ",") if name == "PIP_FIND_LINKS" else value
-        print(f"export {names[name]}={quote(value)}")
+for name, value in uv_variables(sys.executable).items():
+    print(f"export {name}={quote(value)}")
 P
 )"
 
