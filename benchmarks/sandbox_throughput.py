@@ -1,6 +1,7 @@
 """Programs per second of the sandbox, of its peers and of a bare fork, on the same programs.
 
     python benchmarks/sandbox_throughput.py [--tasks FILE] [--peer-python PATH] [--import MODULE]
+        [--programs 200] [--rounds 5]
 
 FILE: JSON Lines with `program` or `snippet` and `input` or `inputs`; by default the 200 pairs of
 sandbox_programs.jsonl. --peer-python: an interpreter that has `evalplus`, which is left out without
