@@ -94,19 +94,19 @@ def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
     if kind is dict:
         _spend(budget, 2 * len(value))
         pairs = [
-            (_order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
+            (order(key, text := _write(key, depth, budget)), text, _write(item, depth, budget))
             for key, item in value.items()
         ]
         pairs.sort(key=lambda member: member[0])
         return "{" + ", ".join([f"{key}: {item}" for _, key, item in pairs]) + "}"
     if not value:
         return "set()"
-    members = [(_order(item, text := _write(item, depth, budget)), text) for item in value]
+    members = [(order(item, text := _write(item, depth, budget)), text) for item in value]
     members.sort(key=lambda member: member[0])
     return "{" + ", ".join([text for _, text in members]) + "}"
 
 
-def _order(value: Any, text: str) -> tuple[int, Any, str]:
+def order(value: Any, text: str) -> tuple[int, Any, str]:
     """Sort key of a set member or dict key: numbers by value, then texts, then the rest."""
     kind = type(value)
     if kind is int or kind is bool or kind is float:

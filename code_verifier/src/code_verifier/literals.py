@@ -18,6 +18,7 @@ from code_verifier.canonical import (
     MAX_INT_BITS,
     NOT_FINITE,
     canonical,
+    order,
 )
 from code_verifier.errors import LiteralError
 from code_verifier.syntax import parse_expression
@@ -176,7 +177,7 @@ class Comparison:
         try:
             if self.tolerance > 0.0:
                 return self._close(left, right)
-            return _same(left, right) if self.types else bool(left == right)
+            return _text(left) == _text(right) if self.types else bool(left == right)
         except Exception:  # a cycle, or a value of a type that has no literal
             return False
 
@@ -190,7 +191,7 @@ class Comparison:
         if kind is list or kind is tuple:
             return len(left) == len(right) and all(map(self._close, left, right))
         if kind is set:
-            ordered = (sorted(side, key=_order) for side in (left, right))
+            ordered = (sorted(side, key=lambda x: order(x, _text(x))) for side in (left, right))
             return len(left) == len(right) and all(map(self._close, *ordered))
         if kind is dict:
             left, right = ({self._key(key): x for key, x in d.items()} for d in (left, right))
@@ -198,7 +199,7 @@ class Comparison:
         return bool(left == right)
 
     def _key(self, key: Any) -> Any:
-        return canonical(key, sys.maxsize) if self.types else key
+        return _text(key) if self.types else key
 
     def _near(self, left: Any, right: Any) -> bool:
         if left == right:
@@ -208,16 +209,9 @@ class Comparison:
         return math.isclose(a.real, b.real, **limit) and math.isclose(a.imag, b.imag, **limit)
 
 
-def _same(left: Any, right: Any) -> bool:
-    return canonical(left, sys.maxsize) == canonical(right, sys.maxsize)
+def _text(value: Any) -> str:
+    return canonical(value, sys.maxsize)
 
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float, bool, complex)
-
-
-def _order(value: Any) -> tuple[int, Any]:
-    """Numbers by value, then the rest by their canonical texts."""
-    if _is_number(value) and type(value) is not complex:
-        return (0, value)
-    return (1, canonical(value))

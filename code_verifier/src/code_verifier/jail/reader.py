@@ -14,6 +14,7 @@ import gc
 import marshal
 import signal
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 from code_verifier.errors import LiteralError, Status
@@ -55,6 +56,20 @@ def serve(config: dict[str, Any]) -> None:
 
 def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
     """Status; flags; the code and the arguments, or a reason."""
+    status, flags, code = _compiled(text)
+    if status != Status.OK:
+        return status, 0, code
+    try:
+        args, kwargs = parse_arguments(input, chars)
+    except LiteralError as error:
+        return error.status, 0, _bytes(str(error))
+    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
+    return Status.OK, flags, marshal.dumps((code, args, kwargs))
+
+
+@lru_cache(maxsize=1)  # one program may come with many inputs
+def _compiled(text: str) -> tuple[str, int, Any]:
+    """Status; flags; the code, or a reason."""
     try:
         tree = ast.parse(text.removeprefix("\ufeff"), FILE_NAME)
         refusal, flags = policy.examine(tree)
@@ -65,12 +80,7 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
         return Status.MEMORY, 0, b"reading the program takes too much memory"
     except FAILURES as error:
         return Status.SYNTAX_ERROR, 0, _bytes(describe(error))
-    try:
-        args, kwargs = parse_arguments(input, chars)
-    except LiteralError as error:
-        return error.status, 0, _bytes(str(error))
-    flags |= wire.CHANCE * ("{" in input and _holds_set([args, kwargs]))
-    return Status.OK, flags, marshal.dumps((code, args, kwargs))
+    return Status.OK, flags, code
 
 
 def _bytes(reason: str) -> bytes:
