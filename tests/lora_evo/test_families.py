@@ -45,17 +45,17 @@ def made(family, tiny):
 def losses(made, rows, members, share, checkpointing):
     """Log-probabilities, entropies, and the gradients of a weighted sum of both."""
     scorer = Scorer(made.adapters, checkpointing=checkpointing)
-    assert scorer._shares
-    scorer._shares = share
+    assert scorer._packs
+    scorer._packs = share
     parameters = [p for m in set(members) for p in made.adapters.parameters_of(m).values()]
     for parameter in parameters:
         parameter.grad = None
-    laid = scorer.padded(rows, members)
+    laid = scorer.laid(rows, members)
     parts = scorer.scores(laid, entropy=True)
     weights = torch.linspace(-1.0, 1.0, len(parts[0]))
     (parts[0] @ weights + 0.1 * parts[1].sum()).backward()
     gradients = [parameter.grad for parameter in parameters]
-    return parts, gradients, laid.stems.numel() + laid.branches.numel()
+    return parts, gradients, laid.ids.numel()
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -116,10 +116,10 @@ def test_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, name):
     pairs = [(i % 3, TokenPair(prompts[i % 3 + i // 6], (*range(3, 15 - i),))) for i in range(9)]
     member = {id(pair): m for m, pair in pairs}
     for batch in scorer.batches([pair for _, pair in pairs], 1e6, lambda pair: member[id(pair)]):
-        padded = scorer.padded(batch, [member[id(pair)] for pair in batch])
-        (scores,) = scorer.scores(padded)
+        laid = scorer.laid(batch, [member[id(pair)] for pair in batch])
+        (scores,) = scorer.scores(laid)
         scores.sum().backward()
-        parts = scores.detach().split(padded.lengths)
+        parts = scores.detach().split(laid.lengths)
         mine |= {id(pair): part for pair, part in zip(batch, parts, strict=True)}
     for index, name in enumerate(tiny.members):
         twin.set_adapter(name)

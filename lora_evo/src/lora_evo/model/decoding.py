@@ -125,6 +125,12 @@ class Decoder:
         self.inner = model.model
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
+        self._products = [
+            (at.q_proj, at.k_proj, at.v_proj, at.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+            for at, mlp in ((layer.self_attn, layer.mlp) for layer in self.inner.layers)
+        ]
+        self._few = [[getattr(p, "by_row", p) for p in products] for products in self._products]
+        """The same for one token a row, without gradients."""
 
     def prefill(
         self, ids: Tensor, real: Tensor, before: KVCache | None = None
@@ -167,17 +173,20 @@ class Decoder:
     ) -> Tensor:
         """Return the logits after the last of ids at positions [rows, T]; their keys are cached."""
         x: Tensor = self.inner.embed_tokens(ids)
-        cos, sin = self.inner.rotary_emb(x, positions)
-        rotation = (cos[:, :, None], sin[:, :, None])
+        cos, sin = (side[:, :, None] for side in self.inner.rotary_emb(x, positions))
+        half = cos.shape[-1] // 2
+        sin = torch.cat((-sin[..., :half], sin[..., half:]), dim=-1)
+        few = ids.shape[1] == 1 and not torch.is_grad_enabled()
         for i, layer in enumerate(self.inner.layers):
+            *qkv, out, gate, up, down = (self._few if few else self._products)[i]
             attention, h = layer.self_attn, layer.input_layernorm(x)
-            q, k, v = (
-                p(h).view(*ids.shape, -1, attention.head_dim)
-                for p in (attention.q_proj, attention.k_proj, attention.v_proj)
-            )
+            q, k, v = (p(h).view(*ids.shape, -1, attention.head_dim) for p in qkv)
             if hasattr(attention, "q_norm"):
                 q, k = attention.q_norm(q), attention.k_norm(k)
-            q, k = _rotate(q, rotation).transpose(1, 2), _rotate(k, rotation).transpose(1, 2)
+            q, k = (
+                torch.addcmul(side * cos, side.roll(half, -1), sin).transpose(1, 2)
+                for side in (q, k)
+            )
             k, v = cache.extended(i, k, v.transpose(1, 2))
             how: dict[str, Any] = {"attn_mask": mask, "scale": attention.scaling}
             if ids.shape[1] > 1:
@@ -188,8 +197,9 @@ class Decoder:
                 # The query heads that share a key head attend together: no copy of keys per head.
                 q = q.view(len(q), self.kv_heads, -1, q.shape[-1])
                 y = F.scaled_dot_product_attention(q, k, v, **how)
-            x = x + attention.o_proj(y.reshape(*ids.shape, -1))
-            x = x + layer.mlp(layer.post_attention_layernorm(x))
+            x = x + out(y.reshape(*ids.shape, -1))
+            h = layer.post_attention_layernorm(x)
+            x = x + (down(layer.mlp.act_fn(gate(h)).mul_(up(h))) if few else layer.mlp(h))
         last: Tensor = self.model.lm_head(self.inner.norm(x)[:, -1])
         return last
 
@@ -283,13 +293,6 @@ def turning_length(model: Any) -> float:
     rope = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
     turns = rope.get("rope_type") == "longrope"
     return float(rope["original_max_position_embeddings"]) if turns else math.inf
-
-
-def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    cos, sin = rotation
-    half = x.shape[-1] // 2
-    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
-    return x * cos + turned * sin
 
 
 def decoder_of(model: Any) -> Decoder | GeneralDecoder:

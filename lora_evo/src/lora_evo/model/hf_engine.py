@@ -59,6 +59,10 @@ class DecodingBatch:
     cache: Any
     mask: Tensor | None
     """What is added to attention scores; None without padding."""
+    narrows: bool
+    """Whether a request has top-p or top-k."""
+    stops: bool
+    """Whether a request has stop texts."""
     uniforms: Tensor
     """[rows, most tokens] in [0, 1): the beginning of each seed's stream."""
     temperatures: Tensor
@@ -92,6 +96,8 @@ class DecodingBatch:
             list(rows),
             cache,
             mask,
+            any(r.top_k or r.top_p < 1 for r in plain),
+            any(r.stop for r in plain),
             torch.from_numpy(np.stack([stream(r.seed).random(steps) for r in plain])).to(device),
             column([r.temperature for r in plain], torch.float32),
             column([r.top_p for r in plain], torch.float64),
@@ -136,6 +142,8 @@ class DecodingBatch:
         """Append the rows of another batch, whose tables hold as many tokens."""
         real, other_real = self._real(), other._real()
         self.rows += other.rows
+        self.narrows |= other.narrows
+        self.stops |= other.stops
         for column in _COLUMNS:
             setattr(self, column, torch.cat((getattr(self, column), getattr(other, column))))
         room = int((self.limits - self.drawn).max())
@@ -169,7 +177,7 @@ class DecodingBatch:
                 yield row.number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
 
 
-_COLUMNS = [column.name for column in fields(DecodingBatch)[3:]]
+_COLUMNS = [column.name for column in fields(DecodingBatch)[5:]]
 
 
 def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,6 +236,7 @@ class HFEngine(Engine):
         self._versions: dict[str, int] = {}
         self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         self.end_tokens = end_tokens(model, tokenizer)
+        self._ends = torch.tensor(self.end_tokens, device=adapters.device)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -305,12 +314,13 @@ class HFEngine(Engine):
         return batch
 
     def _draw(self, batch: DecodingBatch, logits: Tensor) -> None:
-        if any(row.request.top_k or row.request.top_p < 1 for row in batch.rows):
+        if batch.narrows:
             logits = keep_likely(logits, batch.temperatures, batch.top_p, batch.top_k)
         uniforms = batch.uniforms.gather(1, batch.position)[:, 0]
         tokens, logprobs = choose(logits, uniforms, batch.temperatures)
-        batch.record(tokens, logprobs, torch.tensor(self.end_tokens, device=logits.device))
-        self._apply_stops(batch)
+        batch.record(tokens, logprobs, self._ends)
+        if batch.stops:
+            self._apply_stops(batch)
 
     def _prefill(self, chunk: Sequence[OpenRow]) -> tuple[Tensor, Any, Tensor | None]:
         """Read each different (member, text) once: last logits, cache and mask of every row."""

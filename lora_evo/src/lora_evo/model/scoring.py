@@ -81,27 +81,19 @@ def micro_batches(
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedRows:
-    """Rows as tensors, and where their completions are.
+class LaidRows:
+    """Rows as tensors, and where their completions are."""
 
-    Rows of one member with one prompt share a stem, the prompt, and each has a branch, its
-    completion; another row is all stem.
-    """
-
-    stems: Tensor
-    """[stems, L], padded on the left where there are branches, else on the right."""
-    real: Tensor
-    """[stems, L], False on padding."""
-    stem_members: list[int]
-    branches: Tensor
-    """[branches, T], padded on the right; none where no prompt is shared."""
-    parents: Tensor
-    """[branches], each one's stem."""
-    positions: Tensor
-    """[branches, T], places in the row."""
-    branch_members: list[int]
+    ids: Tensor
+    """[1, tokens] of the packed texts; or [rows, T], padded on the right."""
+    members: list[int]
+    """Whose each token is, or each row."""
+    positions: Tensor | None
+    """[1, tokens], places in the row; None where rows are padded."""
+    packing: Any
+    """How packed texts attend."""
     places: Tensor
-    """[tokens] of the flattened stems, then branches, whose next token belongs to a completion."""
+    """[tokens] of the flattened `ids`, whose next token belongs to a completion."""
     targets: Tensor
     """[tokens], those next tokens."""
     lengths: list[int]
@@ -110,64 +102,108 @@ class PaddedRows:
     """Tokens of the longest row but for its last."""
 
     @classmethod
-    def of(
-        cls,
-        rows: Sequence[Completed],
-        members: Sequence[int],
-        pad: int,
-        device: torch.device,
-        share: bool = True,
-    ) -> "PaddedRows":
-        """Lay rows out; pad may be any valid id, since no loss ever sees it.
+    def padded(
+        cls, rows: Sequence[Completed], members: Sequence[int], pad: int, device: torch.device
+    ) -> "LaidRows":
+        """Lay each row out apart; pad may be any valid id, since no loss ever sees it."""
+        ids, real = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
+        starts = [i * ids.shape[1] + len(row.prompt_ids) - 1 for i, row in enumerate(rows)]
+        places = [range(s, s + len(r.completion_ids)) for s, r in zip(starts, rows, strict=True)]
+        return cls._of(rows, torch.where(real, ids, pad), list(members), None, None, places)
 
-        members: the place of each row's. share: whether a prompt may be a stem of several rows.
+    @classmethod
+    def packed(
+        cls, rows: Sequence[Completed], members: Sequence[int], device: torch.device
+    ) -> "LaidRows":
+        """Lay rows out as one, the texts of each member together.
+
+        Rows of one member with one prompt share a stem, the prompt, and each has a branch, its
+        completion; another row is all stem.
         """
+        from lora_evo.model.packing import Block, Packing  # which brings transformers
+
         keys = [(member, row.prompt_ids) for row, member in zip(rows, members, strict=True)]
         counts = Counter(
             key for key, row in zip(keys, rows, strict=True) if len(row.completion_ids) > 1
         )
         stems: list[tuple[int, ...]] = []
-        stem_members: list[int] = []
+        branches: list[tuple[int, ...]] = []
+        owners: list[int] = []  # of the stems
+        parents: list[int] = []  # of the branches
         stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
-        branch_of: dict[int, int] = {}  # by row
-        parents: list[int] = []
-        own: list[int] = []  # the stem of each row
-        for i, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            shared = share and counts[key] > 1
-            if not shared or key not in stem_of:
+        parts: list[tuple[int, int | None]] = []  # each row's stem, and its branch
+        for key, row in zip(keys, rows, strict=True):
+            member, prompt, rest = *key, row.completion_ids[:-1]
+            if counts[key] < 2 or key not in stem_of:
                 stem_of[key] = len(stems)
-                stems.append(row.prompt_ids if shared else row.prompt_ids + row.completion_ids[:-1])
-                stem_members.append(key[0])
-            own.append(stem_of[key])
-            if shared and len(row.completion_ids) > 1:
-                branch_of[i] = len(parents)
+                stems.append(prompt if counts[key] > 1 else prompt + rest)
+                owners.append(member)
+            parts.append((stem_of[key], len(branches) if counts[key] > 1 and rest else None))
+            if parts[-1][1] is not None:
+                branches.append(rest)
                 parents.append(stem_of[key])
-        ids, real = padded(stems, device, left=bool(parents))
-        L, T = ids.shape[1], max((len(rows[i].completion_ids) - 1 for i in branch_of), default=0)
-        branches = torch.full((len(parents), T), pad)
-        places: list[int] = []
-        for i, row in enumerate(rows):
-            stem = own[i]
-            start = stem * L + (L - len(stems[stem]) if parents else 0)
-            last = start + len(row.prompt_ids) - 1
-            if i in branch_of:
-                b, rest = branch_of[i], row.completion_ids[:-1]
-                branches[b, : len(rest)] = torch.tensor(rest)
-                begin = len(stems) * L + b * T
-                places += [last, *range(begin, begin + len(rest))]
-            else:
-                places += range(last, last + len(row.completion_ids))
-        lengths = torch.tensor([len(stems[stem]) for stem in parents], dtype=torch.long)
+        texts = stems + branches
+        of_member = owners + [owners[stem] for stem in parents]
+        order = sorted(range(len(texts)), key=of_member.__getitem__)
+        lengths = torch.tensor([len(text) for text in texts])
+        starts = torch.zeros_like(lengths)
+        starts[order] = lengths[order].cumsum(0) - lengths[order]
+        before = torch.tensor(parents, dtype=torch.long)
+        begins = torch.cat((torch.zeros(len(stems), dtype=torch.long), lengths[before]))
+        n = len(stems)
+        grid = torch.arange(int(lengths[:n].max()))
+        real = grid < lengths[:n, None]
+        numbers, positions = starts[:n, None] + grid, grid.expand_as(real)
+        tables = [(numbers, positions, real)]
+        widths = [len(grid)]
+        if branches:
+            own = torch.arange(int(lengths[n:].max()))
+            widths.append(len(own))
+            numbers = torch.cat((numbers[before], starts[n:, None] + own), dim=1)
+            positions = torch.cat((positions[before], begins[n:, None] + own), dim=1)
+            real = torch.cat((real[before], own < lengths[n:, None]), dim=1)
+            tables.append((numbers, positions, real))
+        both = list(zip(tables, widths, strict=True))
+        asked = torch.cat([real[:, -width:].flatten() for (_, _, real), width in both])
+        tokens = torch.cat([keys[:, -width:].flatten() for (keys, _, _), width in both])
+        places = torch.empty(int(lengths.sum()), dtype=torch.long)
+        places[tokens[asked]] = asked.nonzero()[:, 0]
+        blocks = []
+        for (numbers, at, real), width in both:
+            chosen = numbers.where(real, 0)
+            real[:, -width:] = True  # what is behind a text, none of its tokens sees
+            blocks.append(Block(chosen.to(device), at.to(device), real.to(device), width))
+        ranges = []
+        for (stem, branch), row in zip(parts, rows, strict=True):
+            last = int(starts[stem]) + len(row.prompt_ids) - 1
+            first = last + 1 if branch is None else int(starts[n + branch])
+            ranges.append((last, *range(first, first + len(row.completion_ids) - 1)))
+        return cls._of(
+            rows,
+            torch.tensor([[token for i in order for token in texts[i]]], device=device),
+            [of_member[i] for i in order for _ in texts[i]],
+            torch.cat([begins[i] + torch.arange(len(texts[i])) for i in order])[None].to(device),
+            Packing(tuple(blocks), places.to(device)),
+            ranges,
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        rows: Sequence[Completed],
+        ids: Tensor,
+        members: list[int],
+        positions: Tensor | None,
+        packing: Any,
+        places: Sequence[Iterable[int]],
+    ) -> "LaidRows":
         return cls(
-            torch.where(real, ids, pad),
-            real,
-            stem_members,
-            branches.to(device),
-            torch.tensor(parents, dtype=torch.long, device=device),
-            (lengths[:, None] + torch.arange(T)).to(device),
-            [stem_members[stem] for stem in parents],
-            torch.tensor(places, device=device),
-            torch.tensor([t for row in rows for t in row.completion_ids], device=device),
+            ids,
+            members,
+            positions,
+            packing,
+            torch.tensor([place for row in places for place in row], device=ids.device),
+            torch.tensor([t for row in rows for t in row.completion_ids], device=ids.device),
             [len(row.completion_ids) for row in rows],
             max(len(row.prompt_ids) + len(row.completion_ids) for row in rows) - 1,
         )
@@ -203,12 +239,12 @@ class Scorer:
         self.checkpoint_from_tokens = 0 if checkpointing else math.inf
         """Tokens of a row, but for its last, from which on layers are checkpointed."""
         self._pad = pad
-        from lora_evo.model import prompt_cache  # which brings transformers
+        from lora_evo.model import packing  # which brings transformers
 
-        self._cache = prompt_cache
+        self._packing = packing
+        self._packs = packing.can_pack(self._model)
+        """Whether rows are packed, and a prompt that rows share is read once."""
         self._turn = turning_length(self._model)
-        self._shares = prompt_cache.holds_prompts(self._model) and self._turn == math.inf
-        """Whether a prompt can be read once for the rows that share it, whatever their length."""
         if checkpointing and adapters.device.type == "cpu":
             lower_mmap_threshold()
 
@@ -229,36 +265,29 @@ class Scorer:
         for side in sides:
             yield from micro_batches(side, tokens, member)
 
-    def padded(self, rows: Sequence[Completed], members: Sequence[int]) -> PaddedRows:
+    def laid(self, rows: Sequence[Completed], members: Sequence[int]) -> LaidRows:
         """Lay rows out on the model's device. members: the place of each row's in the stack."""
-        return PaddedRows.of(rows, members, self._pad, self.adapters.device, self._shares)
+        if self._packs:
+            return LaidRows.packed(rows, members, self.adapters.device)
+        return LaidRows.padded(rows, members, self._pad, self.adapters.device)
 
-    def scores(self, rows: PaddedRows, *, base: bool = False, entropy: bool = False) -> Scores:
+    def scores(self, rows: LaidRows, *, base: bool = False, entropy: bool = False) -> Scores:
         """Return log p of each completion token and, if asked for, the entropy before it.
 
         base: under the base, whoever the rows' members are. All [tokens], in nats, row after row.
         """
         decoder = self._model.get_decoder()
         layers = layers_of(decoder) if rows.longest >= self.checkpoint_from_tokens else []
-        members = [rows.stem_members, rows.branch_members]
-        stems, branches = [[BASE] * len(m) for m in members] if base else members
+        members = [BASE] * len(rows.members) if base else rows.members
         # Causal attention and padding on the right: real tokens never see the padding.
-        how: dict[str, Any] = {"input_ids": rows.stems, "use_cache": False}
-        if branches:
-            cache = self._cache.of_stems()
-            places = (rows.real.cumsum(1) - 1).clamp(min=0)
-            how |= {"past_key_values": cache, "use_cache": True}
-            how |= {"attention_mask": rows.real.long(), "position_ids": places}
-        with checkpointed(layers, self.adapters), self.adapters.route(stems):
+        how: dict[str, Any] = {"input_ids": rows.ids, "use_cache": False}
+        if rows.packing is not None:  # the mask of ones keeps transformers from looking for texts
+            how |= {"position_ids": rows.positions, "attention_mask": torch.ones_like(rows.ids)}
+        with (
+            checkpointed(layers, self.adapters),
+            self.adapters.route(members),
+            self._packing.packed(rows.packing),
+        ):
             hidden: Tensor = decoder(**how).last_hidden_state
         states = hidden.reshape(-1, hidden.shape[-1])
-        if branches:
-            cache = self._cache.of_branches(cache, rows.parents)
-            seen = rows.real[rows.parents].long()
-            seen = torch.cat((seen, torch.ones_like(rows.branches)), dim=1)
-            how = {"input_ids": rows.branches, "past_key_values": cache, "use_cache": True}
-            how |= {"attention_mask": seen, "position_ids": rows.positions}
-            with checkpointed(layers, self.adapters), self.adapters.route(branches):
-                hidden = decoder(**how).last_hidden_state
-            states = torch.cat((states, hidden.reshape(-1, hidden.shape[-1])))
         return self.output.scores(states[rows.places], rows.targets, entropy=entropy)

@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -22,7 +23,7 @@ from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base import model_class
 from lora_evo.model.engine import derive_seed, stream, unknown_adapter
-from lora_evo.model.four_bit import dense, product
+from lora_evo.model.four_bit import dense, in_four_bits, product
 from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.peft.config import TARGET_MODULES
 
@@ -98,8 +99,8 @@ class StackedLoRALinear(nn.Module):
         self.lora_B = matrices(base.out_features, r)
         self.scales = [scale] * n_members
         self._routing = routing
-        self.gathered: tuple[Route, Tensor, Tensor] | None = None
-        """The matrices of the rows of a route in force."""
+        self.gathered: tuple[Route, Tensor, Tensor, Any] | None = None
+        """What `_gather` returned for a route in force."""
         self.kept: tuple[Tensor, Tensor] | None = None
         """The stacks of all members while the routing keeps them."""
 
@@ -107,19 +108,16 @@ class StackedLoRALinear(nn.Module):
         route, base = self._routing.current, self.base
         if route is None or not route.runs:
             return product(base, x)
-        flat = x.dim() == 2 and x.shape[0] % len(route.rows) == 0
-        if flat or (x.dim() > 3 and x.shape[0] == len(route.rows)):
-            y = self(x.reshape(len(route.rows), -1, x.shape[-1]))
-            return cast(Tensor, y.view(*x.shape[:-1], -1))
-        if x.dim() != 3 or x.shape[0] != len(route.rows):
-            raise LoraEvoError(f"the route has {len(route.rows)} rows, the batch {x.shape[0]}")
-        if x.shape[1] < _GROUP_FROM_TOKENS and not torch.is_grad_enabled():
-            down, up = self._by_row(route, x)
-            y, g = product(base, x), len(down)
-            z = torch.bmm(x.reshape(g, -1, x.shape[2]), down)
-            return torch.baddbmm(y.view(g, -1, y.shape[2]), z, up).view(y.shape)
-        runs, rows = route.runs, x.shape[0]
-        if torch.is_grad_enabled() and x.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, rows):
+        n = len(route.rows)
+        packed = x.dim() > 2 and x.shape[0] == 1 < n == x.shape[:-1].numel()
+        flat = x.dim() == 2 and x.shape[0] % n == 0
+        if not (packed or flat or (x.dim() > 2 and x.shape[0] == n)):
+            raise LoraEvoError(f"the route has {n} rows, the batch {x.shape[0]}")
+        rows = x.reshape(n, -1, x.shape[-1])
+        if rows.shape[1] < _GROUP_FROM_TOKENS and not (packed or torch.is_grad_enabled()):
+            return self.by_row(rows).view(*x.shape[:-1], -1)
+        runs = route.runs
+        if torch.is_grad_enabled() and rows.shape[1] >= _GROUP_FROM_TOKENS and not _even(runs, n):
             # one batched product of all rows, in place of one for each run
             runs = tuple((m, row, row + 1) for m, *ends in runs for row in range(*ends))
         members = [member for member, _, _ in runs]
@@ -127,9 +125,9 @@ class StackedLoRALinear(nn.Module):
         factors = [self.lora_A[m] for m in members] + [self.lora_B[m] for m in members]
         scales = [self.scales[m] for m in members]
         y = _GroupedLinear.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), base, down, up, scales, runs, entries, *factors
+            rows.contiguous(), base, down, up, scales, runs, entries, *factors
         )
-        return cast(Tensor, y)
+        return cast(Tensor, y).view(*x.shape[:-1], -1)
 
     @property
     def weight(self) -> Tensor:
@@ -141,7 +139,7 @@ class StackedLoRALinear(nn.Module):
 
     @torch.no_grad()
     def _stacks(self, members: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor, list[int]]:
-        """A [n, r, in], scale * B [n, out, r] in the dtype of x, and which of n each member has."""
+        """A [n, r, in], scale * B^T [n, r, out] in the dtype of x, and which of n each has."""
         if self._routing.keeps and self.kept is not None:
             return *self.kept, list(members)
         having = list(range(len(self.scales))) if self._routing.keeps else sorted(set(members))
@@ -152,32 +150,42 @@ class StackedLoRALinear(nn.Module):
         return *stacks, [having.index(member) for member in members]
 
     def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A [r, in] and scale * B [out, r] of a member in the dtype of x."""
-        up = self.lora_B[member] * self.scales[member]
+        """A [r, in] and scale * B^T [r, out] of a member in the dtype of x."""
+        up = self.lora_B[member].t().contiguous() * self.scales[member]
         return self.lora_A[member].to(x.dtype), up.to(x.dtype)
 
-    def _by_row(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; kept by route.
+    def by_row(self, x: Tensor) -> Tensor:
+        """Do `forward` of few tokens a row [rows, T, in], without gradients, in few words."""
+        route = self._routing.current
+        if route is None or not route.runs:
+            return product(self.base, x)
+        if self.gathered is None or self.gathered[0] is not route:
+            self.gathered = route, *self._gather(route, x)
+        _, down, up, plain = self.gathered
+        y = product(self.base, x) if plain is None else F.linear(x, *plain)
+        g = len(down)
+        z = torch.bmm(x.view(g, -1, down.shape[1]), down)
+        y.view(g, -1, up.shape[2]).baddbmm_(z, up)
+        return y
+
+    def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor, Any]:
+        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; plain weights and bias.
 
         g is the number of rows, or 1 where all of them have one member.
         """
-        if self.gathered is not None and self.gathered[0] is route:
-            return self.gathered[1], self.gathered[2]
         rows = route.rows if len(set(route.rows)) > 1 else route.rows[:1]
         members = sorted(set(rows) - {BASE})
         pairs = [self._pair(member, x) for member in members]
         entry = {member: i for i, member in enumerate(members)}
         if BASE in rows:
             down, up = self.lora_A[0], self.lora_B[0]
-            pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape)))
+            pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape[::-1])))
             entry[BASE] = len(members)
         entries = torch.tensor([entry[member] for member in rows], device=x.device)
-        down, up = (
-            torch.stack(side).transpose(1, 2).index_select(0, entries).contiguous()
-            for side in zip(*pairs, strict=True)
-        )
-        self.gathered = (route, down, up)
-        return down, up
+        down, up = (torch.stack(side).index_select(0, entries) for side in zip(*pairs, strict=True))
+        base = self.base
+        plain = base.weight.dtype == x.dtype and not in_four_bits(base)
+        return down.transpose(1, 2).contiguous(), up, (base.weight, base.bias) if plain else None
 
 
 @dataclass(eq=False)
@@ -497,7 +505,7 @@ class _GroupedLinear(torch.autograd.Function):
 
     Forward and backward add the updates in place into the dense product, which saves three passes
     over the activations. x [rows, T, in], base frozen with weights W [out, in]; down [n, r, in] and
-    up [n, out, r] are A and scale * B in the dtype of x, entries[i] which of the n run i has,
+    up [n, r, out] are A and scale * B^T in the dtype of x, entries[i] which of the n run i has,
     factors each run's A and then each B itself, whose gradients have the parameter's dtype; runs[i]
     = (member, first row, row after the last). Rows in no run get no update.
     """
@@ -518,13 +526,13 @@ class _GroupedLinear(torch.autograd.Function):
         g = len(runs)
         if _even(runs, x.shape[0]):
             z = torch.bmm(x.view(g, -1, x.shape[2]), _chosen(down, entries).transpose(1, 2))
-            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, entries).transpose(1, 2))
+            y.view(g, -1, y.shape[2]).baddbmm_(z, _chosen(up, entries))
             z = z.view(-1, z.shape[2])
         else:
             z = x.new_empty(x.shape[0] * x.shape[1], down.shape[1])
             for entry, (here, x_i, y_i) in zip(entries, _slices(runs, x, y), strict=True):
                 torch.mm(x_i, down[entry].t(), out=z[here])
-                y_i.addmm_(z[here], up[entry].t())
+                y_i.addmm_(z[here], up[entry])
         ctx.save_for_backward(x, down, up, z)
         ctx.base = base
         ctx.runs, ctx.scales, ctx.entries, ctx.factors = runs, scales, entries, factors
@@ -540,8 +548,8 @@ class _GroupedLinear(torch.autograd.Function):
             grad_x = torch.matmul(grad.to(weight.dtype), weight).to(grad.dtype)
         if _even(ctx.runs, x.shape[0]):
             grad_g = grad.view(g, -1, grad.shape[2])
-            grad_z = torch.bmm(grad_g, _chosen(up, ctx.entries))
-            grad_up = torch.bmm(grad_g.transpose(1, 2), z.view(g, -1, z.shape[1]))
+            grad_z = torch.bmm(grad_g, _chosen(up, ctx.entries).transpose(1, 2))
+            grad_up = torch.bmm(z.view(g, -1, z.shape[1]).transpose(1, 2), grad_g)
             grad_down = torch.bmm(grad_z.transpose(1, 2), x.view(g, -1, x.shape[2]))
             if grad_x is not None:
                 grad_x.view(g, -1, x.shape[2]).baddbmm_(grad_z, _chosen(down, ctx.entries))
@@ -550,13 +558,13 @@ class _GroupedLinear(torch.autograd.Function):
             grad_up = up.new_empty(g, *up.shape[1:])
             slices = zip(ctx.entries, _slices(ctx.runs, grad, x), strict=True)
             for i, (entry, (here, grad_i, x_i)) in enumerate(slices):
-                grad_z = grad_i @ up[entry]
-                torch.mm(grad_i.t(), z[here], out=grad_up[i])
+                grad_z = grad_i @ up[entry].t()
+                torch.mm(z[here].t(), grad_i, out=grad_up[i])
                 torch.mm(grad_z.t(), x_i, out=grad_down[i])
                 if grad_x is not None:
                     grad_x.view(-1, x.shape[2])[here].addmm_(grad_z, down[entry])
         dtype = ctx.factors[0].dtype
-        ups = torch._foreach_mul(grad_up.to(dtype).unbind(), ctx.scales)
+        ups = torch._foreach_mul(grad_up.to(dtype).transpose(1, 2).unbind(), ctx.scales)
         left = _add_to_gradients(ctx.factors, [*grad_down.to(dtype).unbind(), *ups])
         return grad_x, *[None] * 6, *left
 

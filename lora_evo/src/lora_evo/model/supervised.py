@@ -174,9 +174,9 @@ class SupervisedLearner:
 
     def logprobs(self, member: int, pairs: Sequence[TokenPair]) -> list[Tensor]:
         """Return the log-probabilities [tokens] of each completion under a member."""
-        padded = self._scorer.padded(pairs, [member] * len(pairs))
-        (logprobs,) = self._scorer.scores(padded)
-        return list(torch.split(logprobs, padded.lengths))
+        laid = self._scorer.laid(pairs, [member] * len(pairs))
+        (logprobs,) = self._scorer.scores(laid)
+        return list(torch.split(logprobs, laid.lengths))
 
     def state_dict(self, member: int) -> dict[str, Any]:
         """Return the member's matrices and optimiser state, for `torch.save`."""

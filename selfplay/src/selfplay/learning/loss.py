@@ -1,4 +1,4 @@
-"""The policy-gradient loss of one micro-batch of all members: padded rows in, weighted loss out.
+"""The policy-gradient loss of one micro-batch of all members: laid rows in, weighted loss out.
 
 Option names follow TRL's GRPOConfig. The loss of member m is
 
@@ -117,9 +117,9 @@ class ForwardPass:
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
         """Return the batch's part of the loss and add its tokens to the statistics."""
-        padded = self.scorer.padded(batch, [row.member for row in batch])
+        laid = self.scorer.laid(batch, [row.member for row in batch])
         rollout = torch.tensor(
-            [p for row in batch for p in row.sample.rollout.logprobs], device=padded.targets.device
+            [p for row in batch for p in row.sample.rollout.logprobs], device=laid.targets.device
         )
         reference = None
         phases = [row.sample.phase for row in batch]
@@ -127,31 +127,31 @@ class ForwardPass:
         entropy_coefs = list(map(self.config.entropy_coef_of, phases))
         if max(betas) > 0.0:
             with torch.no_grad():
-                (reference,) = self.scorer.scores(padded, base=True)
-        logprobs, *entropy = self.scorer.scores(padded, entropy=max(entropy_coefs) > 0.0)
+                (reference,) = self.scorer.scores(laid, base=True)
+        logprobs, *entropy = self.scorer.scores(laid, entropy=max(entropy_coefs) > 0.0)
         now = logprobs.detach()
-        for row, part in zip(batch, torch.split(now, padded.lengths), strict=True):
+        for row, part in zip(batch, torch.split(now, laid.lengths), strict=True):
             row.old = part if row.old is None else row.old
         parts = token_losses(
             logprobs,
             torch.cat([row.old for row in batch if row.old is not None]),
             rollout,
-            padded.per_token([row.sample.advantage for row in batch]),
+            laid.per_token([row.sample.advantage for row in batch]),
             self.config,
-            lengths=padded.lengths,
+            lengths=laid.lengths,
             ref_logprobs=reference,
-            beta=padded.per_token(betas),
+            beta=laid.per_token(betas),
         )
-        weighted = parts.loss * padded.per_token([row.weight for row in batch])
+        weighted = parts.loss * laid.per_token([row.weight for row in batch])
         if entropy:
             shares = zip(entropy_coefs, batch, strict=True)
-            bonus = padded.per_token([coef * row.token_share for coef, row in shares])
+            bonus = laid.per_token([coef * row.token_share for coef, row in shares])
             weighted = weighted - bonus * entropy[0]
         weights = parts.importance, parts.outside
         columns = [weighted.detach(), parts.clipped, *weights, now - rollout]
         if parts.kl is not None:
             columns.append(parts.kl)
-        split = [torch.split(column, padded.lengths) for column in columns]
+        split = [torch.split(column, laid.lengths) for column in columns]
         for row, beta, *tokens in zip(batch, betas, *split, strict=True):
             sums[row.member].add_tokens(*(tokens if beta > 0.0 else tokens[:5]))
         return weighted.sum()
