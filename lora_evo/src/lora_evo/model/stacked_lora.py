@@ -151,8 +151,8 @@ class StackedLoRALinear(nn.Module):
 
     def _pair(self, member: int, x: Tensor) -> tuple[Tensor, Tensor]:
         """A [r, in] and scale * B^T [r, out] of a member in the dtype of x."""
-        up = self.lora_B[member].t().contiguous() * self.scales[member]
-        return self.lora_A[member].to(x.dtype), up.to(x.dtype)
+        up = (self.lora_B[member] * self.scales[member]).to(x.dtype)
+        return self.lora_A[member].to(x.dtype), up.t().contiguous()
 
     def by_row(self, x: Tensor) -> Tensor:
         """Do `forward` of few tokens a row [rows, T, in], without gradients, in few words."""
