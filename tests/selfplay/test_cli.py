@@ -98,7 +98,7 @@ def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
 def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     home = tmp_path / "run"
-    words = ("vLLM, which is not installed", "-m pip install 'vllm==0.32.*'", "--engine hf")
+    words = ("vLLM, which is not installed", "-m pip install 'vllm==0.32.*'")
     refused(command("train", "--out", home, "--quiet", "--engine", "vllm"), *words)
     assert not home.exists()
 

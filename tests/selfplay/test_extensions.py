@@ -399,7 +399,8 @@ def own_loop(run):
         matches = match(run, step)
         solved, replayed = solve(run, verify(run, propose(run, matches, step)), step)
         samples = training_samples(solved, run.config, replayed)
-        stats = run.population.update(samples, run.config.learner.schedule(step, run.config.steps))
+        factor = run.config.learner.schedule(step, run.config.steps)
+        stats = run.population.update(samples, factor, rates=run.rates)
         record_outcomes(run, matches, solved)
         births = evolve(run, run.league, step) if run.config.evolves(step) else []
         run.population.sync(step)

@@ -54,5 +54,5 @@ def test_it_learns_resumes_and_samples_what_the_learner_computes(
     for row in rows:
         teacher = row["members"]["t0"]
         assert teacher["stepped"]
-        assert teacher["logp_difference_max"] < 1e-3
+        assert teacher["logp_difference_max"] < 1e-2  # other sums, in bfloat16
         assert teacher["entropy"] == pytest.approx(math.log(vocabulary), rel=0.1)

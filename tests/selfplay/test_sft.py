@@ -87,8 +87,8 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     assert [task.kind for task, _ in found] == ["code_o", "code_i"] * 2 + [
         *("code_i", "code_f", "code_o", "code_i")
     ]
-    task, thought = found[0]
-    assert (task.input, task.output, thought) == ("2", "7", "two")
+    task, row = found[0]
+    assert (task.input, task.output, row["thought"]) == ("2", "7", "two")
     assert found[2][0].program.startswith("import math\n")
     assert found[5][0].visible == 2
     assert "#" not in found[6][0].program
@@ -130,7 +130,7 @@ def texts(pair):
 
 def solved_tasks(count):
     return [
-        (Task(kind, program(n), f"{n}", f"{n * n + n + 1}"), "hm")
+        (Task(kind, program(n), f"{n}", f"{n * n + n + 1}"), {"thought": "hm"})
         for n in range(count)
         for kind in ("code_o", "code_i")
     ]
@@ -176,7 +176,7 @@ def test_the_seed_holds_programs_out_that_no_training_prompt_shows(runs):
 def test_what_is_too_long_or_has_no_words_is_left_out_and_counted(runs):
     lengths = sorted(pair.length for some in examples(runs, solved_tasks(6)) for pair in some)
     middle, said = lengths[len(lengths) // 2], [""]
-    tasks = [*solved_tasks(6), (Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1), "")]
+    tasks = [*solved_tasks(6), (Task("code_f", program(9), None, None, ("1",), ("2",), "m", 1), {})]
     kept = [p for some in examples(runs, tasks, said=said, longest=middle) for p in some]
     assert max(pair.length for pair in kept) <= middle
     assert "1 that the template cannot express" in said[-1], "one input, where ten are asked for"

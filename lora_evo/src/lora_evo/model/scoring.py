@@ -7,8 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -145,34 +147,35 @@ class LaidRows:
         texts = stems + branches
         of_member = owners + [owners[stem] for stem in parents]
         order = sorted(range(len(texts)), key=of_member.__getitem__)
-        lengths = torch.tensor([len(text) for text in texts])
-        starts = torch.zeros_like(lengths)
-        starts[order] = lengths[order].cumsum(0) - lengths[order]
-        before = torch.tensor(parents, dtype=torch.long)
-        begins = torch.cat((torch.zeros(len(stems), dtype=torch.long), lengths[before]))
+        lengths = np.array([len(text) for text in texts])
+        starts = np.zeros_like(lengths)
+        starts[order] = lengths[order].cumsum() - lengths[order]
+        before = np.array(parents, dtype=int)
+        begins = np.concatenate((np.zeros(len(stems), dtype=int), lengths[before]))
         n = len(stems)
-        grid = torch.arange(int(lengths[:n].max()))
+        grid = np.arange(lengths[:n].max())
         real = grid < lengths[:n, None]
-        numbers, positions = starts[:n, None] + grid, grid.expand_as(real)
+        numbers, positions = starts[:n, None] + grid, np.broadcast_to(grid, real.shape)
         tables = [(numbers, positions, real)]
         widths = [len(grid)]
         if branches:
-            own = torch.arange(int(lengths[n:].max()))
+            own = np.arange(lengths[n:].max())
             widths.append(len(own))
-            numbers = torch.cat((numbers[before], starts[n:, None] + own), dim=1)
-            positions = torch.cat((positions[before], begins[n:, None] + own), dim=1)
-            real = torch.cat((real[before], own < lengths[n:, None]), dim=1)
+            numbers = np.hstack((numbers[before], starts[n:, None] + own))
+            positions = np.hstack((positions[before], begins[n:, None] + own))
+            real = np.hstack((real[before], own < lengths[n:, None]))
             tables.append((numbers, positions, real))
         both = list(zip(tables, widths, strict=True))
-        asked = torch.cat([real[:, -width:].flatten() for (_, _, real), width in both])
-        tokens = torch.cat([keys[:, -width:].flatten() for (keys, _, _), width in both])
-        places = torch.empty(int(lengths.sum()), dtype=torch.long)
-        places[tokens[asked]] = asked.nonzero()[:, 0]
+        asked = np.concatenate([real[:, -width:].ravel() for (_, _, real), width in both])
+        tokens = np.concatenate([keys[:, -width:].ravel() for (keys, _, _), width in both])
+        places = np.empty(lengths.sum(), dtype=int)
+        places[tokens[asked]] = asked.nonzero()[0]
+        put = partial(torch.tensor, device=device)
         blocks = []
         for (numbers, at, real), width in both:
-            chosen = numbers.where(real, 0)
+            chosen = np.where(real, numbers, 0)
             real[:, -width:] = True  # what is behind a text, none of its tokens sees
-            blocks.append(Block(chosen.to(device), at.to(device), real.to(device), width))
+            blocks.append(Block(put(chosen), put(at), put(real), width))
         ranges = []
         for (stem, branch), row in zip(parts, rows, strict=True):
             last = int(starts[stem]) + len(row.prompt_ids) - 1
@@ -180,10 +183,10 @@ class LaidRows:
             ranges.append((last, *range(first, first + len(row.completion_ids) - 1)))
         return cls._of(
             rows,
-            torch.tensor([[token for i in order for token in texts[i]]], device=device),
+            put([[token for i in order for token in texts[i]]]),
             [of_member[i] for i in order for _ in texts[i]],
-            torch.cat([begins[i] + torch.arange(len(texts[i])) for i in order])[None].to(device),
-            Packing(tuple(blocks), places.to(device)),
+            put(np.concatenate([begins[i] + np.arange(len(texts[i])) for i in order])[None]),
+            Packing(tuple(blocks), put(places)),
             ranges,
         )
 

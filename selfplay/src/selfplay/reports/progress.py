@@ -33,8 +33,8 @@ from selfplay.reports.pages import duration
 EVERY, PATIENCE_S = 5, 60.0
 """Steps between two lines, and the longest time without one."""
 LEARNING = (
-    "In long runs {who} may narrow to one kind of task (docs/results.md).\n"
-    "  Teachers that are never trained do not: {mode}--set learner.frozen={names}"
+    "In long runs {who} may narrow to one kind of task: docs/results.md\n"
+    "  Frozen teachers do not: {mode}--set learner.frozen={names}"
 )
 """Said at the start of a run whose teachers learn, with the names that they have."""
 
