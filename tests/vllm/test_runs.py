@@ -54,8 +54,6 @@ def test_a_killed_run_resumes_to_the_same_bytes(whole, tmp_path, tools):
     assert max(m["mismatch_kl"] or 0.0 for m in moved) < 5e-3
     assert any(m["stepped"] for m in moved)
     assert any(row["evolution"] for row in mine["metrics"])
-    summary = python("-m", "selfplay", "report", killed)
-    assert "Sampler against learner: KL divergence at most" in summary
 
 
 OWN_PROCESS = """
