@@ -159,7 +159,7 @@ if __name__ == "__main__":
 def test_an_engine_that_dies_at_work_is_one_line_at_once(tmp_path):
     script = tmp_path / "dying.py"
     script.write_text(DYING)
-    paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [os.path.dirname(__file__), *filter(None, sys.path)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=1500
