@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,7 +16,7 @@ from json_lines import read_rows
 from programs import python
 from standing import start
 
-from processes import gone, living, started
+from processes import gone, started
 from selfplay_command import outcome
 
 SMALL = (
@@ -67,6 +69,16 @@ if __name__ == "__main__":
 """
 
 
+def engines_of(session):
+    """vLLM's processes of a session; their title is written over their environment."""
+    numbers = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"VLLM::EngineCore" in (path / "cmdline").read_bytes():
+                numbers += [int(path.name)] * (os.getsid(int(path.name)) == session)
+    return numbers
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(
     whole, tmp_path, tools, seed
@@ -77,7 +89,7 @@ def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(
     run = started(killed, "vllm", *train(killed, tools), program=(script,))
     metrics, rng = killed / "metrics.jsonl", Random(seed)
     while run.poll() is None:
-        engines = [pid for pid, kind in living("vllm").items() if kind == "vllm"]
+        engines = engines_of(run.pid)
         if deaths == 0 and engines and metrics.exists() and metrics.read_bytes().endswith(b"\n"):
             time.sleep(rng.random())
             os.kill(engines[0], signal.SIGKILL)
@@ -89,6 +101,7 @@ def test_a_run_whose_vllm_is_killed_goes_back_by_itself_and_ends_as_its_twin(
     mine, theirs = outcome(killed), outcome(whole)
     assert mine == theirs if tools.exact else len(mine["metrics"]) == len(theirs["metrics"])
     assert not gone("vllm", 60.0)
+    assert not engines_of(run.pid)
 
 
 def test_evals_gives_the_greedy_answers_of_hf(tmp_path, both, tools):
