@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import click
 import pytest
 import yaml
+from commands import lists_whole_sentences
 from programs import python
 
 from lora_evo.model import vllm_server as installed
@@ -17,6 +17,8 @@ from selfplay.cli import main
 from selfplay.files.read import read_run
 from selfplay.settings import preset_names, shipped
 from selfplay_command import command, refused
+
+PLANS = shipped("plans")
 
 
 @pytest.fixture(scope="module")
@@ -28,46 +30,19 @@ def run(runs, tmp_path_factory):
     return home
 
 
-def test_version():
-    assert __version__ in command("--version").output
-
-
 def test_python_m_is_the_same_command():
-    assert set(json.loads(python("-m", "selfplay", "presets", "--json"))) == set(preset_names())
+    assert __version__ in python("-m", "selfplay", "--version")
 
 
-def commands(group, *above):
-    """All commands of a group and the groups in it, as the words after `selfplay`."""
-    for name, found in group.commands.items():
-        yield (*above, name)
-        if isinstance(found, click.Group):
-            yield from commands(found, *above, name)
-
-
-@pytest.mark.parametrize("words", [(), *commands(main)], ids=" ".join)
-def test_help_is_whole_at_80_columns(words):
-    lines = command(*words, "--help", columns=80).output.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert not [line for line in lines[1:] if line.rstrip().endswith("...")]
-    about = next(line for line in lines[1:] if line.strip())
-    assert about.endswith(".")  # the sentence that lists show
-
-
-def test_help_names_what_ships():
+def test_help_is_whole_at_80_columns_and_names_what_ships():
+    for group in (main, main.commands["nano"]):
+        lists_whole_sentences(group)
     text = " ".join(command("train", "--help").output.split())
     assert f"one of {', '.join(preset_names())} (" in text
-    lines = command("experiment", "--help", columns=80).output.splitlines()
-    sentences = [line.split(maxsplit=1) for line in lines]
-    listed = {words[0]: words[1] for words in sentences if words and words[0] in shipped("plans")}
-    assert list(listed) == list(shipped("plans"))
-    assert all(sentence.endswith(".") for sentence in listed.values())
-
-
-def test_presets_are_listed_with_a_whole_sentence_each_however_long():
-    lines = command("presets").output.splitlines()
-    assert [line.split()[0] for line in lines] == preset_names()
-    assert all(line.endswith(".") for line in lines)
-    assert max(map(len, lines)) > 80
+    for words, listed in ((("presets",), preset_names()), (("experiment", "--help"), PLANS)):
+        lines = command(*words, columns=80).output.splitlines()
+        sentences = dict(pair for line in lines if len(pair := line.split(maxsplit=1)) == 2)
+        assert all(sentences[name].endswith(".") for name in listed)
 
 
 def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
@@ -78,36 +53,24 @@ def test_a_preset_is_printed_as_a_file_that_train_takes(runs, tmp_path):
     refused(command("train", "--preset", path, "--steps", 0, "--out", tmp_path / "r"), "steps is 0")
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--teachers", -1), ("teachers is -1",)),
-        (("--set", "engine=vlm"), ("engine is 'vlm'", "did you mean vllm?")),
-        (("--set", "vllm.max_model_length=9"), ("did you mean vllm.max_model_len?",)),
-        (("--set", "base=/no/such/model"), ("/no/such/model",)),
-        (("--preset", "/no/such/file.yaml"), ("/no/such/file.yaml",)),
-        (("--preset", "nanno"), ("did you mean nano?",)),
-    ],
-)
-def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, flags, words):
-    home = tmp_path / "run"
-    refused(command("train", "--out", home, "--quiet", *flags), *words)
-    assert not home.exists()
-
-
-def test_training_without_vllm_says_what_to_type(tmp_path, monkeypatch):
+def test_train_refuses_in_one_line_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: None)
     home = tmp_path / "run"
-    words = ("vLLM, which is not installed", "-m pip install 'vllm==0.32.*'")
-    refused(command("train", "--out", home, "--quiet", "--engine", "vllm"), *words)
-    assert not home.exists()
+    for flags, words in (
+        (("--teachers", -1), "teachers is -1"),
+        (("--set", "engine=vlm"), "did you mean vllm?"),
+        (("--engine", "vllm"), "-m pip install 'vllm==0.32.*'"),
+        (("--preset", "/no/such/file.yaml"), "/no/such/file.yaml"),
+    ):
+        refused(command("train", "--out", home, "--quiet", *flags), words)
+        assert not home.exists()
 
 
-@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "a: [", "steps: 3\nstep: 4\n", "\x00"])
-def test_train_refuses_a_file_that_is_no_configuration(tmp_path, text):
+def test_train_refuses_a_file_that_is_no_configuration(tmp_path):
     path = tmp_path / "my.yaml"
-    path.write_text(text)
-    refused(command("train", "--preset", path, "--out", tmp_path / "run"))
+    for text in ("- a\n- b\n", "just text", "a: [", "steps: 3\nstep: 4\n", "\x00"):
+        path.write_text(text)
+        refused(command("train", "--preset", path, "--out", tmp_path / "run"))
 
 
 def test_an_existing_run_is_not_touched(runs, run):
@@ -118,8 +81,6 @@ def test_an_existing_run_is_not_touched(runs, run):
 
 def test_a_file_in_place_of_the_run_is_not_touched(runs, tmp_path):
     path = tmp_path / "run"
-    path.touch()
-    refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
     path.write_text("mine")
     refused(command(*runs.arguments(path)), f"{path} is a file; choose another --out")
     refused(command(*runs.arguments(path / "below")), str(path))
@@ -152,16 +113,16 @@ def test_what_is_no_run_is_refused(tmp_path):
 
 
 def test_resume_needs_a_checkpoint_and_a_configuration(tmp_path):
-    (tmp_path / "config.yaml").write_text("steps: 3\n")
     (tmp_path / "metrics.jsonl").write_text("{}\n")
-    refused(command("resume", tmp_path), "no checkpoint; nothing is left to continue from")
+    for text, words in (
+        ("steps: 3\n", "no checkpoint; nothing is left to continue from"),
+        ("", "config.yaml is not a mapping"),
+        ("a: [", "config.yaml as YAML"),
+        ("stepz: 3", "did you mean steps?"),
+    ):
+        (tmp_path / "config.yaml").write_text(text)
+        refused(command("resume", tmp_path), words)
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
-    (tmp_path / "config.yaml").write_text("")
-    refused(command("resume", tmp_path), "config.yaml is not a mapping")
-    (tmp_path / "config.yaml").write_text("a: [")
-    refused(command("resume", tmp_path), "config.yaml as YAML")
-    (tmp_path / "config.yaml").write_text("stepz: 3")
-    refused(command("resume", tmp_path), "did you mean steps?")
 
 
 def test_the_configuration_of_a_run_starts_the_same_run(runs, run, tmp_path):

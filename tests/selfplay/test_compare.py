@@ -135,22 +135,17 @@ def test_what_sets_arms_apart_is_named_and_what_has_no_seed_in_common(home, tmp_
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nope"], "there is no folder 'nope'; expected RUN or NAME=RUN"),
-        (["a=nope"], "there is no folder 'nope'"),
-        (["a="], "there is no folder 'a='"),
+        (["a=nope"], "there is no folder 'nope'; expected RUN or NAME=RUN"),
         (["{azr}"], "is not a run: it has no config.yaml"),
         (["x={azr}/seed-1", "x={still}/seed-1"], "are both called 'x' and differ in mode; runs"),
         (["{azr}/seed-1", "{azr}/seed-1"], "are both called 'azr' and both have seed 1; runs"),
-        (["x={azr}/seed-1", "x={copy}"], "both have seed 1; runs of one name differ in the seed"),
-        (["x={home}"], "is a whole experiment; compare it alone"),
         (["{home}", "{azr}/seed-1"], "is a whole experiment; compare it alone"),
         (["{empty}"], "has no run with a finished step yet"),
     ],
 )
 def test_what_is_no_run_or_no_seed_of_its_name_is_one_line(home, tmp_path, words, said):
-    copy = shutil.copytree(home / "azr" / "seed-1", tmp_path / "copy")
     open_home(open_plan(str(home / "plan.yaml")), tmp_path / "empty")
-    places = {"home": home, "azr": home / "azr", "still": home / "still", "copy": copy}
+    places = {"home": home, "azr": home / "azr", "still": home / "still"}
     places["empty"] = tmp_path / "empty"
     refused(command("compare", *(word.format(**places) for word in words)), said)
 

@@ -12,7 +12,7 @@ from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
 from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
-from selfplay.settings import extended, override, preset_names, preset_text, read_preset
+from selfplay.settings import extended, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
 
@@ -71,42 +71,24 @@ def test_a_file_that_extends_a_preset_holds_what_differs():
 
 
 def test_what_is_neither_a_preset_nor_a_file_is_named():
-    for name in ("", "../config", "nano.yaml", "no such thing"):
-        with pytest.raises(ConfigError, match="no preset or file"):
-            read_preset(name)
     for given, words in (
-        ("7b-4t4", "did you mean 7b-4t4s?"),
-        ([1], r"or file \[1\]; expected one"),
+        *((name, "no preset or file") for name in ("", "../config", "nano.yaml")),
+        *(("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"or file \[1\]; expected one")),
     ):
         with pytest.raises(ConfigError, match=words):
             extended({"extends": given})
 
 
-@pytest.mark.parametrize(
-    ("assignment", "meant"),
-    [
-        ("teachrs=3", "teachers"),
-        ("reward.teachr=azr", "reward.teacher"),
-        ("learner.lr=0.1", "learner.learning_rate"),
-        ("vllm_importance_sampling_mode=token_mask", "learner.importance_sampling_mode"),
-        ("actor.optim.lr=0.1", "learner.learning_rate"),
-        ("LoRA-Rank=16", "learner.r"),
-        ("learning-rate=1e-4", "learner.learning_rate"),
-        ("learn.zzzz=1", "learner"),
-        ("eval.temperatur=1", "eval.temperature"),
-        ("max_new_tokens=9", "rollout.max_completion_length"),
-        ("batch_size=8", "rollout.proposals or learner.micro_batch_tokens"),
-        ("league.grace_match=3", "league.grace_matches"),
-    ],
-)
-def test_an_unknown_key_is_named_with_the_one_that_was_meant(assignment, meant):
-    key = assignment.partition("=")[0]
-    assert refusal(assignment) == f"unknown key {key}; did you mean {meant}?"
-
-
-@pytest.mark.parametrize("key", ["learner.dropout", "zzzzzz", "7"])
-def test_an_unknown_key_like_no_other_is_answered_with_those_that_there_are(key):
-    assert f"unknown key {key}; known: " in refusal(f"{key}=1")
+def test_an_unknown_key_is_named_with_the_one_that_was_meant_or_all():
+    for key, meant in (
+        *(("teachrs", "teachers"), ("learner.lr", "learner.learning_rate")),
+        *(("actor.optim.lr", "learner.learning_rate"), ("LoRA-Rank", "learner.r")),
+        *(("learn.zzzz", "learner"), ("max_new_tokens", "rollout.max_completion_length")),
+        ("batch_size", "rollout.proposals or learner.micro_batch_tokens"),
+    ):
+        assert refusal(f"{key}=1") == f"unknown key {key}; did you mean {meant}?"
+    for key in ("learner.dropout", "zzzzzz", "7"):
+        assert f"unknown key {key}; known: " in refusal(f"{key}=1")
 
 
 def keys_of(config):
@@ -149,17 +131,13 @@ def test_values_beyond_their_bounds_and_numbers_without_end_are_refused_by_name(
 @pytest.mark.parametrize(
     ("assignment", "value"),
     [
-        ("steps=3", 3),
         ("learner.r=16", 16),
         ("learner.learning_rate=1e-4", 1e-4),
         ("learner.learning_rate=1", 1.0),
         ("base=/models/a=b", "/models/a=b"),
-        ("league.fitness=reward", "reward"),
         ("rollout.kinds=[code_o, code_i]", ("code_o", "code_i")),
         ("rollout.kinds=code_o", ("code_o",)),
-        ("rollout.kinds=code_o,code_i", ("code_o", "code_i")),
         ("report_to=wandb, trackio", ("wandb", "trackio")),
-        ("eval.held_out=a.jsonl", ("a.jsonl",)),
         ("evolution.mutation=svd_structured", "svd_structured"),
         ("evolution.mutation=svd_structured,full_gaussian", ("svd_structured", "full_gaussian")),
     ],
@@ -180,17 +158,12 @@ def test_set_reaches_every_kind_of_value(assignment, value):
         ("steps=", "steps is None; expected int"),
         ("base=3", "base is 3; expected str"),
         ("rollout.temperature=1e-30", "rollout.temperature is '1e-30'; expected float >= 0.01"),
-        ("rollout.temperature=hot", "rollout.temperature is 'hot'; expected float"),
         ("learner.teacher_beta=hot", "learner.teacher_beta is 'hot'; expected float | null"),
-        ("report_to=tensorbord", "report_to[0] is 'tensorbord'; expected one of"),
-        ("report_to=[tensorbord]", "did you mean tensorboard?"),
+        ("report_to=[tensorbord]", "report_to[0] is 'tensorbord'; expected one of"),
         ("report_to=", "report_to is None; expected list"),
-        ("league.pfsp=1", "league.pfsp is 1; expected list"),
         ("league.pfsp=[a, b]", "league.pfsp[0] is 'a'; expected float"),
         ("learner.importance_sampling_correction=maybe", "is 'maybe'; expected bool"),
-        ("learner.loss_type=ppo", "learner.loss_type is 'ppo'; expected one of grpo, dapo"),
         ("rollout=5", "rollout is 5; expected section"),
-        ("rollout.kinds=[1]", "rollout.kinds[0] is 1; expected str"),
         ("rollout.kinds=[]", "rollout.kinds is []; expected list of length >= 1"),
         ("rollout.kinds=[code_x]", "rollout.kinds names 'code_x'; expected one of code_o"),
         ("rollout.kinds=[code_o, code_o]", "rollout.kinds names a kind twice"),
@@ -202,10 +175,9 @@ def test_what_cannot_be_read_says_what_was_found_and_expected(assignment, expect
     assert expected in refusal(assignment)
 
 
-@pytest.mark.parametrize("assignment", ["steps", "=3", "", "learner.r=[", "steps.more=1"])
-def test_set_that_is_no_assignment_says_so(assignment):
-    with pytest.raises(ConfigError, match="--set"):
-        override(read_preset("nano"), assignment)
+def test_set_that_is_no_assignment_says_so():
+    for assignment in ("steps", "=3", "", "learner.r=[", "steps.more=1"):
+        assert "--set" in refusal(assignment)
 
 
 def test_the_learner_takes_temperature_and_length_of_the_samples(runs):

@@ -1,7 +1,6 @@
 """The doctor: what it looks for first, what it measures, what it finds broken and says to do."""
 
 import json
-import sys
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ import torch
 
 from selfplay import load_preset
 from selfplay.machine.devices import GIB
-from selfplay.machine.doctor import _gap, _vllm
+from selfplay.machine.doctor import _gap
 from selfplay.members import population
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
@@ -79,15 +78,6 @@ def test_a_gpu_that_torch_does_not_see_is_named(here):
     assert "--set device=cpu" in said
 
 
-def test_adapters_in_float32_with_vllm_on_a_gpu_are_named(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for device, dtype, passed in (("auto", "float32", False), ("cpu", "float32", True)):
-        monkeypatch.setattr("selfplay.machine.doctor.require_vllm", lambda: "0.32.0")
-        check = _vllm(load_preset("nano", "engine=vllm", f"device={device}", f"dtype={dtype}"))
-        assert check.passed == passed
-        assert ("dtype=bfloat16" in check.remedy) != passed
-
-
 def row(kl):
     values = {"mismatch_kl": kl, "logp_difference_max": 0.1}
     return SimpleNamespace(members={"t0": SimpleNamespace(**values)})
@@ -100,18 +90,6 @@ def test_what_bfloat16_gives_by_itself_is_no_drift():
         *(("float16", 1.6e-3, True), ("float32", 1.6e-3, False)),
     ):
         assert _gap([row(kl)], load_preset("nano", f"dtype={dtype}")).passed == passed, (dtype, kl)
-
-
-def test_broken_chart_libraries_are_nothing_to_the_doctor(here, monkeypatch):
-    for name in list(sys.modules):
-        if name.startswith(("selfplay.reports.", "selfplay.machine.doctor")):
-            package, _, module = name.rpartition(".")
-            monkeypatch.delattr(sys.modules[package], module)  # comes back for the other tests
-            monkeypatch.delitem(sys.modules, name)
-    for name in ("altair", "vl_convert"):
-        monkeypatch.setitem(sys.modules, name, None)
-    said = failed(doctor(more=["learner.micro_batch_tokens=90000000", "rollout.proposals=90000"]))
-    assert said.startswith("FAILED  memory: nano needs ")
 
 
 def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):
