@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import learners
-from selfplay.learning.batch import batches, blocks, deal, even
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
 
 ROLES = ("teacher", "student", "student")
@@ -85,16 +84,3 @@ def test_a_learner_that_is_gone_is_noticed(tiny):
         return True
 
     assert together(2, shared) == [True, None]
-
-
-def test_pieces_are_even_and_workers_get_neighbours():
-    assert [even(n) for n in (0, 1, 2, 3, 7, 8)] == [1, 1, 2, 2, 4, 8]
-    assert [batches(rows) for rows in (0, 11, 24, 100, 320)] == [0, 0, 2, 2, 4]
-    assert deal("aabbcd", 2) == [[0, 1, 4], [2, 3, 5]]
-    assert deal("aa", 3) == [[0, 1]]
-    for workers in (1, 2, 3, 5):
-        shares = blocks([3, 1, 1, 3, 8], workers)
-        assert [n for share in shares for n in share] == [0, 1, 2, 3, 4]
-        assert len(shares) == workers
-    assert [list(share) for share in blocks([3, 1, 1, 3, 8], 2)] == [[0, 1, 2, 3], [4]]
-    assert blocks([], 2) == [range(0), range(0)]

@@ -6,20 +6,16 @@ import shutil
 import sys
 from dataclasses import replace
 
-import numpy as np
-import programs
 import pytest
 import torch
 
-import forked
-from lora_evo import OPERATORS, Operator, measured
+from forked import python
+from lora_evo import OPERATORS, Operator
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.extensions import load_states, states_of
 from selfplay.files.checkpoint import save_checkpoint
 from selfplay.files.layout import open_config
 from selfplay.files.read import read_run
 from selfplay.learning.rewards import TeacherReward, training_samples
-from selfplay.objects import name_of
 from selfplay.run import Extensions
 from selfplay.step import (
     evolve,
@@ -152,38 +148,16 @@ def test_what_is_handed_over_is_used_named_and_found_again_by_resume(runs, tmp_p
     assert {birth["operator"] for birth in births} == {"own_noise"}
 
 
-def narrow(path, slots):
-    return measured(path, slots[0], replace(slots[0], A=slots[0].A[:1], B=slots[0].B[:, :1]))
-
-
-@pytest.mark.parametrize(
-    ("kind", "setup", "words"),
-    [
-        ("mutation", lambda setup: lambda path, slots: slots[0], "returns a Slot for "),
-        ("crossover", lambda setup: 1 / 0, "fails at its setup: ZeroDivisionError"),
-        ("mutation", lambda setup: narrow, "made a factor of shape "),
-        ("crossover", lambda setup: None, "'NoneType' object is not callable"),
-    ],
-)
-def test_an_operator_that_does_not_work_is_refused_when_the_run_opens(
-    runs, tmp_path, kind, setup, words
-):
-    strength = 0.1 if kind == "mutation" else None
-    own = Operator("of_mine", kind, "", "", setup, default_strength=strength)
-    config = runs.config(*TINY, "steps=9", "evolution.evolve_every=3")
-    with pytest.raises(ConfigError) as said:
-        train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
-    line = str(said.value)
-    assert line.startswith(f"evolution.{kind}, tried on t0: ")
-    assert words in line
-    assert "\n" not in line
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_operator_that_is_never_used_is_not_tried(runs, tmp_path):
-    own = Operator("of_mine", "mutation", "", "", lambda request: None)
-    config = runs.config(*TINY, "steps=1", "evolution.evolve_every=0")
-    train(config, tmp_path / "run", extensions=Extensions(operators=[own]))
+def test_an_operator_that_does_not_work_is_refused_when_a_run_that_evolves_opens(runs, tmp_path):
+    for kind in ("mutation", "crossover"):
+        own = Operator("of_mine", kind, "", "", lambda setup: 1 / 0)
+        line = rf"^evolution.{kind}, tried on t0: .* fails at its setup: ZeroDivisionError.*$"
+        with pytest.raises(ConfigError, match=line):
+            train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(operators=[own]))
+        assert not (tmp_path / "run").exists()
+    still = runs.config(*TINY, "evolution.evolve_every=0")
+    with new_run(still, tmp_path / "run", extensions=Extensions(operators=[own])):
+        pass
 
 
 def test_regret_is_given_a_rival_and_needs_two_students(runs, tmp_path):
@@ -200,12 +174,10 @@ def test_regret_is_given_a_rival_and_needs_two_students(runs, tmp_path):
     [
         ("reward.teacher=populra", "did you mean populora"),
         ('reward.teacher="os:"', "expected MODULE:OBJECT"),
-        ("reward.teacher=no_such_module:f", "cannot import no_such_module: ModuleNotFoundError"),
         ("reward.student=os:sep", "which is no function"),
         ("evolution.mutation=[os:sep]", "expected a lora_evo.Operator"),
         # of modules in the working directory
         ("reward.teacher=of_mine:third", r"of_mine \(.*of_mine.py\) has no third"),
-        ("reward.teacher=of_mine_broken:f", "cannot import of_mine_broken: ZeroDivisionError: div"),
         ("reward.student=of_mine_quits:f", "cannot import of_mine_quits: SystemExit: 3"),
     ],
 )
@@ -215,7 +187,6 @@ def test_what_cannot_be_used_is_named_before_the_run_begins(
     monkeypatch.syspath_prepend(tmp_path / "elsewhere")  # puts sys.path back
     monkeypatch.chdir(tmp_path)
     (tmp_path / "of_mine.py").touch()
-    (tmp_path / "of_mine_broken.py").write_text("1 / 0")
     (tmp_path / "of_mine_quits.py").write_text("import sys\nsys.exit(3)")
     with pytest.raises(ConfigError, match=expected) as error:
         train(runs.config(*TINY, setting), tmp_path / "run")
@@ -243,10 +214,7 @@ def test_a_reward_that_compares_is_given_what_it_needs(runs, tmp_path):
         assert run.extensions.teacher_reward is reward
 
 
-@pytest.mark.parametrize(
-    "python", [forked.python, pytest.param(programs.python, marks=pytest.mark.slow)]
-)
-def test_a_scripts_own_function_is_handed_over_again(tmp_path, python):
+def test_a_scripts_own_function_is_handed_over_again(tmp_path):
     """By the script, by `python -m`, or by another, which may have changed it."""
     home, text = str(tmp_path / "run"), MINE + SCRIPT
     (tmp_path / "begins.py").write_text(text)
@@ -259,25 +227,6 @@ def test_a_scripts_own_function_is_handed_over_again(tmp_path, python):
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-2")
     done = python("-m", "other", "resume", home, cwd=tmp_path).splitlines()[1]
     assert done == "2 steps, 1 changes"
-
-
-@pytest.mark.parametrize(
-    ("thing", "name"),
-    [
-        (np.mean, "numpy:mean"),
-        (functools.partial(np.mean, axis=0), ":mean"),
-        (lambda p: 0.5, ":<lambda>"),
-        (of_share(0.5), ":reward"),
-        (learns_nothing, f"{__name__}:learns_nothing"),
-        (OWN, f"{__name__}:OWN"),
-        (replace(OWN), ":own_noise"),
-        (Kept.state_dict, f"{__name__}:Kept.state_dict"),
-        (Kept(1).state_dict, ":Kept.state_dict"),
-        (Kept(1), ":Kept"),
-    ],
-)
-def test_what_a_module_holds_is_named_by_it(thing, name):
-    assert name_of(thing) == name
 
 
 def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_path):
@@ -309,30 +258,21 @@ def test_a_function_whose_source_changes_is_named_once_and_the_run_goes_on(
 
 def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
     config = runs.config(*TINY)
-    rewards = {name: Extensions(Kept(0.5), Kept(0.25).__call__) for name in ("whole", "again")}
-    train(config, tmp_path / "whole", extensions=rewards["whole"])
-    train_until(2, config, tmp_path / "half", extensions=rewards["again"], phase="save")
-    fresh = Extensions(Kept(0.5), Kept(0.25).__call__)
+    rewards, again, fresh = (
+        Extensions(TeacherReward(Kept(0.5)), functools.partial(Kept(0.25).__call__))
+        for _ in range(3)
+    )
+    train(config, tmp_path / "whole", extensions=rewards)
+    train_until(2, config, tmp_path / "half", extensions=again, phase="save")
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "half", copy)
     resume(tmp_path / "half", extensions=fresh)
-    resume(copy, extensions=rewards["again"])  # which has moved on after the checkpoint
+    resume(copy, extensions=again)  # which has moved on after the checkpoint
     assert runs.outcome(tmp_path / "half") == runs.outcome(tmp_path / "whole")
     assert runs.outcome(copy) == runs.outcome(tmp_path / "whole")
-    assert fresh.teacher_reward.paid == rewards["whole"].teacher_reward.paid > 0
+    paid = [each.teacher_reward.function.paid for each in (fresh, rewards)]
+    assert paid[0] == paid[1] > 0
     assert not capsys.readouterr().err
-
-
-def test_the_state_of_a_reward_is_that_of_what_it_is_made_of():
-    first, second = (
-        Extensions(TeacherReward(Kept(1), ("base",)), functools.partial(Kept(2).__call__))
-        for _ in range(2)
-    )
-    first.teacher_reward.function.paid = 5
-    first.student_reward.func.__self__.paid = 7
-    load_states(second, states_of(first))
-    assert second.teacher_reward.function.paid == 5
-    assert second.student_reward.func.__self__.paid == 7
 
 
 class Halfway(Rising):
@@ -340,45 +280,28 @@ class Halfway(Rising):
         return {}
 
 
-class Unsaved(Kept):
-    def state_dict(self):
-        return {"reward": self}
-
-
-@pytest.mark.parametrize(
-    ("reward", "expected"),
-    [
-        (Halfway(1), "Halfway has no load_state_dict; expected both"),
-        (Unsaved(1), "what state_dict of Unsaved returns cannot be saved and read again"),
-    ],
-)
-def test_a_state_that_cannot_be_kept_is_refused_before_the_run(reward, expected, runs, tmp_path):
-    with pytest.raises(SelfplayError, match=expected):
-        train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(reward))
+def test_a_state_that_cannot_be_kept_is_refused_before_the_run(runs, tmp_path):
+    with pytest.raises(SelfplayError, match="Halfway has no load_state_dict; expected both"):
+        train(runs.config(*TINY), tmp_path / "run", extensions=Extensions(Halfway(1)))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_loops_state_is_given_back_as_it_was_at_the_checkpoint(runs, tmp_path, own):
+def test_a_loops_state_is_given_back_as_it_was_at_the_checkpoint(runs, tmp_path):
     home = begun(runs.config(*TINY), tmp_path / "run")
     with open_run(home) as run:
         assert run.state == {}
-        run.state = Kept(1) if own else {"mean": {"s0": 0.5}, "seen": torch.arange(3)}
-        for paid in (3, 4):
-            if own:
-                run.state.paid = paid
-            else:
-                run.state["paid"] = paid
-            save_checkpoint(run)
+        run.state = {"mean": {"s0": 0.5}, "seen": torch.arange(3)}
+        save_checkpoint(run)
     with open_run(home) as run:
-        if own:
-            again = Kept(1)
-            again.load_state_dict(run.state)
-            assert again.paid == 4
-        else:
-            assert run.state["paid"] == 4
-            assert run.state["mean"] == {"s0": 0.5}
-            assert run.state["seen"].tolist() == [0, 1, 2]
+        assert run.state["mean"] == {"s0": 0.5}
+        assert run.state["seen"].tolist() == [0, 1, 2]
+        run.state = Kept(1)
+        run.state.paid = 4
+        save_checkpoint(run)
+    with open_run(home) as run:
+        again = Kept(1)
+        again.load_state_dict(run.state)
+        assert again.paid == 4
         run.state = {"reward": learns_nothing}
         with pytest.raises(SelfplayError, match=r"run.state cannot be saved and read again \("):
             save_checkpoint(run)
@@ -409,19 +332,15 @@ def own_loop(run):
 
 
 def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, tmp_path):
-    config = runs.config(*TINY, "eval.eval_every=2")
-    train(config, tmp_path / "train")
+    config, rows = runs.config(*TINY, "eval.eval_every=2"), []
+    seeing = Extensions(callbacks=[lambda run, row: rows.append(row)])
+    train(config, tmp_path / "train", extensions=seeing)
     with new_run(config, tmp_path / "own") as run:
         own_loop(run)
     assert runs.outcome(tmp_path / "own") == runs.outcome(tmp_path / "train")
     assert (tmp_path / "own" / "checkpoints" / "step-2").is_dir()
-
-
-def test_callbacks_get_the_proposals_and_the_measurements_of_the_step(runs, tmp_path):
-    rows = []
-    own = Extensions(callbacks=[lambda run, row: rows.append(row)])
-    train(runs.config(*TINY), tmp_path / "run", extensions=own)
-    written = list(read_run(tmp_path / "run").tasks())
+    # Callbacks get the proposals and the measurements of the step.
+    written = list(read_run(tmp_path / "train").tasks())
     assert [task for row in rows for task in row.tasks] == written
     assert {task.step for task in rows[1].tasks} == {2}
-    assert "tasks" not in runs.rows(tmp_path / "run" / "metrics.jsonl")[0]
+    assert "tasks" not in runs.rows(tmp_path / "train" / "metrics.jsonl")[0]

@@ -226,14 +226,6 @@ def test_strata_do_not_touch_each_other():
         assert OF_TEACHERS(crowd)[1:-1] == alone
 
 
-@pytest.mark.parametrize("rewards", [[], [1.0], [0.1 + 0.2, 0.3]])
-def test_nothing_to_compare_gives_exact_zeros(rewards):
-    samples = [sample(r) for r in rewards]
-    for function in (OF_STUDENTS, OF_TEACHERS):
-        for weighted in (False, True):
-            assert function(samples, token_weighted=weighted) == [0.0] * len(rewards)
-
-
 def test_an_attempt_without_company_keeps_its_reward_as_signal():
     samples = [sample(1.0, task=0), sample(-0.5, task=1)]
     assert OF_STUDENTS(samples) == pytest.approx([2**-0.5, -(2**-0.5)])
@@ -248,30 +240,25 @@ def test_beside_a_reward_that_is_not_finite_no_advantage_is(odd):
 @pytest.mark.parametrize("scale", [1e-8, 1e9])
 @pytest.mark.parametrize("by_tokens", [False, True])
 def test_advantages_do_not_depend_on_the_size_of_rewards(scale, by_tokens):
+    def samples(size):
+        rewards = enumerate([1, 0, 0.5, -1])
+        return [sample(r * size, task=n // 2, tokens=1 + n) for n, r in rewards]
+
     for function in (OF_STUDENTS, OF_TEACHERS):
-        of_size, plain = (
-            function(
-                [
-                    sample(r * size, task=n // 2, tokens=1 + n)
-                    for n, r in enumerate([1, 0, 0.5, -1])
-                ],
-                token_weighted=by_tokens,
-            )
-            for size in (scale, 1.0)
-        )
-        assert of_size == pytest.approx(plain, rel=1e-3)
-        assert all(of_size)
+        scaled, plain = (function(samples(s), token_weighted=by_tokens) for s in (scale, 1.0))
+        assert scaled == pytest.approx(plain, rel=1e-3)
+        assert all(scaled)
 
 
-@pytest.mark.parametrize("reward", [0.1, 1 / 3, -1e-8, 123456789.1])
-@pytest.mark.parametrize("count", [2, 3, 10])
-def test_equal_rewards_give_no_advantage_of_any_size(reward, count):
-    rewards = [reward] * count
+@given(st.floats(-1e9, 1e9), st.integers(2, 10), st.booleans())
+def test_equal_rewards_give_no_advantage_of_any_size(reward, count, by_tokens):
+    equal = [sample(reward, tokens=1 + 2 * by_tokens) for _ in range(count)]
     for function in (OF_STUDENTS, OF_TEACHERS):
-        assert function([sample(r) for r in rewards]) == [0.0] * count
-        assert function([sample(r, tokens=3) for r in rewards], token_weighted=True) == [0] * count
-    assert frac_reward_zero_std([sample(r) for r in rewards]) == 1.0
-    beside = [*(sample(reward) for _ in rewards), sample(1.0, task=1), sample(0.0, task=1)]
+        for some in (equal, equal[:1], []):
+            assert function(some, token_weighted=by_tokens) == [0.0] * len(some)
+    assert OF_TEACHERS([sample(0.1 + 0.2), sample(0.3)]) == [0.0, 0.0]
+    assert frac_reward_zero_std(equal) == 1.0
+    beside = [*equal, sample(1.0, task=1), sample(0.0, task=1)]
     assert OF_STUDENTS(beside)[:count] == [0.0] * count
 
 
@@ -284,31 +271,11 @@ def test_whitened_values_are_finite_with_mean_0_and_deviation_1_or_all_zero(rewa
         assert values.std(ddof=1) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("0.5", "returns '0.5' for"),
-        (None, "returns None for"),
-        (torch.ones(2), "returns tensor.* for"),
-        (10**200 * 10**200, r"returns 10{79} for"),
-        ("two\nlines", r"returns 'two\\nlines' for"),
-    ],
-)
-def test_a_reward_that_is_no_number_is_named(value, shown):
-    def odd(sample):
-        return value
-
-    config = read_config({})
-    for option, sample in (
-        ("teacher_reward", "proposal p0 of t0"),
-        ("student_reward", "an attempt of s0 at "),
-    ):
-        line = f"^{option}: odd {shown} {sample}.*; expected a number$"
-        with pytest.raises(SelfplayError, match=line):
-            training_samples(STEP, config, **{option: odd})
+async def odd(sample):
+    return "two\nlines"
 
 
-def fails(sample):
+async def fails(sample):
     raise KeyError("first\nsecond")
 
 
@@ -319,20 +286,22 @@ def quits(sample):
 @pytest.mark.parametrize(
     ("reward", "words"),
     [
-        (
-            lambda proposed, attempt: 1.0,
-            r"<lambda> fails at .*: TypeError: .*\(.*test_rewards.py, line \d+\)",
-        ),
-        (len, r"len fails at .*: TypeError: .*has no len\(\); expected a finite"),
-        (quits, r"quits fails at .*: SystemExit: 3 \(.*test_rewards.py, line \d+\)"),
-        (fails, r"fails fails at .*: KeyError: .*\(.*test_rewards.py, line \d+\)"),
+        (lambda sample: None, "<lambda> returns None for WHOM.*; expected a number$"),
+        (lambda sample: torch.ones(2), "<lambda> returns tensor.* for WHOM"),
+        (lambda sample: 10**400, "<lambda> returns 10{79} for WHOM"),
+        (odd, r"odd returns 'two\\nlines' for WHOM"),
+        (len, r"len fails at WHOM.*: TypeError: .*has no len\(\); expected a finite"),
+        (quits, r"quits fails at WHOM.*: SystemExit: 3 \(.*test_rewards.py, line \d+\)"),
+        (fails, r"fails fails at WHOM.*: KeyError: .*\(.*test_rewards.py, line \d+\)"),
     ],
 )
-@pytest.mark.parametrize("option", ["teacher_reward", "student_reward"])
-def test_a_reward_that_raises_cannot_be_called_or_quits_is_blamed_itself(reward, words, option):
-    with pytest.raises(SelfplayError, match=f"^{option}: {words}") as said:
-        training_samples(STEP, read_config({}), **{option: reward})
-    assert "\n" not in str(said.value)
+def test_a_reward_that_gives_no_number_raises_or_quits_is_blamed_itself(reward, words):
+    """A coroutine, too."""
+    for option, whom in (("teacher", "proposal p0 of t0"), ("student", "an attempt of s0 at ")):
+        line = f"^{option}_reward: {words.replace('WHOM', whom)}"
+        with pytest.raises(SelfplayError, match=line) as said:
+            training_samples(STEP, read_config({}), **{f"{option}_reward": reward})
+        assert "\n" not in str(said.value)
 
 
 async def later(sample):
@@ -360,26 +329,6 @@ def test_coroutines_wait_together_and_their_loop_lasts():
     for _ in range(2):
         training_samples(STEP, read_config({}), teacher_reward=of_a_loop)
     assert len(loops) == 1
-
-
-async def fails_later(sample):
-    raise KeyError("first")
-
-
-async def odd_later(sample):
-    return "high"
-
-
-@pytest.mark.parametrize(
-    ("reward", "words"),
-    [
-        (fails_later, "fails_later fails at proposal p0.*KeyError.*test_rewards.py"),
-        (odd_later, "odd_later returns 'high'"),
-    ],
-)
-def test_what_a_coroutine_raises_or_returns_is_named_too(reward, words):
-    with pytest.raises(SelfplayError, match=words):
-        training_samples(STEP, read_config({}), teacher_reward=reward)
 
 
 @pytest.mark.parametrize("value", [1, True, np.float32(0.5), torch.tensor(0.5), Fraction(1, 2)])
