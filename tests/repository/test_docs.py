@@ -23,7 +23,6 @@ from click.testing import CliRunner
 from programs import python
 from size import DOORS
 
-import selfplay
 from league import LeagueConfig
 from lora_evo.cli import main as lora_evo
 from selfplay import Config
@@ -46,34 +45,6 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 SECTIONS = {part.splitlines()[0]: part for part in CONTRIBUTING.split("\n## Add ")[1:]}
 
 
-SMALL = (
-    "rollout.proposals=2",
-    "rollout.num_generations=2",
-    "eval.eval_every=0",
-    "eval.same_tasks=0",
-)
-README = FENCE.findall((ROOT / "README.md").read_text())
-
-
-@pytest.mark.parametrize("code", README)
-def test_python_examples_run_on_a_small_scale(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def small(name: str, *changes: str, **settings: object) -> Config:
-        return whole(name, *SMALL, *changes, **settings)
-
-    whole = selfplay.load_preset
-    monkeypatch.setattr(selfplay, "load_preset", small)
-    monkeypatch.chdir(tmp_path)
-    assert here(code).strip()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", README)
-def test_python_examples_run(code: str, tmp_path: Path) -> None:
-    assert printed(code, tmp_path).strip()
-
-
 def here(program: str) -> str:
     """Run a program in this process, in a namespace of its own, and return what it prints."""
     with redirect_stdout(StringIO()) as said:
@@ -85,6 +56,13 @@ def printed(program: str, folder: Path) -> str:
     """Run a program in a folder from which it can import, and return what it prints."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return python("-c", program, cwd=folder, PYTHONPATH=os.pathsep.join(paths))
+
+
+def test_the_training_from_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = FENCE.findall((ROOT / "docs" / TRAINING).read_text())
+    (promised,) = re.findall(r"^ *print\(.*  # (.*)$", code, re.M)
+    assert here(code).splitlines()[-1] == promised
 
 
 @pytest.mark.parametrize("title", SECTIONS)
