@@ -32,7 +32,7 @@ help:
 	@echo "make test-trackers  the tests of the trackers, with their packages: 200 MB"
 	@echo "make test-4bit  the tests of bases in 4 bits, with bitsandbytes: 130 MB"
 	@echo "make test-integrations  the tests with TRL, verl, verifiers ... themselves: 3 GB"
-	@echo "make bench      the benchmarks behind the figures in docs/"
+	@echo "make bench      the benchmarks behind the figures in docs/, and which speeds have moved"
 	@echo "make gpu [ARGS=--tiny]  what only a GPU shows, with the Python that is active: ten minutes"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
 	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: an hour or two"
@@ -186,10 +186,12 @@ test-integrations: $(WITH_VENV)/.installed
 	OMP_NUM_THREADS=1 $(WITH_VENV)/bin/python -m pytest -rs --durations=10 tests/with_peers
 
 # Those that need no file of the user's; benchmarks has more, each with a line on what it needs.
+# by_turns.py then compares each speed of docs/results.md with the code of its commit.
 BENCHMARKS := sandbox_throughput sandbox_soak serve_load lora_children league_ratings \
 	evals_engine training_step workers math_grading
 bench: env
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	$(BIN)/python benchmarks/by_turns.py
 
 # docs/gpu.md says how to make an environment with vLLM, and what each step shows.
 gpu:

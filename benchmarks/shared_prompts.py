@@ -34,6 +34,8 @@ from selfplay.machine.plan import workload
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from memory_meter import MemoryMeter
 
+COLUMNS = (("tokens", "tokens", 1), ("operations", "TFLOP", 10**12), ("peak", "peak GiB", GIB))
+
 
 class Operations(TorchDispatchMode):
     """Counts by torch's own formulas; its FlopCounterMode cannot follow a gradient in a forward."""
@@ -106,9 +108,9 @@ def main() -> None:
         words = ("--preset", a.preset, "--tasks", a.tasks, "--completions", completion)
         shared, whole = (alone(__file__, *words, "--only", way) for way in ("shared", "whole"))
         row: Row = {"completion": completion}
-        for name, unit in (("tokens", 1), ("operations", 10**12), ("peak", GIB)):
-            row[name], row["whole " + name] = shared[name] / unit, whole[name] / unit
-            row[f"{name}, of whole"] = shared[name] / whole[name]
+        for key, title, unit in COLUMNS:
+            row[f"{title}, whole"], row[title] = whole[key] / unit, shared[key] / unit
+            row[f"{title}, ratio"] = shared[key] / whole[key]
         show([row], head=not number)
 
 
