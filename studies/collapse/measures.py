@@ -63,7 +63,7 @@ def _written(directory: Path, size: int, last: int, has_families: bool) -> Writt
     late: dict[str, list[Any]] = defaultdict(list)
     trapped: dict[int, list[bool]] = defaultdict(list)
     proposed = 0
-    for row in RunRecord(directory, "", {}, ()).tasks():
+    for row in RunRecord(directory, {}, ()).tasks():
         proposed += after < row.step <= last
         if row.status == "ok" and row.step <= last:
             trapped[-(-row.step // BIN) * BIN].append(family_of(row.program or "") == TRAP_NAME)

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from selfplay.errors import wrapped
+from selfplay.files.read import read_run, warnings_of
 from selfplay.files.rows import (
     BirthRow,
     CoverageRow,
@@ -219,3 +220,12 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
 def test_wrapping_keeps_indents_and_long_words():
     path = "/a/very/long/path/to/a-run"
     assert wrapped(f"  one two-three {path}\nfour", 12) == f"  one\n    two-three\n    {path}\nfour"
+
+
+def test_a_role_whose_texts_are_all_cut_is_named_with_the_setting_to_raise(runs, tmp_path):
+    home, (progress, said) = tmp_path / "run", shown(terminal=False)
+    short = ("steps=1", "rollout.max_proposal_length=2", "eval.eval_every=0", "eval.same_tasks=0")
+    train(runs.config(*short), home, progress=progress)
+    line = "every text of the teachers ended at the token limit; raise rollout.max_proposal_length"
+    assert f"warning: {line}" in " ".join(said.getvalue().split())
+    assert warnings_of(read_run(home)) == [f"In the last step {line}"]

@@ -64,10 +64,10 @@ def write_text(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8", newline="\n")
 
 
-def append_text(path: Path, text: str, *, sync: bool = True) -> None:
-    """Append text (UTF-8) to a file; when the disk fails, the file stays as it was.
+def append_text(path: Path, text: str) -> None:
+    """Append text (UTF-8) to a file and wait until it is on the disk.
 
-    sync: wait until it is on the disk, so that no power failure loses it either.
+    If that fails, the file stays as it was.
     """
     data = memoryview(text.encode())
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -76,8 +76,7 @@ def append_text(path: Path, text: str, *, sync: bool = True) -> None:
         try:
             while data:
                 data = data[os.write(handle, data) :]
-            if sync:
-                os.fsync(handle)
+            os.fsync(handle)
         except OSError as error:
             os.ftruncate(handle, size)
             raise type(error)(error.errno, error.strerror, str(path)) from None

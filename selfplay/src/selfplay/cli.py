@@ -9,6 +9,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
+from lora_evo import Commands
 from selfplay import __version__
 from selfplay.errors import ConfigError, one_line_errors, program, quiet_libraries, quote, say
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
@@ -59,30 +60,15 @@ RAY = click.option(
 )  # fmt: skip
 
 
-class Commands(click.Group):
-    """Commands whose errors are one line, where a user can mend them."""
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; wrong usage is one line, too."""
-        try:
-            sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
-        except click.exceptions.NoArgsIsHelpError as error:
-            error.show()
-            sys.exit(error.exit_code)
-        except click.ClickException as error:
-            words = " ".join(error.format_message().split()).rstrip(".")
-            context = getattr(error, "ctx", None)
-            more = f"; see {context.command_path} --help" if context else ""
-            click.echo(f"error: {words}{more}", err=True)
-            sys.exit(error.exit_code)
+class _Commands(Commands):
+    """Commands whose errors are one line, where the user can correct them."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was typed."""
         with one_line_errors():
             return super().invoke(ctx)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
     """Train populations of LoRA teachers and students (PopuLoRA).

@@ -76,7 +76,7 @@ class Run:
     - extensions: with all operators that children are made with, and the configured rewards; a
       student_reward of None is `verifier` with the values of the configuration.
     - sources: hashes of the source of what is a user's own, by setting and name.
-    - recent: the rows of the last steps, which tell who does not learn.
+
     - progress: what shows it.
     """
 
@@ -97,7 +97,7 @@ class Run:
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)
     sources: dict[str, str] = field(default_factory=dict)
-    recent: Sequence[StepRow] = ()
+
     progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 
     def __repr__(self) -> str:

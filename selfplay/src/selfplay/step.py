@@ -8,7 +8,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TypeVar
 
 import click
@@ -21,7 +20,6 @@ from selfplay.evaluate import evaluate_members
 from selfplay.evolution import evolve
 from selfplay.files.checkpoint import save_checkpoint
 from selfplay.files.layout import EVALS, METRICS, RESOURCES, TASKS
-from selfplay.files.read import IDLE, cut_roles, idle_roles
 from selfplay.files.rows import (
     BASE,
     GIVEN,
@@ -261,28 +259,12 @@ def record_step(
     run.step = step
     if step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)
-    _say_what_cannot_learn(run, row)
+
     run.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(tasks))
     for callback in run.extensions.callbacks:
         callback(run, row)
     return row
-
-
-def _say_what_cannot_learn(run: Run, row: StepRow) -> None:
-    """Say once of a role that all its texts are cut, and that it has not learned for a while."""
-    config, before = asdict(run.config), run.recent
-    run.recent = [*before, row][-IDLE:]
-    lines = []
-    for role in sorted(cut_roles(row) - (cut_roles(before[-1]) if before else set())):
-        key = f"max_{'proposal' if role == 'teacher' else 'completion'}_length"
-        line = f"every text of the {role}s ended at the limit of {config['rollout'][key]} tokens"
-        lines.append(f"{line}; raise rollout.{key}, for a model that thinks to thousands")
-    for role, why in idle_roles(run.recent, config).items():
-        if role not in idle_roles(before, config):
-            lines.append(f"no {role} learned in {IDLE} steps: {why}")
-    for line in lines:
-        click.echo(f"step {row.step}: {line}", err=True)
 
 
 class Clock:

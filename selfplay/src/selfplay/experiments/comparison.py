@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lora_evo import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
 from selfplay.experiments.measures import (
@@ -26,7 +27,7 @@ from selfplay.experiments.measures import (
 )
 from selfplay.files.layout import METRICS
 from selfplay.files.read import RunRecord, falls, flattened, read_run
-from selfplay.reports.pages import Table, figure, text_table, write_page
+from selfplay.reports.pages import Table, figure, write_page
 
 if TYPE_CHECKING:
     import altair as alt
@@ -207,7 +208,8 @@ def _named_arms(named: Sequence[tuple[str, Path]]) -> dict[str, dict[int, RunRec
 def to_text(comparison: Comparison) -> str:
     """Return the whole comparison as aligned text."""
     parts = [comparison.name, comparison.question, "\n".join(comparison.lines())]
-    parts += [f"{title}\n{text_table(*table)}" for title, table in comparison.tables()]
+    for title, (head, rows) in comparison.tables():
+        parts.append(f"{title}\n{text_table(head, rows, left=len(head))}")
     return "\n\n".join(part for part in (*parts, READING) if part)
 
 

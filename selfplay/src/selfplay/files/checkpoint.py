@@ -26,7 +26,7 @@ from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line, quote
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
-from selfplay.files.read import IDLE, flattened
+from selfplay.files.read import flattened
 from selfplay.files.rows import (
     ChangeRow,
     EvalRow,
@@ -236,7 +236,6 @@ def _read_back(run: Run) -> None:
                 run.structures[task.metrics["structure"]] += 1
             run.buffer.add(task.task(), task.step)
     for row in read_rows(run.directory / files.METRICS, StepRow):
-        run.recent = [*run.recent, row][-IDLE:]
         for birth in row.evolution:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
     for measured in read_rows(run.directory / files.EVALS, EvalRow):

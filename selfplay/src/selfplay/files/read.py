@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import UNSET, Struct, structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install, program, quote
 from selfplay.files.layout import CHANGES, EVALS, METRICS, RESOURCES, TASKS, config_of
@@ -22,7 +21,6 @@ from selfplay.files.rows import (
     ChangeRow,
     EvalRow,
     Maybe,
-    MemberRow,
     ResourceRow,
     StepRow,
     TaskRow,
@@ -42,8 +40,7 @@ twice their standard error over tasks."""
 WINDOW, LEAST_TASKS = 10, 4
 """Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
 fewer, one structure has a large share by chance."""
-IDLE = 5
-"""Steps without an update of a role after which that is said."""
+
 SIGNS = (
     ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
@@ -70,14 +67,13 @@ class Life:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunRecord:
-    """The rows of a run; `name` tells it from the others on a page.
+    """The rows of a run.
 
     - evals: measurements against the frozen base.
-    - changes: settings that were changed on the way.
+    - changes: settings that a resume found changed.
     """
 
     directory: Path
-    name: str
     config: Mapping[str, Any]
     steps: tuple[StepRow, ...]
     evals: tuple[EvalRow, ...] = ()
@@ -88,6 +84,11 @@ class RunRecord:
         facts = f", {plus_minus(gain)} points above the base, held-out" if gain else ""
         born = f", {len(self.births)} members born"
         return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.directory.resolve().name
 
     @property
     def last(self) -> int:
@@ -234,10 +235,10 @@ def flattened(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dic
     return values
 
 
-def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunRecord:
+def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     """Read a run directory, finished or not.
 
-    Raises RunDirectoryError when it is missing, is no run, is damaged, or has no finished step.
+    Raises RunDirectoryError if it is missing, is not a run, is damaged, or has no finished step.
 
     Example:
 
@@ -258,7 +259,6 @@ def read_run(directory: str | os.PathLike[str], name: str | None = None) -> RunR
         )
     return RunRecord(
         directory=home,
-        name=name or home.resolve().name,
         config=settings,
         steps=tuple(steps),
         evals=tuple(read_rows(home / EVALS, EvalRow)),
@@ -409,12 +409,12 @@ def falls(run: RunRecord) -> list[Fall]:
 
 
 def warnings_of(run: RunRecord) -> list[str]:
-    """Return a line for each fall of a member, sign of a collapse at the end, changed setting."""
-    signs, idle = signs_in(run.steps), idle_roles(run.steps, run.config)
+    """Return a line for each fall of a member, sign of a collapse at the end, role whose texts are
+    all cut, and changed setting."""
     return [
         *map(str, falls(run)),
-        *(f"In the last {WINDOW} steps {sign}" for sign in signs),
-        *(f"In the last {IDLE} steps no {r} learned: {why}" for r, why in idle.items()),
+        *(f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)),
+        *(f"In the last step {line}" for line in cut_roles(run.steps[-1])),
         *(f"From step {change.step} on {change}" for change in run.changes),
     ]
 
@@ -433,44 +433,15 @@ def signs_in(steps: Sequence[StepRow]) -> list[str]:
     return signs
 
 
-def idle_roles(steps: Sequence[StepRow], config: Mapping[str, Any]) -> dict[str, str]:
-    """Return by role why none of its members learned in the last `IDLE` steps.
-
-    Left out are roles that are not to learn: frozen ones, and teachers whose own rate is 0.
-    """
-    late, learner = steps[-IDLE:], config.get("learner") or {}
-    rows: dict[str, list[MemberRow]] = defaultdict(list)
-    for step in late:
-        for name, row in step.members.items():
-            if name not in (learner.get("frozen") or ()):
-                rows[row.role].append(row)
-    idle = {}
-    for role, of_role in rows.items():
-        rate = learner.get("teacher_learning_rate") if role == "teacher" else None
-        moved = [r.stepped and not r.regularised for r in of_role if r.stepped is not UNSET]
-        unmoved = not any(moved) and (moved or not any(step.valid_share for step in late))
-        if len(late) == IDLE and unmoved and rate != 0:
-            idle[role] = _why_idle(of_role, rate or learner.get("learning_rate"))
-    return idle
-
-
-def _why_idle(rows: Sequence[MemberRow], rate: float | None) -> str:
-    if rate == 0:
-        return "learner.learning_rate is 0"
-    if skipped := [row.skipped for row in rows if row.skipped]:
-        return str(skipped[-1])
-    if all(row.stepped is UNSET for row in rows):
-        return "no proposal was a valid task"
-    if all(row.cut == 1.0 for row in rows):
-        return "all their texts ended at the most tokens that are allowed"
-    return "all that is compared earned the same reward"
-
-
-def cut_roles(step: StepRow) -> set[str]:
-    """Return the roles all of whose texts ended at the limit of tokens and cannot be read."""
+def cut_roles(step: StepRow) -> list[str]:
+    """Return a line for each role all of whose texts ended at the token limit, unreadable."""
     rows = step.members.values()
-    read = {row.role for row in rows if row.cut != 1.0 or row.valid_share or row.well_formed}
-    return {row.role for row in rows} - read
+    readable = {row.role for row in rows if row.cut != 1.0 or row.valid_share or row.well_formed}
+    return [
+        f"every text of the {role}s ended at the token limit; raise rollout."
+        f"max_{'proposal' if role == 'teacher' else 'completion'}_length"
+        for role in sorted({row.role for row in rows} - readable)
+    ]
 
 
 def quarters(points: Points) -> tuple[float, float] | None:

@@ -20,6 +20,7 @@ from selfplay.files.layout import EVALS, METRICS
 from selfplay.files.read import (
     WINDOW,
     RunRecord,
+    cut_roles,
     falls,
     gain_text,
     mean_and_error,
@@ -164,7 +165,9 @@ class Progress:
             f"structures {recent[-1].coverage.structures}"
             + (f"; {left}" if left else "")
             + (f"\n  points above the base: {gains}" if gains else "")
-            + "".join(f"\n  warning: {sign}" for sign in signs_in([*recent]))
+            + "".join(
+                f"\n  warning: {line}" for line in (*signs_in([*recent]), *cut_roles(recent[-1]))
+            )
         )
 
     def _falls(self, step: int) -> list[str]:
@@ -173,7 +176,7 @@ class Progress:
             return []
         rows = read_rows(self._directory / METRICS, StepRow)
         evals = read_rows(self._directory / EVALS, EvalRow)
-        run = RunRecord(self._directory, "", {}, tuple(rows), tuple(evals))
+        run = RunRecord(self._directory, {}, tuple(rows), tuple(evals))
         return [f"  warning: {fall}" for fall in falls(run) if fall.after == step]
 
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lora_evo import check_output
+from lora_evo import check_output, text_table
 from selfplay.files.read import (
     Points,
     RunRecord,
@@ -19,7 +19,7 @@ from selfplay.files.read import (
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
-from selfplay.reports.pages import Table, duration, figure, text_table, visible, write_page
+from selfplay.reports.pages import Table, duration, figure, visible, write_page
 from selfplay.tasks.template import NANO
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ def summary(directory: Path) -> str:
         "\n".join(sentences(run)),
     ]
     named = ("solving", "teaching", "moved", "board")
-    parts += [text_table(*shown[name]) for name in named if shown[name][1]]
+    parts += [
+        text_table(*shown[name], left=len(shown[name][0])) for name in named if shown[name][1]
+    ]
     parts += [PLUS_MINUS, f"Time: {_time(run)}"]
     return "\n".join(map(visible, "\n\n".join(filter(None, parts)).split("\n")))
 
