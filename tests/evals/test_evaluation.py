@@ -223,7 +223,7 @@ def test_evalplus_json_lines(tmp_path: Path) -> None:
     ]
     assert saved_samples(path, BENCHMARK)[1] == [
         "samples of evalplus",
-        "1 samples passed over: not in this data, 'HumanEval/5' first",
+        "1 samples left out: not in this data, 'HumanEval/5' first",
     ]
     path.write_bytes(gzip.compress(path.read_bytes()))
     assert read(path) == found

@@ -1,4 +1,4 @@
-"""The benchmarks by name: our own, and those that other installed packages add.
+"""Benchmarks by name: ours, and those of other installed packages.
 
 A package adds one by an entry point of the group `evals.benchmarks`: the benchmark's name, and a
 function from `Data` to `Benchmark`.
@@ -29,7 +29,7 @@ _MODULES: dict[str, Any] = {
 
 
 def benchmark_names() -> tuple[str, ...]:
-    """Return every name that `load_benchmark` takes.
+    """Return the names of all benchmarks that `load_benchmark` can load.
 
     >>> benchmark_names()[:3]
     ('humaneval_plus', 'mbpp_plus', 'livecodebench')
@@ -41,7 +41,7 @@ def benchmark_names() -> tuple[str, ...]:
 def load_benchmark(name: str, data: Data = PUBLISHED) -> Benchmark:
     """Load the benchmark called `name`, by default from where it is published.
 
-    Raises EvalsError for a name that is not known and for data that cannot be had or used.
+    Raises EvalsError for an unknown name, and for data that cannot be found or used.
 
         >>> gsm8k = load_benchmark("gsm8k", Data("test.jsonl"))
         >>> gsm8k.questions[0].fields["problem"]
@@ -89,8 +89,8 @@ def added_benchmarks() -> dict[str, EntryPoint]:
 def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
     """Load benchmarks from the data that `[NAME=]FILE` specs name, or from where it is published.
 
-    Of livecodebench, FILE may also be a release on the hub. Raises EvalsError for a spec of no
-    benchmark, or of one that is not among the names.
+    For livecodebench, FILE may also be a release on the hub. Raises EvalsError for a spec that does
+    not belong to one of the names.
     """
     files: dict[str, str] = {}
     for spec in specs:
@@ -106,9 +106,9 @@ def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
         files[name] = file
     benchmarks = []
     for name in names:
-        file_or_none = files.get(name)
-        release = name in OFFICIAL and file_or_none in OFFICIAL[name].releases
-        data = Data(release=file_or_none) if release else Data(file_or_none)
+        source = files.get(name)
+        is_release = name in OFFICIAL and source in OFFICIAL[name].releases
+        data = Data(release=source) if is_release else Data(source)
         benchmarks.append(load_benchmark(name, data))
     return benchmarks
 
@@ -116,18 +116,18 @@ def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
 def describe(name: str) -> dict[str, Any]:
     """Return name, description, tasks, data and recipes of a benchmark, as `evals list` shows them.
 
-    tasks: the sizes that are official, smallest first. data: where it is, unless `--data`.
+    tasks: the official sizes, smallest first. data: where questions come from without `--data`.
     """
-    if (known := OFFICIAL.get(name)) is not None:
-        tasks, description = sorted(known.counts), known.description
-        data = "hub" if known.hub else "evalplus"
+    if (official := OFFICIAL.get(name)) is not None:
+        tasks, description = sorted(official.counts), official.description
+        data = "hub" if official.hub else "evalplus"
         recipes = [recipe.name for recipe in RECIPES.values() if name in recipe.templates]
     else:
         tasks, data, recipes = [], added_benchmarks()[name].module, []
         try:
             benchmark = load_benchmark(name)
             tasks, description = [len(benchmark.questions)], benchmark.description
-        except Exception as error:  # of another package, which may raise anything
+        except Exception as error:  # another package may raise anything
             description = f"cannot be loaded: {first_line(error)}"
     return {
         "name": name,

@@ -35,7 +35,7 @@ def _split_names(_context: click.Context, _option: click.Parameter, names: str) 
 def _template_args(
     context: click.Context, option: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the values by name: as JSON has them, else as texts."""
+    """The values by name: as JSON, else as texts."""
     arguments: dict[str, Any] = {}
     for item in pairs:
         name, equals, value = item.partition("=")
@@ -49,9 +49,9 @@ def _template_args(
 
 
 def _option(*names: str, help: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option whose help says the default, where it has one that is no flag's."""
-    shown = settings.get("default") is not None and "default" not in help
-    return click.option(*names, help=help, show_default=shown, **settings)
+    """An option whose help shows the default, if the text does not."""
+    show = settings.get("default") is not None and "default" not in help
+    return click.option(*names, help=help, show_default=show, **settings)
 
 
 _json = _option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -62,8 +62,7 @@ _data = _option(
 )  # fmt: skip
 _recipe = _option(
     "--recipe", type=click.Choice(list(RECIPES)),
-    help="Prompts, sampling and lengths, as `evals list` describes them; "
-    "default: the benchmark's own.",
+    help="Prompts, sampling and lengths, see `evals list`; default: the benchmark's own.",
 )  # fmt: skip
 _allow_weak = _option(
     "--allow-weak", is_flag=True, help="Grade even where the sandbox lacks its system-call filter."
@@ -79,23 +78,22 @@ def main() -> None:
 @main.command("list")
 @_json
 def list_benchmarks(as_json: bool) -> int:
-    """List the benchmarks, and the recipes that ask them.
+    """List the benchmarks and the recipes.
 
-    Tasks are the official sizes; data is where questions come from unless --data names a file: the
-    Hugging Face hub, evalplus, or the package that brings them.
+    Each benchmark is listed with its official numbers of tasks, and where its questions come from
+    unless --data names a file: the Hugging Face hub, evalplus, or another package.
     """
     rows = [describe(name) for name in benchmark_names()]
     if as_json:
         click.echo(json.dumps(rows))
         return 0
-    shown = [
+    entries = [
         (f"{row['name']} ({', '.join(map(str, row['tasks'])) or '?'} tasks; {row['data']})", row)
         for row in rows
     ]
-    shown += [(f"--recipe {recipe.name}", vars(recipe)) for recipe in RECIPES.values()]
-    for line, row in shown:
-        text = row["description"]
-        click.echo(f"{line}\n{click.wrap_text(text, 80, '    ', '    ')}")
+    entries += [(f"--recipe {recipe.name}", vars(recipe)) for recipe in RECIPES.values()]
+    for title, row in entries:
+        click.echo(f"{title}\n{click.wrap_text(row['description'], 80, '    ', '    ')}")
     return 0
 
 
@@ -103,13 +101,13 @@ def list_benchmarks(as_json: bool) -> int:
 @_option(
     "--model", metavar="MODEL",
     help="Base model of the adapters: a folder, a name on the Hugging Face hub, or nano, the small "
-    "model that selfplay brings; default: the one that a selfplay run names.",
+    "model of selfplay; default: the base model of the selfplay run in --adapter.",
 )  # fmt: skip
 @_option(
     "--adapter", "adapters", multiple=True, metavar="[NAME=]DIR[:WHICH]",
-    help="Folder of a PEFT adapter, or of a selfplay run for its living members. RUN:students, "
-    "RUN:teachers, RUN:s3 and RUN:s0,t1 choose some of them. NAME renames an adapter, and with a "
-    "run it begins the names of its members. May repeat.",
+    help="Folder of a PEFT adapter, or of a selfplay run for all its living members; RUN:students, "
+    "RUN:teachers, RUN:s3 and RUN:s0,t1 choose members. NAME renames an adapter; with a run, it is "
+    "put before the names of its members. May repeat.",
 )  # fmt: skip
 @_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
 @_option("--any-base", is_flag=True, help="Accept adapters of another base model.")
@@ -119,7 +117,7 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto",
-    help="Number type of the model's weights; auto: the one that they are stored in.",
+    help="Number type of the model's weights; auto: as they are stored.",
 )  # fmt: skip
 @_option("--load-in-4bit", is_flag=True, help="Load the model in bitsandbytes' 4 bits (NF4).")
 @_option(
@@ -128,28 +126,28 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--benchmark", "benchmarks", metavar="NAME[,NAME]", callback=_split_names, required=True,
-    help="Benchmarks to run, by the names that `evals list` shows.",
+    help="Benchmarks to run; `evals list` shows the names.",
 )  # fmt: skip
 @_data
 @_recipe
 @_option(
     "--n", type=_AT_LEAST_1,
-    help="Samples per task; default: the recipe's own number, 1 in most. More than a folder has "
-    "adds those that are missing.",
+    help="Samples per task; default: the recipe's, mostly 1. More than --out holds: only the "
+    "missing ones are sampled.",
 )  # fmt: skip
 @_option(
     "--temperature", type=click.FloatRange(min=0.0),
-    help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's, 0 in "
-    "most.",
+    help="Sampling temperature; 0 always takes the likeliest token; default: the recipe's, mostly "
+    "0.",
 )  # fmt: skip
 @_option(
     "--top-p", type=click.FloatRange(min=0.0, min_open=True, max=1.0), default=1.0,
-    help="Sample among the likeliest tokens, which together have this probability; default: 1, all "
+    help="Sample only the likeliest tokens that together have this probability; default: 1, all "
     "tokens.",
 )  # fmt: skip
 @_option(
     "--top-k", type=click.IntRange(min=0), default=0, metavar="K",
-    help="Sample among the K likeliest tokens, chosen before --top-p; default: 0, all tokens.",
+    help="Sample only the K likeliest tokens, before --top-p applies; default: 0, all tokens.",
 )  # fmt: skip
 @_option(
     "--max-tokens", type=_AT_LEAST_1, help="Longest response, in tokens; default: the recipe's."
@@ -160,7 +158,7 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--limit", type=_AT_LEAST_1, metavar="N",
-    help="Ask only the first N tasks; of benchmarks sorted by level, the first of every level.",
+    help="Ask only N tasks: the first ones, of sorted benchmarks the first of every level.",
 )  # fmt: skip
 @_option("--seed", type=click.IntRange(min=0), default=0, help="Seed of sampling.")
 @_option("--out", type=_PATH, required=True, help="Folder for responses and results.")
@@ -223,10 +221,9 @@ def grade(
 ) -> int:  # fmt: skip
     """Grade saved responses, also those of evalplus.
 
-    BENCHMARK is one of `evals list`; SAMPLES is a JSON Lines file with a response a row: "id" and
-    "response", or evalplus' "task_id" and "solution" or "completion".
-    Without --recipe, responses are taken as answers to the recipe that the settings.json next to
-    them names, or else to the benchmark's own.
+    BENCHMARK is a name of `evals list`. SAMPLES is a JSON Lines file with a response in each row:
+    "id" and "response", or evalplus' "task_id" and "solution" or "completion".
+    The recipe is the one of --recipe, of the settings.json next to SAMPLES, or the benchmark's own.
     """
     check_output(out)
     (loaded,) = _load([benchmark], files)
@@ -284,25 +281,25 @@ def report(
 ) -> int:  # fmt: skip
     """Show finished results as a table or an HTML page.
 
-    FOLDERS hold results, or have them below, such as the --out of `evals run`. Names and
-    skips what cannot be read; the exit code is then 1.
+    FOLDERS are searched for results, such as the --out of `evals run`. Results that cannot be read
+    are named and left out; the exit code is then 1.
     """
     if page is not None:
         check_output(page)
-    left_out: list[str] = []
-    runs = read_runs(*folders, unreadable=left_out.append)
-    for reason in left_out:
-        print_error(f"{reason}; left out", 1)
-    named, table = tables.table_of(runs, k, against)
+    faults: list[str] = []
+    runs = read_runs(*folders, unreadable=faults.append)
+    for fault in faults:
+        print_error(f"{fault}; left out", 1)
+    runs, table = tables.table_of(runs, k, against)
     if page is not None:
         from evals.page import page_text  # slow to import
 
-        write_text(page, page_text(named, table))
+        write_text(page, page_text(runs, table))
         click.echo(f"report: {page}", err=True)
     if form == "evalplus":
         click.echo(evalplus_samples(runs))
-        return 1 if left_out else 0
-    return max(_show(runs, table, as_json, form), 1 if left_out else 0)
+        return 1 if faults else 0
+    return max(_show(runs, table, as_json, form), 1 if faults else 0)
 
 
 @main.command()
@@ -310,8 +307,8 @@ def report(
 def doctor(as_json: bool) -> int:
     """Check the installation, the device and the sandbox.
 
-    Shows versions, what models run on, and which layers of the sandbox are active; the exit code is
-    1 where something is wrong.
+    Shows versions, the device that models run on, and which layers of the sandbox are active; the
+    exit code is 1 if there is a problem.
     """
     installation = inspect_installation()
     if as_json:

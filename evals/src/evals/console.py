@@ -1,4 +1,4 @@
-"""What all commands do at a terminal: they end with an exit code, and show how far they are."""
+"""Exit codes, errors and progress bars of all commands."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def print_error(error: object, code: int) -> int:
 
 @contextmanager
 def progress_bar(label: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar for each phase on the error stream; it is advanced by a phase and a number."""
+    """Show a bar for each phase on the error stream; yield the function that advances a phase."""
     from rich.console import Console
     from rich.progress import Progress, TaskID
 

@@ -1,6 +1,6 @@
-"""A benchmark's rows, from wherever they can be had: a file, evalplus' cache, the hub.
+"""A benchmark's rows, from a file, evalplus' cache or the hub.
 
-`benchmarks.toml` says where each is published.
+`benchmarks.toml` says where each benchmark is published.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from lora_evo import first_line
 class Official:
     """A published benchmark, as `benchmarks.toml` describes it.
 
-    title: of its column in tables, "" for those in no table of papers. counts: official numbers of
-    rows and the release each belongs to. hub: path, and where they matter revision, config and
-    split; empty where the hub's rows lack the test inputs. cache: file name in evalplus' cache, and
-    the function that fetches it. releases: of the hub that a caller may choose from. digest: what
-    `compared` takes of the published rows, "" where it is not known.
+    title: of its column in tables, "" if no paper's table has it. counts: official numbers of rows,
+    each with its release. hub: path, and if needed revision, config and split; empty where the
+    hub's rows lack the test inputs. cache: file name in evalplus' cache, and the function that
+    fetches it. releases: on the hub, to choose from. digest: of the published rows, see `compared`;
+    "" if unknown.
     """
 
     description: str
@@ -52,7 +52,7 @@ PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 
 
 class HubRows(Sequence[Row]):
-    """The rows of a data set of `datasets`, which stay on disk; each is read when asked for."""
+    """The rows of a data set of `datasets`, which stay on disk; each is read when it is needed."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -68,9 +68,8 @@ class HubRows(Sequence[Row]):
 class Source:
     """Rows in their order, as they were published.
 
-    content_hash: SHA-256 of the file's bytes as stored, or of the rows where they did not come
-    from one file; it says which. notes: what a reader should know of the data, such as a count
-    that is not the official one.
+    content_hash: SHA-256 of the file's bytes, or of the rows if they come from no file; it says
+    which. notes: remarks for the reader, such as a count that is not the official one.
     """
 
     rows: Sequence[Row]
@@ -81,23 +80,23 @@ class Source:
 def load_source(
     benchmark: str, file: Path | str | None = None, release: str | None = None
 ) -> Source:
-    """Read `file` if given; else evalplus' file for its two benchmarks, else the hub.
+    """Read `file`; without one, evalplus' file for its two benchmarks, else the hub.
 
     release: of LiveCodeBench on the hub, `release_v5` by default. Raises EvalsError, in one line,
     with what to type.
     """
-    known = OFFICIAL[benchmark]
-    if release is not None and (file is not None or release not in known.releases):
-        choice = ", ".join(known.releases) or "none"
+    official = OFFICIAL[benchmark]
+    if release is not None and (file is not None or release not in official.releases):
+        choice = ", ".join(official.releases) or "none"
         where = " in a file" if file is not None else ""
         raise EvalsError(
             f"{benchmark}: release {release!r} cannot be chosen{where}; the hub has: {choice}"
         )
     if file is not None:
         return read_file(Path(file), benchmark)
-    if known.cache:
-        return _read_evalplus(benchmark, *known.cache)
-    return _read_hub(known.hub, release, benchmark)
+    if official.cache:
+        return _read_evalplus(benchmark, *official.cache)
+    return _read_hub(official.hub, release, benchmark)
 
 
 def read_file(path: Path, benchmark: str) -> Source:
@@ -116,28 +115,28 @@ def read_file(path: Path, benchmark: str) -> Source:
 
 
 def parse_rows(data: bytes, place: str) -> list[Row]:
-    """Return the objects in `data`: a JSON array of them, one object, or one on each line.
+    """Return the objects in `data`: a JSON array of objects, one object, or one on each line.
 
-    The data may be gzipped. place: what errors call it. Raises EvalsError, with the line, for
+    The data may be gzipped. place: its name in errors. Raises EvalsError, with the line, for
     anything else.
     """
     text = _text(data, place)
     if not text.strip():
         raise EvalsError(f"{place} is empty; expected JSON Lines or a JSON array")
     try:
-        whole = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        whole = None
-    if isinstance(whole, list):
-        return [_object(row, f"{place}, item {number}") for number, row in enumerate(whole, 1)]
-    if isinstance(whole, dict):
-        return [whole]
+        value = None
+    if isinstance(value, list):
+        return [_object(row, f"{place}, item {number}") for number, row in enumerate(value, 1)]
+    if isinstance(value, dict):
+        return [value]
     lines = enumerate(text.split("\n"), 1)
     return [parse_object(line, f"{place}, line {n}") for n, line in lines if line.strip()]
 
 
 def parse_object(line: bytes | str, place: str) -> Row:
-    """Return the object of one line. place: what errors call it. Raises EvalsError."""
+    """Return the object of one line. place: its name in errors. Raises EvalsError."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -173,7 +172,7 @@ def _parquet_rows(path: Path) -> list[Row]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of Arrow as JSON has it: dates become ISO texts."""
+    """Return a value of Arrow as one of JSON: dates become ISO texts."""
     if isinstance(value, dict):
         return {key: as_json(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -182,17 +181,17 @@ def as_json(value: Any) -> Any:
 
 
 def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
-    """The data file of evalplus: in its cache, or what its own function downloads.
+    """The data file of evalplus: in its cache, or downloaded by evalplus' function.
 
     The file is read here, with `json`: evalplus' function turns lists into tuples and sets (for
-    some 70 tasks of MBPP+), and rows must not depend on where they came from.
+    some 70 tasks of MBPP+), and rows must not depend on their source.
     """
     path = cache_folder("evalplus") / name
     if not path.is_file():
         hint = f"give a file instead: --data {path.stem.rpartition('-')[0]}.jsonl.gz"
         data = optional("evalplus.data", f"to fetch {benchmark} (or {hint})")
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar of its own
+            with contextlib.redirect_stdout(io.StringIO()):  # it draws a progress bar
                 getattr(data, function)()
         except Exception as error:
             raise EvalsError(
@@ -205,14 +204,14 @@ def _read_evalplus(benchmark: str, name: str, function: str) -> Source:
 
 
 def cache_folder(name: str) -> Path:
-    """Return a folder of the user's cache; that of evalplus 0.3.1 holds its data."""
+    """Return a folder in the user's cache; evalplus 0.3.1 keeps its data in `evalplus`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / name
 
 
 def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> Source:
     """Download rows, or take them from the cache of `datasets`."""
     datasets = optional("datasets", f"to get {benchmark} from the hub (or give a file: --data)")
-    datasets.disable_progress_bars()  # they would mix with our own, and so would its retries
+    datasets.disable_progress_bars()  # they and messages on retries would disturb our bars
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         config, revision = release or hub.get("config"), hub.get("revision")
@@ -231,7 +230,7 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
 
 
 def remarks(benchmark: str, count: int) -> str:
-    """Return what the number of rows of a benchmark means."""
+    """Return a note on the number of rows of a benchmark."""
     counts = OFFICIAL[benchmark].counts
     if count in counts:
         return f"{count} rows: {counts[count]}"
@@ -241,16 +240,15 @@ def remarks(benchmark: str, count: int) -> str:
 
 def compared(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
     """Return a note on whether rows are the published ones, by the SHA-256 of their lines of JSON
-    with sorted keys and no spaces.
-
-    There is none where another number was published, or the published hash is not known.
+    with sorted keys and no spaces; no note where the number of rows is another one, or the
+    published hash is unknown.
     """
-    known = OFFICIAL[benchmark]
+    official = OFFICIAL[benchmark]
     layout: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
     lines = [f"{json.dumps(row, **layout)}\n".encode("utf-8", "surrogatepass") for row in rows]
-    if not known.digest or len(lines) != next(iter(known.counts)):
+    if not official.digest or len(lines) != next(iter(official.counts)):
         return ()
     digest = hashlib.sha256(b"".join(lines)).hexdigest()
-    if digest == known.digest:
+    if digest == official.digest:
         return ("the rows are the published ones",)
-    return (f"the rows are not the published ones: sha256 {digest}, expected {known.digest}",)
+    return (f"the rows are not the published ones: sha256 {digest}, expected {official.digest}",)

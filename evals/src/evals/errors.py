@@ -1,4 +1,4 @@
-"""The exceptions of the package, one root that is a ValueError; and what errors say alike."""
+"""The exceptions of the package, with one root that is a ValueError; and parts of messages."""
 
 import importlib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from lora_evo import pip_install
 
 
 class EvalsError(ValueError):
-    """Root of every error that this package raises on purpose: what was found, what to type."""
+    """Root of every error that this package raises on purpose."""
 
 
 class SettingsChanged(EvalsError):
@@ -17,17 +17,15 @@ class SettingsChanged(EvalsError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return what to say of a name that is not among the known ones."""
+    """Return the part of a message that suggests one of the known names."""
     names = list(known)
     close = get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
 
 
 def optional(name: str, purpose: str) -> Any:
-    """Import a library that the extra `benchmarks` brings.
-
-    Raises EvalsError, with what to type, where it is missing or broken.
-    """
+    """Import a library of the extra `benchmarks`. Raises EvalsError, with what to type, if it is
+    missing or broken."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Adapters on a benchmark: plan what is asked, ask it, grade what came."""
+"""Evaluate adapters on a benchmark: plan the requests, sample responses, grade them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +31,11 @@ Progress: TypeAlias = Callable[[str, int], None]
 
 
 class Sampling(TypedDict, total=False):
-    """How a benchmark is asked, of which nothing need be said.
+    """How a benchmark is asked; every item is optional.
 
     recipe, n (samples a question), temperature, max_tokens: None is the benchmark's own. top_p,
-    top_k: as of `Request`. limit: ask only the first questions. chat_template_args: for chat
-    templates, such as {"enable_thinking": False}.
+    top_k: as in `Request`. limit: ask only the first questions. chat_template_args: arguments of
+    the chat template, such as {"enable_thinking": False}.
     """
 
     recipe: Recipe | str | None
@@ -51,16 +51,13 @@ class Sampling(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark and all that is decided about asking it; made by `make_plan`.
-
-    asked: what all requests have in common.
-    """
+    """A benchmark and how it is asked; made by `make_plan`. request: without prompt and seed."""
 
     benchmark: Benchmark
     questions: Sequence[Question]
     recipe: Recipe
     n: int
-    asked: Request
+    request: Request
     limit: int | None
     seed: int
     chat_template_args: Mapping[str, Any]
@@ -74,27 +71,27 @@ class Plan:
         }
 
     def settings(self, prompts: Mapping[str, str]) -> Settings:
-        """Return what a run can only be resumed with."""
-        asked, text = self.asked, json.dumps(prompts, sort_keys=True)
+        """Return the settings that must be the same when a run resumes."""
+        request, text = self.request, json.dumps(prompts, sort_keys=True)
         return {
             "benchmark_hash": self.benchmark.content_hash,
             "prompts_hash": f"blake2b:{blake2b(text.encode(), digest_size=16).hexdigest()}",
             "n": self.n,
-            "temperature": float(asked.temperature),
-            "max_tokens": asked.max_tokens,
+            "temperature": float(request.temperature),
+            "max_tokens": request.max_tokens,
             "limit": self.limit,
             "seed": self.seed,
             **self.recipe.settings(self.benchmark.name),
-            **({"top_p": float(asked.top_p)} if asked.top_p < 1 else {}),
-            **({"top_k": asked.top_k} if asked.top_k else {}),
+            **({"top_p": float(request.top_p)} if request.top_p < 1 else {}),
+            **({"top_k": request.top_k} if request.top_k else {}),
             **({"chat_template_args": dict(args)} if (args := self.chat_template_args) else {}),
         }
 
     def requests(self, adapter: str | None, prompts: Mapping[str, str]) -> dict[Key, Request]:
         """Return the request of each sample, in the order of the questions."""
-        run = self.seed, self.benchmark.name
+        run, request = (self.seed, self.benchmark.name), replace(self.request, adapter=adapter)
         return {
-            (q, i): replace(self.asked, prompt=text, adapter=adapter, seed=sample_seed(*run, q, i))
+            (q, i): replace(request, prompt=text, seed=sample_seed(*run, q, i))
             for q, text in prompts.items()
             for i in range(self.n)
         }
@@ -116,13 +113,13 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
         raise EvalsError(f"{n} samples at temperature 0 are all the same; add --temperature 1")
     if (top_p < 1 or top_k > 0) and temperature == 0:
         raise EvalsError("top-p and top-k do nothing at temperature 0; add --temperature 1")
-    asked = Request(
+    request = Request(
         "", max_tokens=sampling.get("max_tokens") or template.max_tokens, temperature=temperature,
         stop=template.stop, special_tokens=template.mode == "completion", top_p=top_p, top_k=top_k,
     )  # fmt: skip
     limit, seed = sampling.get("limit"), sampling.get("seed", 0)
     args = sampling.get("chat_template_args") or {}
-    return Plan(loaded, loaded.part(limit), recipe, n, asked, limit, seed, args)
+    return Plan(loaded, loaded.part(limit), recipe, n, request, limit, seed, args)
 
 
 def evaluate(
@@ -140,12 +137,12 @@ def evaluate(
     """Sample responses of adapters (None is the base model) to every question and grade them.
 
     Adapters share batches and seeds, so that they are paired. groups: roles and runs of adapters,
-    as `find_members` gives them, kept with the results. out: folder that gets ADAPTER/BENCHMARK
-    with samples, verdicts and result; a run that stopped resumes there, and one of fewer samples a
-    question gets those that are missing. workers: programs graded at a time; None is one for each
-    processor. allow_weak: grade where the sandbox has no system-call filter, too. progress: called
-    with "ask" or "grade" and the number of samples that are newly done. sampling: recipe, n,
-    temperature, top_p, top_k, max_tokens, limit, seed, chat_template_args, as `Sampling` says.
+    from `find_members`, stored with the results. out: samples, verdicts and result are written to
+    ADAPTER/BENCHMARK in this folder; a run that stopped resumes there, and a larger `n` samples
+    only what is missing. workers: programs graded at a time; None is one for each processor.
+    allow_weak: grade even where the sandbox has no system-call filter. progress: called with "ask"
+    or "grade" and the number of samples just done. sampling: recipe, n, temperature, top_p, top_k,
+    max_tokens, limit, seed, chat_template_args; see `Sampling`.
 
     Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
 
@@ -160,21 +157,21 @@ def evaluate(
     plan = make_plan(benchmark, **sampling)
     prompts = plan.prompts(getattr(engine, "tokenizer", None))
     common = plan.settings(prompts)
-    # Engines need not say what they are.
-    identity = getattr(engine, "identity", lambda _: {"engine": type(engine).__name__})
+    identity = getattr(engine, "identity", lambda _: {"engine": type(engine).__name__})  # optional
     report = progress or (lambda phase, count: None)
     how = Grading.of(plan.recipe, plan.benchmark.name, workers, allow_weak)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
             settings = common | dict(identity(adapter))
-            folder, known = None, {}
+            folder, samples = None, {}
             if out is not None:
                 folder = Path(out) / (adapter or BASE) / plan.benchmark.name
-                known = stack.enter_context(open_folder(folder, settings, prompts))
+                samples = stack.enter_context(open_folder(folder, settings, prompts))
             requests = plan.requests(adapter, prompts)
-            parts.append(_Part(adapter or BASE, settings, requests, folder, known, len(known)))
-        _ask(engine, parts, report)
+            part = _Part(adapter or BASE, settings, requests, folder, samples, len(samples))
+            parts.append(part)
+        _sample(engine, parts, report)
         return [_grade(plan, part, how, report, prompts, groups or {}) for part in parts]
 
 
@@ -198,37 +195,37 @@ def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """One adapter of an evaluation: what is asked of it, and what it has answered.
+    """One adapter of an evaluation, its requests, and its samples until now.
 
-    folder: None where nothing is kept. kept: samples that were in the folder before.
+    folder: None where nothing is written. earlier: number of samples that the folder held at first.
     """
 
     adapter: str
     settings: Settings
     requests: Mapping[Key, Request]
     folder: Path | None
-    known: dict[Key, Sample]
-    kept: int
+    samples: dict[Key, Sample]
+    earlier: int
 
 
-def _ask(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
-    """Ask what is not known yet; the batches are the same whatever has been done already."""
-    progress("ask", sum(len(part.known) for part in parts))
+def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
+    """Sample the missing responses, in the same batches whatever there is already."""
+    progress("ask", sum(len(part.samples) for part in parts))
     places = [(part, key) for part in parts for key in part.requests]
     places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
     size = int(getattr(engine, "max_rows", _BATCH))
     for start in range(0, len(places), size):
-        missing = [(p, key) for p, key in places[start : start + size] if key not in p.known]
-        rollouts = engine.generate([part.requests[key] for part, key in missing])
-        for (part, key), rollout in zip(missing, rollouts, strict=True):
+        batch = [(p, key) for p, key in places[start : start + size] if key not in p.samples]
+        rollouts = engine.generate([part.requests[key] for part, key in batch])
+        for (part, key), rollout in zip(batch, rollouts, strict=True):
             truncated = rollout.finish_reason == "length"
             text = before_stop(rollout.text, part.requests[key].stop)
-            part.known[key] = Sample(*key, text, truncated, len(rollout.completion_ids))
+            part.samples[key] = Sample(*key, text, truncated, len(rollout.completion_ids))
         for part in parts:
-            new = [part.known[key] for one, key in missing if one is part]
-            if part.folder is not None and new:
-                add_samples(part.folder, new)
-        progress("ask", len(missing))
+            samples = [part.samples[key] for owner, key in batch if owner is part]
+            if part.folder is not None and samples:
+                add_samples(part.folder, samples)
+        progress("ask", len(batch))
 
 
 def _grade(
@@ -239,17 +236,17 @@ def _grade(
     prompts: Mapping[str, str],
     groups: Mapping[str, Group | None],
 ) -> Run:
-    """Grade the samples of one adapter, unless its folder holds their verdicts, and count them."""
-    samples, name = {key: part.known[key] for key in part.requests}, plan.benchmark.name
+    """Grade the samples of one adapter, unless its folder holds their verdicts."""
+    samples, name = {key: part.samples[key] for key in part.requests}, plan.benchmark.name
     if part.folder is not None and (earlier := _finished(part.folder, part)) is not None:
         progress("grade", len(samples))
         run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
         if run != earlier:
             write_run(run)
         return run
-    named = {question.id: question for question in plan.questions}
+    questions = {question.id: question for question in plan.questions}
     verdicts = []
-    for verdict in plan.benchmark.grade([(named[s.id], s) for s in samples.values()], how):
+    for verdict in plan.benchmark.grade([(questions[s.id], s) for s in samples.values()], how):
         verdicts.append(verdict)
         progress("grade", 1)
     run = Run(
@@ -278,5 +275,6 @@ def _finished(folder: Path, part: _Part) -> Run | None:
         run = read_run(folder.resolve())
     except (EvalsError, OSError):
         return None
-    whole = run.overall.samples == part.kept == len(part.known) and not run.overall.ungraded
-    return run if whole and run.versions == versions() else None
+    counts = {run.overall.samples, part.earlier, len(part.samples)}
+    is_finished = len(counts) == 1 and not run.overall.ungraded and run.versions == versions()
+    return run if is_finished else None

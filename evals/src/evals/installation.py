@@ -1,4 +1,4 @@
-"""What is installed here and what it runs on: versions, device, layers of the sandbox."""
+"""The installation: versions, device, layers of the sandbox."""
 
 import platform
 import sys
@@ -14,7 +14,7 @@ _OURS = {"populab-evals", "populab-workspace"}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, of our packages, and of the packages under them."""
+    """Return the versions of Python, of our packages, and of their dependencies."""
     return {
         "python": platform.python_version(),
         "evals": __version__,
@@ -24,10 +24,10 @@ def versions() -> dict[str, str]:
 
 
 def inspect_installation() -> dict[str, Any]:
-    """Return what is there and what is wrong with it; a test program runs in the sandbox.
+    """Inspect the installation, and run a test program in the sandbox.
 
-    versions: by name. device: in words. layers: of the sandbox, and whether each is active.
-    problems: a sentence each.
+    Returns versions by name; device, in words; layers of the sandbox, and whether each is active;
+    problems, a sentence each.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""The adapters that a command names, and the roles that they have in selfplay runs.
+"""Adapters by the names that a command gives, and their roles in selfplay runs.
 
 A run keeps its members in `members/`, named by role and number: t0 is a teacher, s0 a student, a0
-the agent of a run that has one agent. Teachers write tasks and students solve them, so scores are
+the agent of a run with one agent. Teachers write tasks and students solve them, so scores are
 averaged within a role.
 """
 
@@ -25,9 +25,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.@-]+")
 
 @dataclass(frozen=True)
 class Group:
-    """Members whose scores are averaged: those of one role in one run.
+    """The members of one role in one run, whose scores are averaged.
 
-    role: teacher, student or agent. run: the run's name; None where it is not known.
+    role: teacher, student or agent. run: the run's name; None if unknown.
     """
 
     role: str
@@ -38,7 +38,7 @@ class Group:
 class Members:
     """Adapters by name: their folders, and their groups, None for an adapter of no run.
 
-    base: the base model that the first run names; None where no run is named.
+    base: the base model of the first run; None without a run.
     """
 
     folders: dict[str, Path]
@@ -48,7 +48,7 @@ class Members:
 
 @dataclass(frozen=True)
 class _Spec:
-    """`[NAME=]FOLDER[:CHOICE]`, taken apart; `name` is empty and `choice` None where not given."""
+    """The parts of `[NAME=]FOLDER[:CHOICE]`; `name` may be empty, and `choice` None."""
 
     name: str
     folder: Path
@@ -65,24 +65,23 @@ def role_of(name: str) -> str | None:
 
 
 def find_members(specs: Sequence[str]) -> Members:
-    """Find the adapters that specs name, in the form of `evals run --adapter`.
+    """Find the adapters of specs, in the form of `evals run --adapter`.
 
     specs: `DIR` or `NAME=DIR`, the folder of a PEFT adapter; `RUN`, the directory of a selfplay
-    run, for its living members, or with a choice of them: `RUN:students`, `RUN:teachers`,
-    `RUN:agent`, `RUN:s3`, `RUN:s0,t1`. `NAME=RUN` calls the members NAME-s0 and so on, and
-    `NAME=RUN:s3` calls that member NAME. Members of a second run begin with its folder's name. A
-    folder that exists with a colon in its name is that folder. An adapter that is named twice is
-    in a group once.
+    run, for all its living members, or with a choice: `RUN:students`, `RUN:teachers`, `RUN:agent`,
+    `RUN:s3`, `RUN:s0,t1`. `NAME=RUN` renames the members to NAME-s0 and so on, `NAME=RUN:s3` that
+    member to NAME. The names of a second run's members begin with its folder's name. An existing
+    folder with a colon in its name is that folder. An adapter with two names is in a group once.
 
-    Raises EvalsError for a folder that is neither an adapter nor a run, a choice
-    that the run does not hold, and two adapters of one name.
+    Raises EvalsError for a folder that is neither an adapter nor a run, a choice that the run does
+    not hold, and two adapters of one name.
 
         >>> members = find_members(["runs/mine:students"])
         >>> members.groups["s0"]
         Group(role='student', run='mine')
     """
     base: str | None = None
-    runs: dict[str, Path] = {}  # by the name that groups have
+    runs: dict[str, Path] = {}  # by the name in groups
     folders: dict[str, Path] = {}
     groups: dict[str, Group | None] = {}
     for spec in map(_split, specs):
@@ -113,12 +112,12 @@ def find_members(specs: Sequence[str]) -> Members:
 
 
 def living_members(run: Path) -> tuple[dict[str, Path], str]:
-    """Return the living members of a selfplay run by name, and the base model that they name.
+    """Return the living members of a selfplay run by name, and their base model.
 
     Raises EvalsError for a folder without members, and for members of different bases.
     """
-    gone = _replaced(run)
-    folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in gone]
+    replaced = _replaced(run)
+    folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in replaced]
     if not folders:
         raise EvalsError(
             f"{run} holds no members/*/adapter_config.json; expected the directory of a run that "
@@ -126,10 +125,10 @@ def living_members(run: Path) -> tuple[dict[str, Path], str]:
         )
     folders.sort(key=lambda f: (f.name[0], int(f.name[1:]) if f.name[1:].isdigit() else 0, f.name))
     configs = [AdapterConfig.from_json((f / "adapter_config.json").read_text()) for f in folders]
-    base, *others = sorted({str(config.base_model_name_or_path) for config in configs})
-    if others:
-        raise EvalsError(f"the members of {run} name different base models: {base}, {others[0]}")
-    return {folder.name: folder for folder in folders}, base
+    bases = sorted({str(config.base_model_name_or_path) for config in configs})
+    if len(bases) > 1:
+        raise EvalsError(f"the members of {run} name different base models: {', '.join(bases)}")
+    return {folder.name: folder for folder in folders}, bases[0]
 
 
 def _replaced(run: Path) -> set[str]:
@@ -149,8 +148,8 @@ def _replaced(run: Path) -> set[str]:
 def _named(
     spec: _Spec, member: str, folder: Path, runs: dict[str, Path]
 ) -> tuple[str, Group | None]:
-    """Return what an adapter is called, and its group: of a run as the user calls it, else of its
-    folder's name, or as much of its path as no other run has."""
+    """Return the name of an adapter, and its group: the run has the name that the user gave, else
+    its folder's, or as much of its path as tells it from other runs."""
     renamed = spec.name if spec.is_run and spec.choice != member else ""
     name, group = (spec.name if spec.choice == member else "") or member, None
     place = folder.absolute() if spec.is_run else folder.resolve()
@@ -166,15 +165,15 @@ def _named(
 
 
 def _split(text: str) -> _Spec:
-    """Take a spec apart by the folders that exist. Raises EvalsError where none does."""
-    name, equals, rest = text.partition("=")
-    for called, whole in [("", text), *([(name, rest)] if equals else [])]:
-        folder, choice = whole, None
+    """Split a spec into its parts, by the folders that exist. Raises EvalsError where none does."""
+    before, equals, after = text.partition("=")
+    for name, place in [("", text), *([(before, after)] if equals else [])]:
+        folder, choice = place, None
         while folder:
             if Path(folder).is_dir():
-                return _Spec(called, Path(folder), choice)
+                return _Spec(name, Path(folder), choice)
             folder = folder.rpartition(":")[0]
-            choice = whole[len(folder) + 1 :]
+            choice = place[len(folder) + 1 :]
     raise EvalsError(
         f"there is no adapter folder {text}; expected the folder of a PEFT adapter, or of a "
         "selfplay run: RUN, RUN:students, RUN:s0"
@@ -182,24 +181,24 @@ def _split(text: str) -> _Spec:
 
 
 def _choose(spec: _Spec, living: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the members of a run that its spec chooses: living ones by role, any by its name."""
+    """Return the members that a spec chooses: living ones by role, any by its name."""
     if spec.choice is None:
         return dict(living)
     every = {path.parent.name: path.parent for path in spec.folder.glob(_CONFIGS)}
     chosen: dict[str, Path] = {}
     for word in (part.strip() for part in spec.choice.split(",")):
         roles = word, word.removesuffix("s")
-        some = {name: folder for name, folder in living.items() if role_of(name) in roles}
+        members = {name: folder for name, folder in living.items() if role_of(name) in roles}
         if word in every:
-            some = {word: every[word]}
-        if not some:
+            members = {word: every[word]}
+        if not members:
             raise EvalsError(f"{spec.folder} has no {word!r}; it holds {_inventory(living)}")
-        chosen |= some
+        chosen |= members
     return chosen
 
 
 def _inventory(members: Iterable[str]) -> str:
-    """Return what a run holds, such as `students s0, s1 and teachers t0, t1`."""
+    """List members by role, such as `students s0, s1 and teachers t0, t1`."""
     by_role: dict[str, list[str]] = {}
     for name in members:
         by_role.setdefault(role_of(name) or "member", []).append(name)

@@ -16,9 +16,9 @@ from evals.run import Run
 from evals.scores import Row, by_question, problem_scores
 
 MOST_BYTES = 4_000_000
-"""Bytes of all questions with their samples on a page, at most."""
+"""Most bytes of all questions with their samples on a page."""
 MOST_TEXT = 4_000
-"""Characters shown of a prompt or a response."""
+"""Most characters of a prompt or a response on a page."""
 PALETTE = (
     *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
     *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
@@ -34,7 +34,7 @@ _COLOURS = {
 """By role."""
 _WHOLE: dict[str, Any] = {"width": "container"}
 _WHOLE |= {"autosize": {"type": "fit-x", "contains": "padding"}}
-"""As wide as its place."""
+"""A chart as wide as its figure."""
 _NAMES = alt.Axis(labelLimit=130, domain=False, ticks=False)
 _ANSWERS: tuple[str, ...] = ("adapter", "benchmark", "tasks", "right answers", "by level, %")
 _ANSWERS += ("ill-formed, %", "cut off, %")
@@ -50,21 +50,21 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
     if table is not None:
         title = "right answers, %" if table.measure == "avg@n" else f"{table.measure}, % of tasks"
         for column in table.columns:
-            shown = [row for row in table.rows if row.column == column and row.interval]
-            base = [100 * row.value for row in shown if row.kind == "base"]
-            charts[f"score: {tables.TITLES.get(column, column)}"] = intervals(shown, title, base)
+            rows = [row for row in table.rows if row.column == column and row.interval]
+            base = [100 * row.value for row in rows if row.kind == "base"]
+            charts[f"score: {tables.TITLES.get(column, column)}"] = intervals(rows, title, base)
     for benchmark in dict.fromkeys(row.column for row in differences):
-        shown = [row for row in differences if row.column == benchmark]
-        name, title = tables.TITLES.get(benchmark, benchmark), f"points above {shown[0].against}"
-        charts[f"difference: {name}"] = intervals(shown, title, [0.0])
+        rows = [row for row in differences if row.column == benchmark]
+        name, title = tables.TITLES.get(benchmark, benchmark), f"points above {rows[0].against}"
+        charts[f"difference: {name}"] = intervals(rows, title, [0.0])
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.benchmark, []).append(run)
     benchmarks = []
     for name, group in groups.items():
         charts[f"solved: {name}"] = questions_solved(group)
-        kept, left_out = questions(group, MOST_BYTES // len(groups))
-        benchmarks.append({"name": name, "asked": kept, "left_out": left_out})
+        entries, left_out = questions(group, MOST_BYTES // len(groups))
+        benchmarks.append({"name": name, "questions": entries, "left_out": left_out})
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(
         loader=PackageLoader("evals"), autoescape=True, undefined=StrictUndefined, **layout
@@ -90,14 +90,14 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
 
 @cache
 def _library() -> Markup:
-    """Vega-Lite and all it needs."""
+    """Vega-Lite and its dependencies, as one script."""
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
 def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> alt.LayerChart:
-    """Chart rows of a table, in points of 100 with their intervals, one a line.
+    """Chart rows of a table with their intervals, in points of 100, each on a line of its own.
 
-    title: of the axis. references: values with a broken line through all rows.
+    title: of the axis. references: values that a broken line marks.
     """
     data = [
         {
@@ -139,7 +139,7 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
 
 
 def questions_solved(runs: Sequence[Run]) -> alt.Chart:
-    """Chart every question of one benchmark for every adapter, the stronger the more are right.
+    """Chart every question of one benchmark for every adapter, darker the more samples are right.
 
     runs: of the same benchmark. A question that was not graded is red.
     """
@@ -150,8 +150,8 @@ def questions_solved(runs: Sequence[Run]) -> alt.Chart:
         for rates in [problem_scores(by_question(run.verdicts))]
         for at, id in enumerate(ids)
     ]
-    order = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
-    whole = alt.Scale(domain=[0, len(ids)], nice=False)
+    axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
+    scale = alt.Scale(domain=[0, len(ids)], nice=False)
     title = f"the {len(ids)} questions, in the order of the benchmark"
     red, blue = alt.value(PALETTE[5]), alt.value(PALETTE[0])
     strength = alt.Scale(domain=[0, 1], range=[0.12, 1])
@@ -159,7 +159,7 @@ def questions_solved(runs: Sequence[Run]) -> alt.Chart:
         alt.Chart(alt.InlineData(values=data))
         .mark_rect()
         .encode(
-            x=alt.X("from:Q", title=title, axis=order, scale=whole),
+            x=alt.X("from:Q", title=title, axis=axis, scale=scale),
             x2="to:Q",
             y=alt.Y("adapter:N", sort=None, title=None, axis=_NAMES),
             color=alt.condition("datum.solved === null", red, blue),
@@ -174,7 +174,7 @@ def questions_solved(runs: Sequence[Run]) -> alt.Chart:
 def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], int]:
     """Return the questions of one benchmark that fit into `budget` bytes, and how many do not.
 
-    Those on which adapters differ come in first; all stay in the order of the benchmark.
+    Questions on which adapters differ are preferred; all stay in the order of the benchmark.
     """
     entries: dict[str, dict[str, Any]] = {}
     for run in runs:
@@ -191,37 +191,37 @@ def questions(runs: Sequence[Run], budget: int) -> tuple[list[dict[str, Any]], i
     for entry in entries.values():
         words = {answer["verdict"] for answer in entry["answers"]}
         entry["verdicts"] = sorted(words | ({"differ"} if len(words) > 1 else set()))
-    kept = set()
+    ids = set()
     for entry in sorted(entries.values(), key=lambda entry: "differ" not in entry["verdicts"]):
         size = 400 + len(entry["prompt"])
         size += sum(400 + len(answer["response"]) for answer in entry["answers"])
         if size <= budget:
             budget -= size
-            kept.add(entry["id"])
-    return [entries[name] for name in entries if name in kept], len(entries) - len(kept)
+            ids.add(entry["id"])
+    return [entry for id, entry in entries.items() if id in ids], len(entries) - len(ids)
 
 
-def _role(of: Row | Run) -> str:
-    return of.group.role if of.group else "adapter"
+def _role(result: Row | Run) -> str:
+    return result.group.role if result.group else "adapter"
 
 
 def _lines(table: tables.Table) -> list[dict[str, Any]]:
-    """The lines of a table, with cells of score, interval, and whose the weakest and best are."""
+    """The lines of a table; a cell has a score, its interval, and the name of a weakest or best."""
     rules = tables.ruled(table)
     lines = []
     for number, line in enumerate(table.lines):
-        texts = [text.partition(" ") for text in tables.score_cells(line)[1:]]
-        named = zip(texts, line, strict=True)
-        cells = [(score, ends.replace("-", "–"), r.member or "") for (score, _, ends), r in named]
+        texts = (text.partition(" ") for text in tables.score_cells(line)[1:])
+        pairs = zip(texts, line, strict=True)
+        cells = [(score, ends.replace("-", "–"), r.member or "") for (score, _, ends), r in pairs]
         head = {"label": line[0].label, "kind": line[0].kind, "ruled": number in rules}
         lines.append(head | {"cells": cells})
     return lines
 
 
 def _answers(run: Run) -> list[str]:
-    """The cells below `_ANSWERS`: counts, rates of levels, shares of what went wrong."""
-    overall, rates = run.overall, {level: one.rate for level, one in run.levels.items()}
-    levels = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates.items())
+    """The cells for `_ANSWERS`: counts, rates by level, shares of ill-formed and cut responses."""
+    overall, rates = run.overall, ((level, score.rate) for level, score in run.levels.items())
+    levels = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates)
     counts = str(overall.tasks), f"{overall.solved:,} of {overall.samples:,}"
     shares = (f"{100 * share:.1f}" for share in (overall.ill_formed, overall.truncated))
     return [run.name, run.benchmark + "*" * run.partial, *counts, ", ".join(levels), *shares]

@@ -1,4 +1,4 @@
-"""What a benchmark is: questions, how they are asked, and a grader of responses."""
+"""A benchmark: questions, how they are asked, and a grader of responses."""
 
 import os
 from collections import Counter
@@ -13,10 +13,10 @@ from evals.recipes import Limits, Recipe, Template
 
 @dataclass(frozen=True)
 class Data:
-    """Which data a benchmark is loaded from.
+    """The data that a benchmark is loaded from.
 
-    file: of the user's own; None is where the benchmark is published. release, since, until: a
-    part of LiveCodeBench, by a release on the hub and by contest dates (YYYY-MM-DD).
+    file: the user's file; None is where the benchmark is published. release, since, until: a part
+    of LiveCodeBench, by a release on the hub and by contest dates (YYYY-MM-DD).
     """
 
     file: Path | str | None = None
@@ -33,10 +33,10 @@ class Data:
 
 @dataclass(frozen=True)
 class Question:
-    """One problem. fields: what a recipe's template may put into the prompt, by name.
+    """One problem. fields: texts by name, which a recipe's template puts into the prompt.
 
-    problem: what the benchmark's own grader compares answers with. level: 1 is the easiest; 0 in
-    a benchmark that has no levels.
+    problem: what the benchmark's grader needs to judge an answer. level: 1 is the easiest; 0 in a
+    benchmark without levels.
     """
 
     id: str
@@ -47,10 +47,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Sample:
-    """One response to a question; `sample` counts from 0. tokens: how many were written.
+    """One response to a question; `sample` counts from 0. tokens: number of generated tokens.
 
-    truncated: the response was cut by the token limit. solution: a whole program that another
-    harness took from the response; it is graded as it is.
+    truncated: the response reached the token limit. solution: a whole program that another harness
+    extracted from the response; it is graded as it is.
     """
 
     id: str
@@ -104,10 +104,10 @@ MAX_CHARS = 1_000_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program did on a set of tests.
+    """The result of a program on a set of tests.
 
     status: PASS, FAIL or TIMEOUT; None when the sandbox, not the program, failed. reason: why it
-    does not pass. failed_test: place of the test it failed, from 0; None when no test is to blame.
+    does not pass. failed_test: index of the failed test, from 0; None if it did not fail at a test.
     """
 
     PASS: ClassVar = "pass"
@@ -121,10 +121,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Grading:
-    """How samples are graded. template: what they answer.
+    """How samples are graded. template: of the prompts that they answer.
 
-    workers: programs that run at a time. limits: those of the recipe's published scripts.
-    allow_weak: grade without a system-call filter, where there is none.
+    workers: programs that run at a time. limits: of the recipe's published scripts. allow_weak:
+    grade even where the sandbox has no system-call filter.
     """
 
     template: Template
@@ -136,7 +136,7 @@ class Grading:
     def of(
         cls, recipe: Recipe, benchmark: str, workers: int | None = None, allow_weak: bool = False
     ) -> "Grading":
-        """Return how samples are graded that a recipe asked for; None workers are all cores."""
+        """Return how samples of a recipe are graded. workers: None is one for each core."""
         limits = recipe.grading.get(benchmark, Limits())
         return cls(recipe.template(benchmark), workers or os.cpu_count() or 1, limits, allow_weak)
 
@@ -146,9 +146,8 @@ class Benchmark:
     """A frozen set of questions. grade: gives verdicts on samples in their order. recipe: how the
     questions are asked by default.
 
-    content_hash: of the data, part of a run's settings. notes: what a reader should know of the
-    data. sorted: easy questions come first, so that a part of the benchmark is taken level by
-    level, not from the beginning.
+    content_hash: of the data, part of a run's settings. notes: remarks on the data for the reader.
+    sorted: easy questions come first, so that a limit takes the first of every level.
     """
 
     name: str
@@ -173,5 +172,5 @@ class Benchmark:
             level = question.level if self.sorted else 0
             seen[level] += 1
             order.append((seen[level], level, number))
-        kept = sorted(number for *_, number in sorted(order)[:limit])
-        return [self.questions[number] for number in kept]
+        numbers = sorted(number for *_, number in sorted(order)[:limit])
+        return [self.questions[number] for number in numbers]

@@ -1,5 +1,6 @@
-"""How benchmarks are asked: everything that decides what a model sees and how it samples; and where
-its response ends. `recipes.toml` has the recipes.
+"""Recipes: how benchmarks are asked, that is prompts and sampling, and where a response ends.
+
+`recipes.toml` has the recipes.
 """
 
 import re
@@ -24,13 +25,13 @@ class Template:
     """The prompt of one benchmark.
 
     mode: in chat the tokenizer's chat template makes the turns, in completion the text is the
-    prompt; never guessed, for Qwen2.5's base models ship a chat template, too. text: with {fields}
-    of the problem in it; other braces stay. stripped: fields lose white space at both ends. system:
-    a system turn (chat only). response_prefix: what the answer begins with, written for the model.
-    starter, no_starter: what {format} becomes for a problem with and without starter code. stop:
-    texts that end a response and do not belong to it. continues: the solution is the prompt
-    followed by the response. tabs: spaces that replace a tab in the response; None leaves them.
-    max_tokens: of the response. source: where it was published.
+    prompt; never guessed, because some base models ship a chat template (Qwen2.5). text: with
+    {fields} of the problem; other braces stay. stripped: fields lose white space at both ends.
+    system: a system turn (chat only). response_prefix: beginning of the answer, given to the model.
+    starter, no_starter: text for {format}, of a problem with and without starter code. stop: texts
+    that end a response and do not belong to it. continues: the solution is the prompt followed by
+    the response. tabs: spaces that replace a tab in the response; None keeps tabs. max_tokens: of
+    the response. source: where it was published.
     """
 
     text: str
@@ -49,11 +50,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Limits:
-    """How a benchmark's published scripts grade, which a comparable run needs.
+    """How a benchmark's published scripts grade, so that scores can be compared.
 
-    min_time_s, time_factor: processor seconds that a call of HumanEval+ and MBPP+ may take: as many
-    times the reference's, and no less than the former. timeout_s: of a test of LiveCodeBench;
-    program: how its programs are found, as the official scripts or as Absolute Zero's do.
+    min_time_s, time_factor: processor seconds that a call of HumanEval+ and MBPP+ may take:
+    `time_factor` times the reference's, and at least `min_time_s`. timeout_s: processor seconds for
+    a test of LiveCodeBench. program: whether its programs are extracted as by the official scripts
+    or as by Absolute Zero's.
     """
 
     min_time_s: float = 1.0
@@ -77,7 +79,7 @@ class Recipe:
     grading: Mapping[str, Limits] = field(default_factory=dict)
 
     def template(self, benchmark: str) -> Template:
-        """Raises EvalsError for a benchmark that the recipe does not cover."""
+        """Return the template of a benchmark. Raises EvalsError if the recipe has none."""
         if benchmark not in self.templates:
             raise EvalsError(
                 f"recipe {self.name!r} has no template for {benchmark!r}; "
@@ -86,7 +88,7 @@ class Recipe:
         return self.templates[benchmark]
 
     def settings(self, benchmark: str) -> dict[str, Any]:
-        """What is stored with a result of one benchmark, the template's texts included."""
+        """Return the settings that are stored with a result, the template's texts included."""
         template = asdict(self.template(benchmark))
         limits = vars(self.grading.get(benchmark, Limits()))
         return {
@@ -98,13 +100,13 @@ class Recipe:
 
 def _read_recipes() -> dict[str, Recipe]:
     rows = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8"))
-    written = {
+    by_name = {
         name: Template(**row | {"stop": tuple(row.get("stop", ()))})
         for name, row in rows["templates"].items()
     }
     recipes = {}
     for name, row in rows["recipes"].items():
-        templates = {benchmark: written[one] for benchmark, one in row["templates"].items()}
+        templates = {benchmark: by_name[text] for benchmark, text in row["templates"].items()}
         if math := templates.pop("math", None):
             templates |= dict.fromkeys(MATH, math)
         grading = {
@@ -120,8 +122,8 @@ CHAT = RECIPES["chat"]
 _FIELD = re.compile(r"\{(\w+)\}")
 _HERE = "\x02the response goes on here\x03"
 _TODAY = date(2024, 7, 26)
-"""What chat templates show as today: the date that Llama's show where they know none. A prompt must
-not change with the day on which a run is resumed, or a member evaluated."""
+"""The date that chat templates show as today, the default of Llama's. A prompt must not change with
+the day on which a run is resumed, or a member evaluated."""
 
 
 def render(
@@ -131,15 +133,15 @@ def render(
     tokenizer: Any = None,
     chat_template_args: Mapping[str, Any] | None = None,
 ) -> str:
-    """The prompt of one problem.
+    """Return the prompt of one problem.
 
-    fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` where the problem
-    has some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. Chat
-    text holds the template's own special tokens: encode it with add_special_tokens=False.
-    chat_template_args: what the chat template takes besides the turns, such as enable_thinking.
+    fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` if the problem has
+    some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. A chat prompt
+    holds special tokens: encode it with add_special_tokens=False. chat_template_args: further
+    arguments of the chat template, such as enable_thinking.
 
-    Raises EvalsError for a benchmark the recipe does not cover, a missing field, and in chat mode
-    for a tokenizer without a chat template.
+    Raises EvalsError for a benchmark that the recipe does not cover, a missing field, and in chat
+    mode for a tokenizer without a chat template.
     """
     template = recipe.template(benchmark)
     text = _fill(template, fields, f"recipe {recipe.name!r}, {benchmark}")
@@ -159,42 +161,42 @@ def _chat(template: Template, text: str, tokenizer: Any, more: Mapping[str, Any]
     turns.append({"role": "user", "content": text})
     prefix = template.response_prefix
     if prefix:
-        # As evalplus does it: write the whole turn, and cut it where the model goes on.
+        # As evalplus does: write a whole turn, and cut it where the model continues.
         turns.append({"role": "assistant", "content": f"{prefix}{_HERE}\n```\n"})
-    dated = {"strftime_now": _TODAY.strftime, **more}  # goes before transformers' own
+    arguments = {"strftime_now": _TODAY.strftime, **more}  # in place of transformers' function
     try:
-        whole = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=not prefix, **dated
+        text = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=not prefix, **arguments
         )
-    except Exception as error:  # templates raise what they like, e.g. for a system turn
+    except Exception as error:  # templates may raise anything, e.g. for a system turn
         raise EvalsError(
             f"the tokenizer's chat template refuses the prompt: {first_line(error)}"
         ) from None
-    if prefix and _HERE not in whole:
+    if prefix and _HERE not in text:
         raise EvalsError("the tokenizer's chat template drops the begun answer; use recipe 'chat'")
-    return str(whole).split(_HERE)[0]
+    return str(text).split(_HERE)[0]
 
 
 def _fill(template: Template, fields: Mapping[str, str], place: str) -> str:
-    """Put fields in; what is in a field is never looked at again."""
-    known = {key: value.strip() if template.stripped else value for key, value in fields.items()}
+    """The template's text with fields in it; braces inside a field stay."""
+    values = {key: value.strip() if template.stripped else value for key, value in fields.items()}
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name == "format":
             return _FIELD.sub(value, template.starter if has_starter else template.no_starter)
-        if name not in known:
+        if name not in values:
             raise EvalsError(
                 f"{place}: the problem has no field {name!r}; found {', '.join(fields) or 'none'}"
             )
-        return known[name]
+        return values[name]
 
     has_starter = bool(fields.get("starter_code"))
     return _FIELD.sub(value, template.text)
 
 
 def plain(benchmark: str, max_tokens: int) -> Recipe:
-    """The field `prompt` of a question is the prompt, as it is. max_tokens: of a response."""
+    """Return a recipe whose prompt is a question's field `prompt`. max_tokens: of a response."""
     template = Template(
         text="{prompt}", mode="completion", max_tokens=max_tokens, source="the benchmark"
     )
@@ -209,7 +211,7 @@ _TURN = re.compile(
     r"|(?P<token><(?:\|(?:im_start|im_end|endoftext|endofmask|eot_id|start_header_id|end|user"
     r"|assistant|system)\|>|(?:start|end)_of_turn>|/s>)|\[INST\]))"
 )
-"""What begins or ends a turn, in our prompts, in other usual ones, and in chat templates."""
+"""The marks at which a turn begins or ends, in usual prompts and in chat templates."""
 
 
 def own_turn(
@@ -219,12 +221,12 @@ def own_turn(
     *,
     code: bool = False,
 ) -> str:
-    """Return a response up to where it goes on with a turn that the model made up itself.
+    """Return a response without the turns that the model invents behind its answer.
 
-    A chat template's token ends it, and so does "User:" at a line's start where the prompt is made
-    of such turns. Any other marker ("Question:", "Problem:", ...) does once the text since the
-    last one is an answer: `answered` is true of it. Thoughts are passed over, and in code fenced
-    blocks and what is indented; what a template `continues` ends at any marker.
+    A token of a chat template ends it, and so does "User:" at a line's start if the prompt has such
+    turns. Any other marker ("Question:", "Problem:", ...) ends it once the text since the last
+    marker holds an answer (`answered`), and always if the template `continues`. Ignored are
+    thoughts, and in code fenced blocks and indented lines.
     """
     text, thoughts = _without_thoughts(response)
     searched = _FENCED.sub(lambda fence: "`" * len(fence[0]), text) if code else text
@@ -244,8 +246,8 @@ def own_turn(
 
 
 def _without_thoughts(response: str) -> tuple[str, int]:
-    """A response with zeros for each thought that it opens and closes, and the length of a thought
-    before them that the prompt opened."""
+    """A response with zeros in place of its thoughts, and the length of a thought at its start that
+    the prompt opened."""
     parts: list[str] = []
     end = opened = 0
     while (close := response.find(_CLOSE, end)) >= 0:

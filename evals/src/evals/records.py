@@ -1,4 +1,4 @@
-"""Prompts, samples and verdicts as JSON Lines; and the saved samples of evalplus."""
+"""Prompts, samples and verdicts as JSON Lines; and saved samples of evalplus."""
 
 import json
 from collections import Counter
@@ -58,13 +58,13 @@ def read_samples(path: Path) -> list[Sample]:
     samples: dict[tuple[str, int], Sample] = {}
     counts: Counter[str] = Counter()
     for place, row in _rows(path, ("id", "response")):
-        known = {name: value for name, value in row.items() if name in _SAMPLE}
-        for name, value in known.items():
-            fits = isinstance(value, _SAMPLE[name]) and (name != "sample" or value >= 0)
-            if not fits or (isinstance(value, bool) and name != "truncated"):
+        fields = {name: value for name, value in row.items() if name in _SAMPLE}
+        for name, value in fields.items():
+            valid = isinstance(value, _SAMPLE[name]) and (name != "sample" or value >= 0)
+            if not valid or (isinstance(value, bool) and name != "truncated"):
                 raise EvalsError(f"{place}: {name} cannot be {value!r}"[:300])
-        known["id"] = str(row["id"])
-        sample = Sample(**{"sample": counts[known["id"]], **known})
+        fields["id"] = str(row["id"])
+        sample = Sample(**{"sample": counts[fields["id"]], **fields})
         counts[sample.id] += 1
         if (sample.id, sample.sample) in samples:
             raise EvalsError(f"{place}: sample {sample.sample} of {sample.id} came before")
@@ -96,50 +96,52 @@ _EXPECTED = (
 
 
 def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[str]]:
-    """Read the samples of a file (gzip is fine), and notes on what was passed over.
+    """Read the samples of a file (gzip is fine), and return them with notes for the user.
 
-    A file is recognised by its content. Raises EvalsError for what cannot be read, for a
-    question that the benchmark lacks, and for no samples; of other harnesses' samples, those that
-    this part of a benchmark lacks are passed over.
+    Samples of evalplus are recognised by their fields; those for other questions are left out.
+    Raises EvalsError for a file that cannot be read or holds no samples, and for a sample of ours
+    whose question the benchmark lacks.
     """
-    named = {question.id: question for question in benchmark.questions}
+    questions = {question.id: question for question in benchmark.questions}
     rows = list(_rows(path, ()))
     if not rows:
         raise EvalsError(f"{path} holds no samples; {_EXPECTED}")
     of_evalplus = all("task_id" in row for _, row in rows)
     if not of_evalplus and ("response" not in rows[0][1] or "task_id" in rows[0][1]):
         raise EvalsError(f"{path}: found fields {', '.join(list(rows[0][1])[:8])}; {_EXPECTED}")
-    samples = list(_programs(rows, named)) if of_evalplus else read_samples(path)
-    known = [sample for sample in samples if sample.id in named]
-    strange = next((sample.id for sample in samples if sample.id not in named), None)
-    if strange is not None and not (of_evalplus and known):
+    everything = list(_programs(rows, questions)) if of_evalplus else read_samples(path)
+    samples = [sample for sample in everything if sample.id in questions]
+    stranger = next((sample.id for sample in everything if sample.id not in questions), None)
+    if stranger is not None and not (of_evalplus and samples):
         raise EvalsError(
-            f"{path}: {benchmark.name} has no task {strange!r} (first: "
+            f"{path}: {benchmark.name} has no task {stranger!r} (first: "
             f"{benchmark.questions[0].id!r})"
         )
     notes = ["samples of evalplus"] if of_evalplus else []
-    if strange is not None:
-        count = len(samples) - len(known)
-        notes.append(f"{count} samples passed over: not in this data, {strange!r} first")
-    return known, notes
+    if stranger is not None:
+        count = len(everything) - len(samples)
+        notes.append(f"{count} samples left out: not in this data, {stranger!r} first")
+    return samples, notes
 
 
-def _programs(rows: Sequence[tuple[str, Row]], named: Mapping[str, Question]) -> Iterator[Sample]:
-    """Rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}."""
-    seen: Counter[str] = Counter()
+def _programs(
+    rows: Sequence[tuple[str, Row]], questions: Mapping[str, Question]
+) -> Iterator[Sample]:
+    """The samples of rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}."""
+    counts: Counter[str] = Counter()
     for place, row in rows:
-        problem, solution = str(row["task_id"]), row.get("solution")
+        name, solution = str(row["task_id"]), row.get("solution")
         if solution is None and isinstance(row.get("completion"), str):
-            prompt = named[problem].fields.get("prompt", "") if problem in named else ""
+            prompt = questions[name].fields.get("prompt", "") if name in questions else ""
             solution = prompt + row["completion"]
         if not isinstance(solution, str):
             raise EvalsError(f"{place}: neither solution nor completion; found {', '.join(row)}")
-        yield Sample(problem, seen[problem], solution, solution=solution)
-        seen[problem] += 1
+        yield Sample(name, counts[name], solution, solution=solution)
+        counts[name] += 1
 
 
 def recipe_next_to(samples: Path) -> str | None:
-    """Return the recipe that `evals run` named next to its samples; None without one."""
+    """Return the recipe in the settings.json next to samples of `evals run`; None without one."""
     try:
         name = parse_object((samples.parent / "settings.json").read_bytes(), "").get("recipe")
     except (OSError, EvalsError):

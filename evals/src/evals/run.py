@@ -1,4 +1,4 @@
-"""One adapter on one benchmark: what came out, and the folder that keeps it.
+"""One adapter on one benchmark: its results, and the folder that keeps them.
 
 `prompts.jsonl` and `settings.json` are written first, `samples.jsonl` grows by whole batches,
 `verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples.
@@ -39,10 +39,10 @@ _BESIDE = ("samples", "verdicts", "prompts", "folder", "name")
 class Run:
     """One adapter on one benchmark: what `result.json` holds, and the files next to it.
 
-    adapter: `base` for the base model alone. partial: not all questions of the benchmark were
-    asked. base_rate: share that passes the base tests, of HumanEval+ and MBPP+. versions: of the
-    packages that ran. group: the role and the run of a member of a selfplay run. prompts: by
-    question. folder: None where nothing was written. name: what tables call the adapter.
+    adapter: `base` for the base model alone. partial: part of the benchmark was asked. base_rate:
+    share of samples that pass the base tests, of HumanEval+ and MBPP+. versions: of the packages
+    that ran. group: role and run of a member of a selfplay run. prompts: by question. folder: None
+    where nothing was written. name: of the adapter in tables.
     """
 
     adapter: str
@@ -79,11 +79,11 @@ class Run:
             "low": low,
             "high": high,
             "base_rate": self.base_rate,
-            **{f"rate_level_{level}": one.rate for level, one in self.levels.items()},
+            **{f"rate_level_{level}": score.rate for level, score in self.levels.items()},
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a flat row for each sample: what was asked, answered and found."""
+        """Return a flat row for each sample: its prompt, response and verdict."""
         return [
             {"adapter": self.adapter, "benchmark": self.benchmark}
             | {name: value for name, value in vars(verdict).items() if name != "details"}
@@ -99,15 +99,15 @@ class Run:
 def open_folder(
     folder: Path, settings: Settings, prompts: Mapping[str, str]
 ) -> Iterator[dict[Key, Sample]]:
-    """Make the folder of a run, or resume in it, and yield the samples that it has kept.
+    """Make the folder of a run, or resume in it, and yield the samples that it holds.
 
     It is locked against other processes while open. When the block fails before the first sample,
-    what was made is removed.
+    the new files and folders are removed.
 
     Raises SettingsChanged when it holds a run with other settings, EvalsError when it holds
     something else or is in use.
     """
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    new_folders = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a") as lock:
         try:
@@ -116,51 +116,49 @@ def open_folder(
             text = f"another evals run is writing in {folder}; wait for it"
             raise EvalsError(text) from None
         sweep(folder)
-        kept = {(sample.id, sample.sample): sample for sample in _kept(folder, settings, prompts)}
+        samples = {(s.id, s.sample): s for s in _earlier_samples(folder, settings, prompts)}
         try:
-            yield kept
+            yield samples
         except BaseException:
-            samples = folder / "samples.jsonl"
-            if not samples.exists() or not samples.stat().st_size:
+            file = folder / "samples.jsonl"
+            if not file.exists() or not file.stat().st_size:
                 for name in ("samples.jsonl", "settings.json", "prompts.jsonl", ".lock"):
                     (folder / name).unlink(missing_ok=True)
-                remove_empty(made)
+                remove_empty(new_folders)
             raise
 
 
-def _kept(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
-    """Samples of an earlier run with these settings; a line that was cut by a crash is removed.
-
-    One of fewer samples a question goes on with those that are missing.
-    """
-    samples, known = folder / "samples.jsonl", folder / "settings.json"
-    written = json.dumps(settings, indent=2) + "\n"
-    if not known.exists():
+def _earlier_samples(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
+    """The samples of an earlier run with these settings, or with a smaller `n`; a line that was cut
+    by a crash is removed."""
+    samples, settings_file = folder / "samples.jsonl", folder / "settings.json"
+    text = json.dumps(settings, indent=2) + "\n"
+    if not settings_file.exists():
         if samples.exists():
             raise EvalsError(
                 f"{samples} exists, but no settings.json next to it: evals run did not write it; "
                 "choose another --out"
             )
-        rows = ({"id": name, "prompt": text} for name, text in prompts.items())
+        rows = ({"id": name, "prompt": prompt} for name, prompt in prompts.items())
         write_text(folder / "prompts.jsonl", json_lines(rows))
-        write_text(known, written)
+        write_text(settings_file, text)
         return []
-    before = parse_object(known.read_bytes(), str(known))
-    fewer, more = before.get("n"), settings.get("n")
-    if isinstance(fewer, int) and isinstance(more, int) and fewer < more:
-        before["n"] = more  # a sample's seed follows from its number: those that are there stay
-    changed = [
+    before = parse_object(settings_file.read_bytes(), str(settings_file))
+    old_n, n = before.get("n"), settings.get("n")
+    if isinstance(old_n, int) and isinstance(n, int) and old_n < n:
+        before["n"] = n  # a sample's seed follows from its number, so that old samples stay
+    changes = [
         f"{name} was {before.get(name)!r}, now {settings.get(name)!r}"
         for name in sorted(before.keys() | settings.keys())
         if before.get(name) != settings.get(name)
     ]
-    if changed:
+    if changes:
         raise SettingsChanged(
-            f"{folder} holds a run with other settings: {'; '.join(changed)}; "
+            f"{folder} holds a run with other settings: {'; '.join(changes)}; "
             "ask for the same again, or choose another --out"
         )
-    if fewer != more:
-        write_text(known, written)
+    if old_n != n:
+        write_text(settings_file, text)
     if not samples.exists():
         return []
     os.truncate(samples, samples.read_bytes().rfind(b"\n") + 1)
@@ -181,10 +179,8 @@ def write_run(run: Run) -> None:
 
 
 def read_run(folder: Path) -> Run:
-    """Read the folder of a finished run.
-
-    Raises EvalsError, naming the file, when one is damaged, and where they do not fit together.
-    """
+    """Read the folder of a finished run. Raises EvalsError that names a damaged file, and for files
+    that do not fit together."""
     path = folder / RESULT_FILE
     try:
         row = json.loads(path.read_bytes())
@@ -218,8 +214,8 @@ def read_runs(
 ) -> list[Run]:
     """Read all finished runs in or below the folders, such as the `--out` of `evals run`, by path.
 
-    Raises EvalsError for a folder without any, and for one whose files do not fit together; where
-    `unreadable` takes the reason, such a run is left out, as long as another one can be read.
+    Raises EvalsError for a folder without a run, and for a run that cannot be read. unreadable:
+    called with the reason instead, and the run is left out, if at least one run can be read.
 
         >>> import pandas
         >>> table = pandas.DataFrame([run.row() for run in read_runs("scores")])
@@ -252,8 +248,8 @@ def evalplus_samples(runs: Sequence[Run]) -> str:
     A row is {"task_id", "solution"}: the program that was graded, or, where none was found, the
     response. Raises EvalsError for several runs, and for another benchmark.
     """
-    run, *others = runs
-    if others:
+    run = runs[0]
+    if len(runs) > 1:
         raise EvalsError(
             f"found {len(runs)} results, and the format holds one; name its folder below the --out "
             "of `evals run`"

@@ -6,10 +6,10 @@ With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:210
     pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
 
 Both are averaged over problems. Where every problem is right or wrong, as with one sample each, the
-interval is Wilson's (1927, JASA 22). Others are percentiles of a Bayesian bootstrap over problems
-(Rubin 1981, Annals of Statistics 9), each taken with all its samples, with half a problem more at
-either end of the scale: so problems that all went the same way still leave a width. The same
-weights serve every member: differences and means are taken on the same problems.
+interval is Wilson's (1927, JASA 22). Other intervals are percentiles of a Bayesian bootstrap (Rubin
+1981, Annals of Statistics 9): it reweights whole problems, and adds half a problem at either end of
+the scale, so that an interval has a width even where all problems score the same. Members share the
+weights, so that differences and means compare the same problems.
 """
 
 import math
@@ -41,15 +41,15 @@ Z = 1.959964
 class Row:
     """A score, or the difference of two, with its 95 % interval: one number of a table.
 
-    label: the adapter, or what is summarised, such as `mean of 2 students`. column: a benchmark, or
-    an average of some. value: a share, NaN where nothing was graded. low, high: None for a weakest
-    or best, which its own score chose. problems: how many entered. ungraded: samples that had no
-    verdict and did not enter. group: of a member of a selfplay run, and of the mean, weakest and
-    best of such members. member: of a weakest or best, whose score it is. partial: of part of the
-    benchmark. incomplete: an average that lacks a benchmark.
+    label: an adapter, or a summary such as `mean of 2 students`. column: a benchmark, or an average
+    of benchmarks. value: a share, NaN where nothing was graded. low, high: None for a weakest or
+    best, which was chosen by its score. problems: how many count. ungraded: samples without a
+    verdict, which do not count. group: role and selfplay run of the members. member: the adapter
+    that is the weakest or best. partial: part of the benchmark was asked. incomplete: an average
+    that lacks a benchmark.
 
-    against: of a difference, the adapter that is taken from `label`. wins, losses, ties: problems
-    on which the first scored more, less, the same.
+    against: of a difference, the adapter whose score is subtracted. wins, losses, ties: problems on
+    which `label` scores more than `against`, less, the same.
     """
 
     label: str
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends; None where there are none."""
+        """`low` and `high`, or None."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
@@ -98,12 +98,12 @@ class Scores:
         if member not in self.members:
             return Row(member, self.name)
         at = self.members.index(member)
-        value, known = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
-        if not self.is_average and ((known == 0) | (known == 1)).all():
-            ends = wilson(value, len(known))
+        mean, values = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
+        if not self.is_average and ((values == 0) | (values == 1)).all():
+            ends = wilson(mean, len(values))
         else:
-            ends = percentiles(self.replicates[:, at], value)
-        return Row(member, self.name, value, *ends, len(known), int(self.ungraded[at]))
+            ends = percentiles(self.replicates[:, at], mean)
+        return Row(member, self.name, mean, *ends, len(values), int(self.ungraded[at]))
 
     def summary(self, members: Collection[str]) -> dict[Kind, Row]:
         """Return the `mean`, the `weakest` and the `best` of members.
@@ -114,24 +114,20 @@ class Scores:
         import numpy as np
 
         kinds: tuple[Kind, ...] = ("mean", "weakest", "best")
-        at = [place for place, name in enumerate(self.members) if name in members]
-        if not at:
-            return {kind: Row(kind, self.name, kind=kind) for kind in kinds}
-        means, mean = self.means[at], float(self.means[at].mean())
-        problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
-        rows = {}
-        for kind, place in zip(kinds, (None, means.argmin(), means.argmax()), strict=True):
-            value, low, high, member = mean, None, None, None
-            if place is None:
-                low, high = percentiles(self.replicates[:, at].mean(axis=1), mean)
-            else:
-                value, member = float(means[place]), self.members[at[place]]
+        rows = {kind: Row(kind, self.name, kind=kind) for kind in kinds}
+        if at := [place for place, name in enumerate(self.members) if name in members]:
+            means, mean = self.means[at], float(self.means[at].mean())
+            problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
+            ends = percentiles(self.replicates[:, at].mean(axis=1), mean)
             counts = problems, int(self.ungraded[at].sum())
-            rows[kind] = Row(kind, self.name, value, low, high, *counts, kind, member=member)
+            rows["mean"] = Row("mean", self.name, mean, *ends, *counts, "mean")
+            for kind, place in zip(kinds[1:], (means.argmin(), means.argmax()), strict=True):
+                name, share = self.members[at[place]], float(means[place])
+                rows[kind] = Row(kind, self.name, share, None, None, *counts, kind, member=name)
         return rows
 
     def difference(self, first: str, second: str) -> Row:
-        """Return what one member scores above another on the problems that both were graded on.
+        """Return how much higher one member scores than another, on the problems graded for both.
 
         Pairing takes the difficulty of the problems out of the error. Raises EvalsError when no
         problem was graded for both.
@@ -140,8 +136,8 @@ class Scores:
 
         gaps = np.array([])
         if {first, second} <= set(self.members):
-            one, other = (self.values[self.members.index(name)] for name in (first, second))
-            gaps = (one - other)[~np.isnan(one - other)]
+            gaps = np.subtract(*(self.values[self.members.index(name)] for name in (first, second)))
+            gaps = gaps[~np.isnan(gaps)]
         if not len(gaps):
             place = f" on {self.name}" if self.name else ""
             raise EvalsError(
@@ -163,25 +159,25 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     """
     scores = {}
     for problem, samples in verdicts.items():
-        known = [bool(verdict) for verdict in samples if verdict is not None]
-        n, right = len(known), sum(known)
-        if known and k is not None and not 1 <= k <= n:
+        graded = [verdict for verdict in samples if verdict is not None]
+        n, right = len(graded), sum(graded)
+        if n and k is not None and not 1 <= k <= n:
             raise EvalsError(
                 f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} has "
                 f"{n}"
             )
-        if known:
-            failed = math.prod(1.0 - (k or 1) / i for i in range(n - right + 1, n + 1))
-            scores[problem] = right / n if k is None else 1.0 - failed
+        if n:
+            failure = math.prod(1.0 - (k or 1) / i for i in range(n - right + 1, n + 1))
+            scores[problem] = right / n if k is None else 1.0 - failure
     return scores
 
 
 def resample(scores: Floats, name: str, ends: tuple[float, float] = (0.0, 1.0)) -> Floats:
     """Return the means of members over reweighted problems. Shape [DRAWS, members].
 
-    scores: [members, problems]; NaN is a problem that the member was not graded on, and is left
-    out of its mean. name: what is resampled, a benchmark; it selects the random stream, so that
-    benchmarks are resampled independently and members together. ends: of the scale of the scores.
+    scores: [members, problems]; NaN, a problem without a graded sample of the member, is left out
+    of its mean. name: the benchmark; it selects the random stream, so that benchmarks are resampled
+    independently and members together. ends: the lowest and the highest score of the scale.
     """
     import numpy as np
 
@@ -194,7 +190,7 @@ def resample(scores: Floats, name: str, ends: tuple[float, float] = (0.0, 1.0)) 
 
 
 def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
-    """Return the bounds of the middle 95 % of replicates [draws], and of the value itself."""
+    """Return the bounds of the middle 95 % of replicates [draws], widened to hold the value."""
     import numpy as np
 
     low, high = np.quantile(replicates, [0.025, 0.975])
@@ -202,7 +198,7 @@ def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
 
 
 def wilson(share: float, of: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share of so many."""
+    """Return Wilson's 95 % interval of a share of `of` problems."""
     middle = (share + Z**2 / (2 * of)) / (1 + Z**2 / of)
     half = Z * math.sqrt(share * (1 - share) / of + (Z / (2 * of)) ** 2) / (1 + Z**2 / of)
     return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
@@ -230,10 +226,9 @@ def score_members(
         return None
     problems = dict.fromkeys(problem for row in scores.values() for problem in row)
     values = np.array([[row.get(p, np.nan) for p in problems] for row in scores.values()])
-    lost = [sum(v is None for some in verdicts[name].values() for v in some) for name in scores]
-    replicates = resample(values, benchmark)
-    means = np.nanmean(values, axis=1)
-    return Scores(benchmark, tuple(scores), values, means, replicates, np.array(lost))
+    ungraded = [sum(list(s).count(None) for s in verdicts[name].values()) for name in scores]
+    replicates, means = resample(values, benchmark), np.nanmean(values, axis=1)
+    return Scores(benchmark, tuple(scores), values, means, replicates, np.array(ungraded))
 
 
 def average(name: str, parts: Sequence[Scores]) -> Scores | None:
@@ -244,24 +239,24 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
     """
     import numpy as np
 
-    some = parts[0].members if parts else ()
-    members = tuple(name for name in some if all(name in part.members for part in parts))
+    names = parts[0].members if parts else ()
+    members = tuple(name for name in names if all(name in part.members for part in parts))
     if not members:
         return None
-    taken = [(part, [part.members.index(member) for member in members]) for part in parts]
+    places = [(part, [part.members.index(member) for member in members]) for part in parts]
     return Scores(
         name,
         members,
-        values=np.hstack([part.values[at] for part, at in taken]),
-        means=np.mean([part.means[at] for part, at in taken], axis=0),
-        replicates=np.mean([part.replicates[:, at] for part, at in taken], axis=0),
-        ungraded=np.sum([part.ungraded[at] for part, at in taken], axis=0),
+        values=np.hstack([part.values[at] for part, at in places]),
+        means=np.mean([part.means[at] for part, at in places], axis=0),
+        replicates=np.mean([part.replicates[:, at] for part, at in places], axis=0),
+        ungraded=np.sum([part.ungraded[at] for part, at in places], axis=0),
         is_average=True,
     )
 
 
 def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
-    """Return `code`, `math` and `total` of the benchmarks that there are.
+    """Return `code`, `math` and `total` of the benchmarks that have scores.
 
     As in table 1 of Absolute Zero (arXiv:2505.03335), which PopuLoRA's follow: the averages are
     plain means over benchmarks, and the total, which needs both, is the mean of the two averages.
@@ -269,7 +264,7 @@ def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
     code = average("code", [scores[name] for name in CODE if name in scores])
     math_ = average("math", [scores[name] for name in MATH if name in scores])
     total = average("total", [code, math_]) if code and math_ else None
-    return {one.name: one for one in (code, math_, total) if one is not None}
+    return {mean.name: mean for mean in (code, math_, total) if mean is not None}
 
 
 @dataclass(frozen=True)
@@ -297,11 +292,16 @@ def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
     scores = score_members({"": questions}, benchmark)
     row = scores.row("") if scores else None
     correct = [verdict.correct for verdict in verdicts]
-    ill_formed = sum(not verdict.well_formed for verdict in verdicts) / max(1, samples)
-    truncated = sum(verdict.truncated for verdict in verdicts) / max(1, samples)
-    counts, rate = (len(questions), samples, correct.count(True)), (row.value if row else None)
-    interval = row.interval if row else None
-    return Score(*counts, rate, interval, ill_formed, truncated, correct.count(None))
+    return Score(
+        len(questions),
+        samples,
+        solved=correct.count(True),
+        rate=row.value if row else None,
+        interval=row.interval if row else None,
+        ill_formed=sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
+        truncated=sum(verdict.truncated for verdict in verdicts) / max(1, samples),
+        ungraded=correct.count(None),
+    )
 
 
 def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score]:

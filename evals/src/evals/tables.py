@@ -27,11 +27,11 @@ _DIFFERENCE = ("low", "high", "wins", "losses", "ties", "problems")
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """columns: benchmark names, then those of `code`, `math` and `total` that exist, in order.
+    """Scores of adapters: a line for each adapter and summary, a column for each benchmark.
 
-    rows: line by line, one for each column: `pandas.DataFrame(table.rows)`. measure: what the
-    numbers are (`avg@n` or `pass@k`). notes: sentences that belong below it. differences: of each
-    other adapter and the one that they are compared with, a row for each benchmark.
+    columns: benchmarks, then the averages `code`, `math` and `total` that exist. rows: line by
+    line, one for each column: `pandas.DataFrame(table.rows)`. measure: `avg@n` or `pass@k`. notes:
+    sentences below the table. differences: a row for each benchmark and adapter that is compared.
     """
 
     columns: tuple[str, ...]
@@ -42,7 +42,7 @@ class Table:
 
     @property
     def lines(self) -> list[tuple[Row, ...]]:
-        """The rows of each line."""
+        """Return the rows, a tuple for each line of the table."""
         width = len(self.columns)
         return [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
 
@@ -52,9 +52,12 @@ class Table:
     def as_json(self) -> dict[str, Any]:
         """Return the table as plain data, a row for each line with its scores by column."""
         rows: list[dict[str, Any]] = [
-            {"label": line[0].label, "kind": line[0].kind}
-            | {"scores": {row.column: _picked(row, _SCORE) for row in line if row.problems}}
-            | {"group": line[0].group and asdict(line[0].group)}
+            {
+                "label": line[0].label,
+                "kind": line[0].kind,
+                "scores": {row.column: _fields(row, _SCORE) for row in line if row.problems},
+                "group": line[0].group and asdict(line[0].group),
+            }
             for line in self.lines
         ]
         columns, notes = list(self.columns), list(self.notes)
@@ -64,12 +67,12 @@ class Table:
         """Return the differences as plain data."""
         return [
             {"adapter": row.label, "against": row.against, "benchmark": row.column}
-            | {"difference": row.value, **_picked(row, _DIFFERENCE)}
+            | {"difference": row.value, **_fields(row, _DIFFERENCE)}
             for row in self.differences
         ]
 
 
-def _picked(row: Row, names: Sequence[str]) -> dict[str, Any]:
+def _fields(row: Row, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
@@ -86,9 +89,9 @@ def build_table(
 
     base: names in `results` of the base model, which is in no group. partial: pairs (name,
     benchmark) that were run with a limit. k: pass@k in place of avg@n. groups: role and run of
-    adapters; those without are a group, too. Mean, weakest and best follow the members of each
-    group of two or more. against: the adapter with which all others are compared. Raises EvalsError
-    when nothing was graded, for a k that is too large, and for an `against` that is not there.
+    adapters; adapters without one form a group, too. A group of two or more gets a mean, a weakest
+    and a best. against: the adapter with which all others are compared. Raises EvalsError when
+    nothing was graded, for a k that is too large, and for an unknown `against`.
 
         >>> base, member = {"1": [True], "2": [False]}, {"1": [True], "2": [True]}
         >>> table = build_table({"base": {"gsm8k": base}, "s0": {"gsm8k": member}}, base="base")
@@ -97,18 +100,18 @@ def build_table(
     """
     if against is not None and against not in results:
         raise EvalsError(f"no results of {against!r}; {did_you_mean(against, results)}")
-    asked = dict.fromkeys(name for by_benchmark in results.values() for name in by_benchmark)
-    measured = {
-        name: score_members({m: some[name] for m, some in results.items() if name in some}, name, k)
-        for name in asked
-    }
-    scores = {name: one for name, one in measured.items() if one is not None}
+    benchmarks = dict.fromkeys(name for by_name in results.values() for name in by_name)
+    scores = {}
+    for benchmark in benchmarks:
+        verdicts = {m: by_name[benchmark] for m, by_name in results.items() if benchmark in by_name}
+        if (members_scores := score_members(verdicts, benchmark, k)) is not None:
+            scores[benchmark] = members_scores
     if not scores:
         raise EvalsError("no verdict on any benchmark; run or grade one first")
     everything = scores | averages(scores)
     columns = [name for name in everything if name not in TITLES]
     columns += [name for name in TITLES if name in everything]
-    missing = {one: [name for name in _PARTS[one] if name not in scores] for one in _PARTS}
+    missing = {part: [name for name in _PARTS[part] if name not in scores] for part in _PARTS}
     bases = {base} if isinstance(base, str) else set(base or ())
     by_group: dict[Group | None, list[str]] = {}
     for name in results:
@@ -141,9 +144,9 @@ def build_table(
         if len(members) > 1:
             summaries = [everything[column].summary(members) for column in columns]
             for kind, label in _labels(group, len(members), several).items():
-                rows += line((one[kind] for one in summaries), label, kind, group, members)
+                rows += line((rows[kind] for rows in summaries), label, kind, group, members)
     notes = _notes(everything, rows, missing)
-    if ungraded := [name for name in asked if name not in scores]:
+    if ungraded := [name for name in benchmarks if name not in scores]:
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
     share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
@@ -163,7 +166,7 @@ def build_table(
 
 
 def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
-    """What the summaries of a group are called. several: runs are told apart."""
+    """The names of a group's summaries. several: with the name of the run."""
     role = "adapter" if group is None else group.role
     of = f" of {group.run}" if group is not None and several and group.run else ""
     weakest, best = f"weakest {role}{of}", f"best {role}{of}"
@@ -173,18 +176,18 @@ def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
 def _notes(
     scores: Mapping[str, Scores], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """What a reader must know; the marks * and † are explained first."""
+    """The notes below a table; the marks * and † are explained first."""
     notes = []
     if any(row.partial and row.problems for row in rows):
         notes.append("* part of the benchmark (--limit)")
     for average in ("code", "math"):
         if average in scores and missing[average]:
             notes.append(f"† the {average} average is without {', '.join(missing[average])}")
-    plain = [one for one in scores.values() if not one.is_average]
-    if uneven := [one.name for one in plain if (one.values != one.values).any()]:
+    benchmarks = [s for s in scores.values() if not s.is_average]
+    if uneven := [s.name for s in benchmarks if (s.values != s.values).any()]:
         notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
-    if lost := sum(int(one.ungraded.sum()) for one in plain):
-        notes.append(f"samples without a verdict, not counted: {lost}")
+    if ungraded := sum(int(s.ungraded.sum()) for s in benchmarks):
+        notes.append(f"samples without a verdict, not counted: {ungraded}")
     if any(row.kind == "weakest" for row in rows):
         notes.append(
             "weakest and best are chosen column by column, by the scores shown, which therefore "
@@ -212,7 +215,8 @@ def to_markdown(table: Table) -> str:
 
 
 def ruled(table: Table) -> set[int]:
-    """Return the numbers, from 0, of the lines that begin a group, or the mean of the only one."""
+    """Return the numbers, from 0, of the lines below a rule: the first of each group, or the mean
+    where there is one group."""
     firsts = [line[0] for line in table.lines]
     means = {at for at, row in enumerate(firsts) if row.kind == "mean"}
     if len({row.group for row in firsts if row.kind == "member"}) < 2:
@@ -243,7 +247,7 @@ def score_cells(line: Sequence[Row]) -> list[str]:
 
 
 def pair_cells(row: Row) -> list[str]:
-    """Return the cells below `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
+    """Return the cells of a difference for `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
     low, high = row.interval or (row.value, row.value)
     points = f"{100 * row.value:+.1f}", f"{100 * low:+.1f} to {100 * high:+.1f}"
     return [*points, *map(str, (row.wins, row.losses, row.ties))]
@@ -258,13 +262,13 @@ def table_of(
 ) -> tuple[list[Run], Table | None]:
     """Put finished runs into one table, and compare them with the adapter called `against`.
 
-    Returns the runs with the names and groups that they have there, and the table, None where
-    nothing was graded. Raises EvalsError for two results of one adapter, benchmark and folder, for
-    an `against` that is not there, and for a k that is too large.
+    Returns the runs with their names and groups in the table, and the table, None where nothing was
+    graded. Raises EvalsError for two results of one adapter, benchmark and folder, for an unknown
+    `against`, and for a k that is too large.
     """
-    named = _told_apart(runs)
+    runs = _with_names(runs)
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
-    for run in named:
+    for run in runs:
         if run.benchmark in verdicts[run.name]:
             raise EvalsError(
                 f"{run.name} on {run.benchmark} was found twice, last in {run.folder}; "
@@ -272,34 +276,34 @@ def table_of(
             )
         verdicts[run.name][run.benchmark] = by_question(run.verdicts)
     if all(run.overall.rate is None for run in runs):
-        return named, None
+        return runs, None
     table = build_table(
         verdicts,
-        base={run.name for run in named if run.adapter == BASE},
-        partial={(run.name, run.benchmark) for run in named if run.partial},
+        base={run.name for run in runs if run.adapter == BASE},
+        partial={(run.name, run.benchmark) for run in runs if run.partial},
         k=k,
-        groups={run.name: run.group for run in named},
+        groups={run.name: run.group for run in runs},
         against=against,
     )
-    return named, table
+    return runs, table
 
 
-def _told_apart(runs: Sequence[Run]) -> list[Run]:
+def _with_names(runs: Sequence[Run]) -> list[Run]:
     """Name the line of each run, and its group.
 
-    An adapter has one line, unless a benchmark has two results of it, or they are of members of two
-    selfplay runs: then the folder of results is named, too, in the line and in all groups.
+    An adapter has one line, unless a benchmark has two results of it, or its name is that of
+    members of two selfplay runs: then lines and groups also name the folder of results.
     """
     results = Counter((run.adapter, run.benchmark) for run in runs)
     homes = Counter(name for name, _ in {(run.adapter, run.group) for run in runs})
     twice = {adapter for (adapter, _), count in results.items() if count > 1}
     twice |= {adapter for adapter, count in homes.items() if count > 1}
-    named = []
+    renamed = []
     for run in runs:
-        of = f" ({run.folder.parents[1].name})" if run.folder else ""
+        folder = f" ({run.folder.parents[1].name})" if run.folder else ""
         group = run.group
         if group is not None and twice - {BASE}:
-            group = replace(group, run=f"{group.run or ''}{of}".strip())
-        name = run.adapter + (of if run.adapter in twice else "")
-        named.append(replace(run, name=name, group=group))
-    return named
+            group = replace(group, run=f"{group.run or ''}{folder}".strip())
+        name = run.adapter + (folder if run.adapter in twice else "")
+        renamed.append(replace(run, name=name, group=group))
+    return renamed

@@ -1,8 +1,7 @@
-"""The program or the value in a completion, by the rule of each benchmark.
+"""Extract the program or the value of a completion, by the rule of each benchmark.
 
-HumanEval+ and MBPP+: a fenced block, or the longest stretch of lines that parses. LiveCodeBench:
-the official harness' rule and Absolute Zero's. CRUXEval: an assertion, or the part that was asked
-for.
+HumanEval+ and MBPP+: a fenced block, or the longest run of lines that parses. LiveCodeBench: the
+rules of the official harness and of Absolute Zero. CRUXEval: an assertion, or one side of it.
 """
 
 import ast
@@ -24,10 +23,10 @@ _ASSERTION = re.compile(r"\bassert\b.*")
 
 
 def extract_program(answer: str, entry_point: str) -> str:
-    """Return the part of an answer that defines `entry_point`, as it stands there.
+    """Return the part of an answer that defines `entry_point`, unchanged.
 
-    Of several blocks the last one that parses and defines it; without such a block, the first
-    stretch of lines outside of fences that does; else the first block, or the answer.
+    It is the last block that parses and defines it; without such a block, the first run of lines
+    that does; else the first block, or the answer.
     """
     if len(answer) > MAX_CHARS:
         return ""
@@ -36,9 +35,8 @@ def extract_program(answer: str, entry_point: str) -> str:
         if defines(block, entry_point):
             return block
     for text in (*reversed(blocks), answer):
-        stretch = _stretch(text, entry_point)
-        if stretch is not None:
-            return stretch
+        if (program := _longest_program(text, entry_point)) is not None:
+            return program
     return blocks[0] if blocks else answer
 
 
@@ -56,11 +54,11 @@ def defines(program: str, name: str) -> bool:
     return tree is not None and name in bound_names(tree)
 
 
-def _stretch(text: str, entry_point: str) -> str | None:
-    """The longest parsing lines from the first line on from where the entry point is defined.
+def _longest_program(text: str, entry_point: str) -> str | None:
+    """The first run of lines that parses and defines the entry point, as long as it can be.
 
-    A text that does not parse is cut where the parser stumbles, so that the work grows with the
-    number of cuts and not with the square of the lines.
+    Lines that do not parse are cut at the parser's error, so that the work grows with the number of
+    cuts, not with the square of the lines.
     """
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if _START.match(line)]
@@ -72,8 +70,8 @@ def _stretch(text: str, entry_point: str) -> str | None:
                 parse_program(piece)
             except ProgramError as error:
                 match = re.search(r"\(line (\d+)\)", str(error))
-                stumbled = int(match[1]) - 1 if match else piece.count("\n")
-                stop = min(stop - 1, start + stumbled)
+                error_line = int(match[1]) - 1 if match else piece.count("\n")
+                stop = min(stop - 1, start + error_line)
                 while stop > start and lines[stop][:1].isspace():  # inside a statement
                     stop -= 1
                 if stop <= start:
@@ -86,10 +84,10 @@ def _stretch(text: str, entry_point: str) -> str | None:
 
 
 def official_program(answer: str) -> str:
-    """Return the lines between the last two that hold three backticks; "" for fewer.
+    """Return the lines between the last two lines with three backticks; "" without two.
 
-    It is the rule of LiveCodeBench's own harness, and not that of code_verifier's rewards: a
-    block of output behind the program is taken for it.
+    It is the rule of LiveCodeBench's harness, which takes a block of output behind the program for
+    the program; the rewards of code_verifier do not.
     """
     lines = answer.split("\n")
     fences = [number for number, line in enumerate(lines) if "```" in line]
@@ -99,20 +97,16 @@ def official_program(answer: str) -> str:
 
 
 def azr_program(answer: str) -> str:
-    """Return the last python block in the last answer tag; without one, the tag's or all text.
-
-    It is Absolute Zero's own rule.
-    """
-    tagged = _ANSWER.findall(answer)
-    text = tagged[-1] if tagged else answer
-    blocks = _BLOCK.findall(text)
-    return str(blocks[-1] if blocks else text).strip()
+    """Return the last Python block in the last answer tag, as Absolute Zero does; without a block
+    the tag's text, without a tag of the whole answer."""
+    text = [answer, *_ANSWER.findall(answer)][-1]
+    return str([text, *_BLOCK.findall(text)][-1]).strip()
 
 
 def find_answer(kind: str, response: str, template: Template) -> str | None:
     """Return the value (code_o) or the call `f(...)` (code_i) that a response gives, or None.
 
-    It stands behind the last opening tag, where there is one, and before the template's stop text.
+    It is read after the last opening tag, if there is one, and before the template's stop text.
     """
     for stop in template.stop:
         response = response.partition(stop)[0]
@@ -120,21 +114,21 @@ def find_answer(kind: str, response: str, template: Template) -> str | None:
     text = _FENCE.sub("", _CLOSING.split(_OPENING.split(text)[-1])[0]).strip()
     for part in (text, *reversed(_ASSERTION.findall(text))):
         try:
-            return _asked_part(kind, part)
+            return _side(kind, part)
         except (ProgramError, LookupError, RecursionError, ValueError):  # the last: huge integers
             continue
     return None
 
 
-def _asked_part(kind: str, text: str) -> str:
-    """The part of an assertion that was asked for. Raises LookupError where it lacks that."""
-    last = parse_program(text).tree.body[-1]
-    if not isinstance(last, ast.Assert | ast.Expr):
+def _side(kind: str, text: str) -> str:
+    """The side of an assertion that is the answer. Raises LookupError if there is none."""
+    statement = parse_program(text).tree.body[-1]
+    if not isinstance(statement, ast.Assert | ast.Expr):
         raise LookupError
-    whole = last.test if isinstance(last, ast.Assert) else last.value
-    sides = [whole]
-    if isinstance(whole, ast.Compare) and isinstance(whole.ops[0], ast.Eq | ast.Is):
-        sides = [whole.left, *whole.comparators]
+    condition = statement.test if isinstance(statement, ast.Assert) else statement.value
+    sides = [condition]
+    if isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Eq | ast.Is):
+        sides = [condition.left, *condition.comparators]
     return [ast.unparse(side) for side in sides if _is_call(side) == (kind == "code_i")][-1]
 
 

@@ -1,16 +1,14 @@
-"""The problems of HumanEval+ and MBPP+: a function to write, inputs, and what is right of them.
+"""The problems of HumanEval+ and MBPP+: a function to write, inputs, and the right outputs.
 
-JSON has neither tuples nor sets nor complex numbers, so the arguments of some MBPP+ tasks become
-what the functions take: a fact of the data set (v0.2.0), kept here as shapes per task number.
+JSON has neither tuples nor sets nor complex numbers, so the arguments of some MBPP+ tasks are
+converted to the types that the functions take, by task number (v0.2.0).
 
-What a program returned is right by evalplus' rules. For each input: equal under `==`, or accepted
-by the task's oracle. Else, where the task has a tolerance, the same type, length and numbers
-within rtol 1e-7 and atol. A task without a tolerance gets 1e-6 from the first expected output on
-that is a float or a sequence of floats, and keeps it for all later inputs. The values arrive as
-data, so no method of the program's own takes part. Some tasks are not simply compared, since
-several outputs are right or the output is no data: an oracle accepts more than the expected
-output, the tasks of `SET_TASKS` are compared as sets, those of `NOT_NONE_TASKS` by whether there
-is a result at all.
+Outputs are right by evalplus' rules. For each input: equal under `==`, or accepted by the task's
+oracle. Else, if the task has a tolerance, of the same type and length, with numbers within rtol
+1e-7 and atol. A task without a tolerance gets 1e-6 from its first expected output that is a float
+or a sequence of floats, also for all later inputs. Outputs are compared as data, without methods of
+the program. Tasks with several right outputs, or outputs that are no data, have rules of their own:
+an oracle, comparison as sets (`SET_TASKS`), or only whether there is a result (`NOT_NONE_TASKS`).
 """
 
 import math
@@ -31,7 +29,7 @@ _LISTS = ("base_input", "plus_input")
 class FunctionProblem:
     """base_input, plus_input: arguments of each call, as Python values.
 
-    Expected outputs are not part of the data: they are what `prompt + canonical_solution` gives.
+    The data has no expected outputs: `prompt + canonical_solution` computes them.
     """
 
     benchmark: str
@@ -45,12 +43,12 @@ class FunctionProblem:
 
     @property
     def reference(self) -> str:
-        """Return the program that defines the expected outputs."""
+        """Return the program that computes the expected outputs."""
         return self.prompt + self.canonical_solution
 
     @property
     def compares_sets(self) -> bool:
-        """Whether the order and repetition of the members do not matter."""
+        """Whether outputs are compared as sets."""
         return self.benchmark != HUMANEVAL and self.entry_point in SET_TASKS
 
 
@@ -89,7 +87,6 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _deep_tuple(value: Any) -> Any:
-    """Every list in it, at any depth, as a tuple."""
     return tuple(map(_deep_tuple, value)) if isinstance(value, list) else value
 
 
@@ -128,7 +125,7 @@ def _arguments(task_id: str, arguments: list[Any]) -> Arguments:
 
 
 WHOLE_CHARS = 1 << 20
-"""Longer texts are not read: such outputs are equal or wrong."""
+"""Outputs with longer texts are not read: they must be equal."""
 SET_TASKS = frozenset(
     str.split(
         "similar_elements find_char_long common_in_nested_lists extract_singly larg_nnum "
@@ -177,8 +174,8 @@ def _is_right(
     elif name in NOT_NONE_TASKS:
         equal = _is_present(wanted, returned)
     elif name in SET_TASKS and not equal:
-        members, others = map(set, _values(wanted, returned))
-        equal = members == others
+        expected, output = map(set, _values(wanted, returned))
+        equal = expected == output
     elif name in _ACCEPTED and not equal:
         # A value that is no data equals nothing.
         value = _values(wanted, returned)[1] if returned.chars >= 0 else float("nan")
@@ -187,11 +184,11 @@ def _is_right(
 
 
 def _values(wanted: Value, returned: Value) -> tuple[Any, Any]:
-    """Both as Python values. Raises ValueError for one that is no data, or too long."""
-    texts, data = (wanted.data, returned.data), min(wanted.chars, returned.chars) >= 0
-    if not data or texts[0] is None or texts[1] is None or len(texts[1]) > WHOLE_CHARS:
+    """Both as Python values. Raises ValueError for a value that is no data, or too long."""
+    one, other, size = wanted.data, returned.data, min(wanted.chars, returned.chars)
+    if size < 0 or one is None or other is None or len(other) > WHOLE_CHARS:
         raise ValueError("no data")
-    return read_value(texts[0]), read_value(texts[1])
+    return read_value(one), read_value(other)
 
 
 def _is_present(wanted: Value, returned: Value) -> bool:
@@ -203,20 +200,20 @@ def _is_present(wanted: Value, returned: Value) -> bool:
 
 
 def _is_close(wanted: Value, returned: Value, atol: float) -> bool:
-    """Of one type and one shape: an empty list is close to anything that it is spread over."""
+    """Whether values of one type and shape are close; numpy would broadcast other shapes."""
     import numpy as np
 
     if wanted.type_name != returned.type_name or wanted.type_name == "str":
         return False
-    one, other = _values(wanted, returned)
-    if type(one) is not type(other) or np.shape(one) != np.shape(other):
+    expected, output = _values(wanted, returned)
+    if type(expected) is not type(output) or np.shape(expected) != np.shape(output):
         return False
     with np.errstate(all="ignore"):
-        return bool(np.allclose(other, one, rtol=_RTOL, atol=atol))
+        return bool(np.allclose(output, expected, rtol=_RTOL, atol=atol))
 
 
 def _is_root(arguments: Arguments, out: Any, atol: float) -> bool:
-    """HumanEval/32: `out` is a zero of the polynomial with these coefficients, lowest first."""
+    """HumanEval/32: a zero of the polynomial with these coefficients, lowest first."""
     (coefficients,) = arguments
     terms = [factor * math.pow(out, power) for power, factor in enumerate(coefficients)]
     return bool(abs(sum(terms)) <= atol)

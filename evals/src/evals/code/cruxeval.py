@@ -1,8 +1,8 @@
-"""CRUXEval: what a short function returns (cruxeval_o), or what it was called with (cruxeval_i).
+"""CRUXEval: predict the output of a short function (cruxeval_o), or its input (cruxeval_i).
 
-An answer is an assertion, or the part of it that was asked for. As in the published script
-(facebookresearch/cruxeval at 190faf1, evaluation), Python's `==` decides, and any arguments with
-the right result are right. Unlike there, answers are literals: an expression is wrong.
+An answer is an assertion, or one side of it. As in the published script (facebookresearch/cruxeval
+at 190faf1, evaluation), Python's `==` decides, and any arguments with the right result are right.
+Unlike there, an answer must be a literal: expressions are wrong.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _COLUMNS = ("id", "code", "input", "output")
 
 
 def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
-    """The questions of a benchmark, in the order of the rows. Raises EvalsError."""
+    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
     return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
@@ -34,7 +34,7 @@ def _question(name: str, row: Row, number: int) -> Question:
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
-    """Grade answers. details: the output or one input that was expected."""
+    """Grade answers. details: the expected output, or one right input."""
     answers = [find_answer(q.problem.kind, sample.response, how.template) for q, sample in pairs]
     with Sandbox(
         how.workers, comparison=Comparison(types=False), allow_weak=how.allow_weak

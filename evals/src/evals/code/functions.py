@@ -1,10 +1,10 @@
 """HumanEval+ and MBPP+ as benchmarks: functions to write, graded by evalplus' rules.
 
-`sanitize` is evalplus' own without its faults: it keeps functions without a return statement, async
-and decorated ones, `if`, `try` and loop statements that bind or change a name in use, calls
-on a module or on data in use (such as `sys.setrecursionlimit`), and the last definition of a name
-as well as the first. It drops what runs when the module does without serving the entry point:
-prints, assertions, examples, a `main` block.
+`sanitize` does what evalplus' function of that name does, without its faults: it keeps functions
+without a return statement, async and decorated ones, `if`, `try` and loop statements that bind or
+change a name in use, calls on a module or on data in use (such as `sys.setrecursionlimit`), and all
+definitions of a name. It drops what the entry point does not need: prints, assertions, examples, a
+`main` block.
 """
 
 import ast
@@ -24,15 +24,15 @@ _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", 
 
 
 def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
-    """The questions of a benchmark, in the order of the rows. Raises EvalsError."""
+    """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
     problems = read_problems(rows, name)
     return tuple(Question(task.task_id, {"prompt": task.prompt}, task) for task in problems)
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
-    """Grade programs; right is what passes the base tests and the plus tests.
+    """Grade programs; right are those that pass the base tests and the plus tests.
 
-    details: `base` and `plus`, each pass, fail or timeout, and the input that a program failed.
+    details: `base` and `plus`, each pass, fail or timeout, and the index of the failed input.
     """
     programs = [program_of(question.problem, sample, how.template) for question, sample in pairs]
     with FunctionGrader(
@@ -64,7 +64,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 
 
 def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> str:
-    """Return the program that a sample is graded by."""
+    """Return the program of a sample, as it is graded."""
     if sample.solution is not None:
         return sample.solution
     name = problem.entry_point
@@ -80,23 +80,17 @@ def program_of(problem: FunctionProblem, sample: Sample, template: Template) -> 
 
 
 def sanitize(answer: str, entry_point: str) -> str:
-    """Return the program in an answer, without what the entry point does not reach.
-
-    An answer in which no program is found comes back as it is.
-    """
+    """Return the program in an answer, without statements that the entry point does not need. An
+    answer without a program is returned unchanged."""
     program = extract_program(answer, entry_point)
     tree = parse(program)
-    if tree is None:
-        return program
-    kept = _reached(tree.body, entry_point)
-    if not kept:
-        return program
+    statements = _reached(tree.body, entry_point) if tree is not None else []
     lines = program.removeprefix("\ufeff").split("\n")
-    return "\n".join(_source(lines, kept))
+    return "\n".join(_source(lines, statements)) if statements else program
 
 
 def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
-    """Statements that the entry point needs, in their order; none when it is not defined."""
+    """The statements that the entry point needs, in their order; none if it is not defined."""
     binds = [bound_names(node) for node in body]
     uses = [_used(node) for node in body]
     imported = set().union(*(bound_names(node) for node in body if isinstance(node, _IMPORT)))
@@ -104,12 +98,12 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
     functions = {node.name for node in body if isinstance(node, _FUNCTION)}
     if entry_point not in defined:
         return []
-    reached, kept = {entry_point}, set[int]()
+    reached, places = {entry_point}, set[int]()
     while True:
         fresh = {
             place
             for place, node in enumerate(body)
-            if place not in kept
+            if place not in places
             and not (isinstance(node, ast.If) and "__name__" in _used(node.test))
             and (
                 isinstance(node, _IMPORT)
@@ -118,18 +112,18 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
             )
         }
         if not fresh:
-            return [body[place] for place in sorted(kept)]
-        kept |= fresh
+            return [body[place] for place in sorted(places)]
+        places |= fresh
         reached = reached.union(*(uses[place] & defined for place in fresh))
 
 
 def _used(node: ast.AST) -> set[str]:
-    """Every name in it, whoever binds it."""
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
 
 
 def _changes(node: ast.stmt, names: set[str]) -> bool:
-    """Whether a statement calls a method of one of the names, or assigns into it, unseen."""
+    """Whether a statement calls a method of one of the names, or assigns into it, without output
+    or exit."""
     if isinstance(node, ast.Assert | _FUNCTION | ast.ClassDef):
         return False
     attributes = {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
@@ -139,7 +133,7 @@ def _changes(node: ast.stmt, names: set[str]) -> bool:
         target: ast.expr
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
             if isinstance(node, ast.Assign | ast.AnnAssign):
-                continue  # for the sake of what it binds, which is not in use
+                continue  # it serves the name that it binds, which is not in use
             target = item.func
         elif isinstance(item, ast.Attribute | ast.Subscript) and isinstance(item.ctx, ast.Store):
             target = item
@@ -152,11 +146,11 @@ def _changes(node: ast.stmt, names: set[str]) -> bool:
     return False
 
 
-def _source(lines: list[str], kept: list[ast.stmt]) -> list[str]:
+def _source(lines: list[str], statements: list[ast.stmt]) -> list[str]:
     """The lines of the statements, decorators included, each line once."""
     result: list[str] = []
     last = 0
-    for node in kept:
+    for node in statements:
         decorators = getattr(node, "decorator_list", [])
         first = min([node.lineno, *(item.lineno for item in decorators)])
         end = node.end_lineno or first

@@ -1,11 +1,11 @@
 """Grading of HumanEval+ and MBPP+ samples: each run in a fresh process, values compared outside.
 
-Expected outputs are what the reference solution returns, computed once and kept in the cache
-folder, one file for each task and run: type, digest and, up to a million characters, text.
+The reference solution computes the expected outputs once; the cache folder keeps them, one file for
+each task and run: type, digest and, up to a million characters, text.
 
 Limits are of processor time, so that a busy machine does not change a verdict. A run whose
-reference is heavy is cut into pieces with a process each, so that a wrong answer is found before
-the rest is computed.
+reference is slow is cut into pieces, each in a process of its own, so that a wrong answer is found
+early.
 """
 
 import gzip
@@ -32,14 +32,14 @@ _OUTPUT_BYTES = 1 << 28
 _REFERENCE_CALL_S, _REFERENCE_RUN_S = 1800.0, 7200.0
 _RUN_S = 60.0
 _PIECE_S = 2.0
-_RECURSION = 976  # leaves as many calls as 1000 does below the frames of `evalplus.evaluate`
+_RECURSION = 976  # as many calls as 1000 leaves below the frames of `evalplus.evaluate`
 _REMEMBERED = 8
 _AHEAD = 32  # one program may take as long as hundreds of others
 
 
 @dataclass(frozen=True)
 class _Run:
-    """The base or the plus inputs of a problem, and what its reference returns for them."""
+    """The base or the plus inputs of a problem, and the outputs of its reference."""
 
     problem: FunctionProblem
     inputs: Sequence[Arguments]
@@ -50,9 +50,8 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     """A context manager that grades programs against problems.
 
     workers: programs that run at a time. cache: folder of expected outputs, by default below the
-    user's cache folder. min_time_s, time_factor: processor seconds that a call may take: as many
-    times the reference's, and no less than the former. Raises SandboxUnavailable when it starts to
-    grade on a machine without the protection it needs, unless `allow_weak`.
+    user's cache folder. min_time_s, time_factor: see `recipes.Limits`. Grading raises
+    SandboxUnavailable on a machine without the necessary protection, unless `allow_weak`.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         self._workers = workers
         self._least_s, self._factor = min_time_s, time_factor
         self._cache = cache if cache is not None else cache_folder("populab/evals")
-        # Two sets of processes: what ran a reference solution never holds a candidate.
+        # Two sets of processes: one that ran a reference solution never runs a candidate.
         slots = threading.Semaphore(workers)
         self._references = ScriptRunner(allow_weak=allow_weak, slots=slots)
         self._candidates = ScriptRunner(allow_weak=allow_weak, slots=slots)
@@ -78,10 +77,8 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         self._references.close()
 
     def grade(self, problem: FunctionProblem, program: str) -> tuple[Outcome, Outcome]:
-        """Return what one whole program (prompt included) does on the base and the plus inputs.
-
-        A sample passes HumanEval+ or MBPP+ when it passes both.
-        """
+        """Return the outcomes of one whole program (prompt included) on the base and the plus
+        inputs. A sample passes HumanEval+ or MBPP+ when it passes both."""
         try:
             with self._locks.setdefault(problem, threading.Lock()):
                 base, plus = self._known(problem)
@@ -92,7 +89,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
     def grade_many(
         self, samples: Iterable[tuple[FunctionProblem, str]]
     ) -> Iterator[tuple[Outcome, Outcome]]:
-        """Yield outcomes in the order of the samples; lazy, as parallel as there are workers."""
+        """Yield outcomes in the order of the samples, lazily and in parallel."""
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
     def _runs(self, problem: FunctionProblem) -> tuple[_Run, ...]:
@@ -142,13 +139,12 @@ def expected_values(
 ) -> tuple[Value, ...]:
     """Return the values of the reference solution, with the processor seconds of each.
 
-    Raises EvalsError where it did not return a value for every input. A folder that cannot be
-    written is no error: the values are computed again next time.
+    Raises EvalsError if it does not return a value for every input. If the folder cannot be
+    written, the values are computed again next time.
     """
     path = folder / f"{_key(problem, inputs)}.json.gz"
-    kept = _read_kept(path, len(inputs))
-    if kept is not None:
-        return kept
+    if (cached := _read_cache(path, len(inputs))) is not None:
+        return cached
     calls = runner.call(
         problem.reference,
         problem.entry_point,
@@ -189,8 +185,8 @@ def _stable(value: Any) -> Any:
     return value
 
 
-def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
-    """Kept values; None where there are none or the file is not whole."""
+def _read_cache(path: Path, count: int) -> tuple[Value, ...] | None:
+    """The values in a file of the cache; None if it is missing or damaged."""
     try:
         values = tuple(Value(*row) for row in json.loads(gzip.decompress(path.read_bytes())))
     except (OSError, EOFError, ValueError, TypeError):
@@ -199,7 +195,7 @@ def _read_kept(path: Path, count: int) -> tuple[Value, ...] | None:
 
 
 def _pieces(expected: Sequence[Value]) -> list[slice]:
-    """Parts of a run, each with at most about two seconds of the reference's processor time."""
+    """Parts of a run that take the reference about two processor seconds, at most."""
     ends: list[int] = []
     spent = 0.0
     for end, value in enumerate(expected, 1):
@@ -211,10 +207,10 @@ def _pieces(expected: Sequence[Value]) -> list[slice]:
 
 
 def _outcome(calls: Calls, done: int) -> Outcome:
-    """The status of a run that ended early, as evalplus would call it.
+    """The outcome of a run that ended early, by evalplus' rules.
 
-    An exception, a crash and a call that takes too long fail; a module or a whole run that takes
-    too long, and a process that leaves without a report, time out.
+    An exception, a crash and a call that takes too long are `fail`; a module or a whole run that
+    takes too long, and a process that leaves without a report, are `timeout`.
     """
     if calls.status == Status.SANDBOX_ERROR:
         return Outcome(None, calls.reason)

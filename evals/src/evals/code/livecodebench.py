@@ -4,10 +4,10 @@ Rows are those of `code_generation_lite` as published; on disk they are JSON Lin
 folder of shards. A release holds gigabytes of hidden tests, so one row is in memory at a time, and
 its hidden tests are read again when they are needed.
 
-Scripts run as child processes with a pipe, functions as calls, until the first test that fails.
-Limits are of processor time, 6 s a test as in the official harness; its clock is the wall's, so on
-a busy machine it fails programs that pass here. A program has the names that the harness gives it,
-but these never hide a built-in function, and the standard input is a file.
+Scripts run as child processes, functions as calls, until the first test that fails. Limits are of
+processor time, 6 s a test; the official harness measures real time, so that a busy machine fails
+programs that pass here. A program has the names that the harness gives it, without those of
+built-in functions, and reads its standard input from a file.
 """
 
 import hashlib
@@ -43,9 +43,7 @@ _Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """fields, level: of its question. row: reads the row again; only then are its hidden tests in
-    memory.
-    """
+    """fields, level: of its question. row: reads the row again, with its hidden tests."""
 
     question_id: str
     contest_date: datetime
@@ -80,7 +78,7 @@ def _problem(row: _Row, again: Callable[[], _Row], place: str) -> Problem:
 
 
 def row_of_tests(problem: Problem) -> dict[str, Any]:
-    """Return the columns of all tests of a problem. Raises EvalsError when its file has changed."""
+    """Return the test columns of a problem's row. Raises EvalsError when its file has changed."""
     row = problem.row()
     return {name: row.get(name) for name in _TESTS}
 
@@ -123,8 +121,8 @@ def shards(path: Path) -> list[Path]:
         raise EvalsError(f"{path} holds no *.jsonl; give the folder of one release")
     totals = {int(match[1]) for file in files if (match := _SHARD.search(file.stem))}
     if totals and totals != {len(files)}:
-        wanted = " and ".join(map(str, sorted(totals)))
-        raise EvalsError(f"{path} holds {len(files)} shards of {wanted}; fetch the whole release")
+        total = " and ".join(map(str, sorted(totals)))
+        raise EvalsError(f"{path} holds {len(files)} shards of {total}; fetch the whole release")
     return sorted(files, key=lambda file: (len(file.name), file.name))
 
 
@@ -141,7 +139,7 @@ def content_hash(path: Path) -> str:
 
 
 def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
-    """Yield each row, and what reads it again. Raises EvalsError, OSError."""
+    """Yield each row with a function that reads it again. Raises EvalsError, OSError."""
     for shard in shards(path):
         with shard.open("rb") as file:
             if file.read(4) == PARQUET:
@@ -158,8 +156,8 @@ def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
 
 
 def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, ...]]:
-    """The questions of a file or a folder of shards, or of a release on the hub; what they were
-    read from, and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
+    """Return the questions of a file, a folder of shards or a release on the hub, with their hash
+    and notes. Hidden tests stay on disk until they are needed. Raises EvalsError."""
     if data.file is not None and data.release is None and _is_read_by_line(Path(data.file)):
         problems = read_problems(data.file)
         digest = content_hash(Path(data.file))
@@ -167,18 +165,18 @@ def load(name: str, data: Data) -> tuple[tuple[Question, ...], str, tuple[str, .
     else:
         source = load_source(name, data.file, data.release)
         problems, digest, notes = read_problems(source.rows), source.content_hash, source.notes
-    chosen = window(problems, data.since, data.until)
-    if len(chosen) < len(problems):
+    part = window(problems, data.since, data.until)
+    if len(part) < len(problems):
         dates = f"{data.since or 'start'} to {data.until or 'end'}"
-        if not chosen:
+        if not part:
             raise EvalsError(f"{name}: none of {len(problems)} problems: {dates}")
-        notes = (*notes, f"{len(chosen)} of {len(problems)} problems: {dates}")
+        notes = (*notes, f"{len(part)} of {len(problems)} problems: {dates}")
         digest += f"; {dates}"
-    return tuple(Question(p.question_id, p.fields, p, p.level) for p in chosen), digest, notes
+    return tuple(Question(p.question_id, p.fields, p, p.level) for p in part), digest, notes
 
 
 def _is_read_by_line(path: Path) -> bool:
-    """Whether a path is a folder or a file of JSON Lines, and no JSON array, gzip or parquet."""
+    """Whether a path is a folder or a file of JSON Lines, not a JSON array, gzip or parquet."""
     if path.is_dir():
         return True
     with path.open("rb") as file:
@@ -186,7 +184,7 @@ def _is_read_by_line(path: Path) -> bool:
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
-    """Grade programs. details: the test that a program failed."""
+    """Grade programs. details: status, and the index of the failed test."""
     extract = azr_program if how.limits.program == "azr" else official_program
     programs = [
         sample.solution
@@ -221,7 +219,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 
 
 def _fault(program: str) -> str:
-    """What is wrong with the form of a program; "" for one that is run."""
+    """Why a program is ill-formed and not run; "" for others."""
     if not program.strip():
         return "ill-formed: no program between fences"
     if len(program) > MAX_CHARS:
@@ -232,10 +230,8 @@ def _fault(program: str) -> str:
 def grade_program(
     runner: code_verifier.ScriptRunner, problem: Problem, program: str, timeout_s: float
 ) -> Outcome:
-    """Return what one program does on the tests of a problem.
-
-    timeout_s: processor seconds of a test. Raises SandboxUnavailable.
-    """
+    """Return the outcome of one program on the tests of a problem. timeout_s: processor seconds of
+    a test. Raises SandboxUnavailable."""
     try:
         tests = code_verifier.read_tests(row_of_tests(problem))
     except (code_verifier.CodeVerifierError, EvalsError) as error:

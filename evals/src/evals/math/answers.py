@@ -1,10 +1,10 @@
 """The right answer of a row, in one form, and the marked final answer of a response.
 
-Ignored: turns that the model made up, and everything before the last `</think>`. Read, in this
-order: the last `<answer>` tag, the last box (adjacent boxes joined by "and" or a comma make one
-answer), `#### x`, a final-answer phrase, and the text itself when it is one line of few words.
-Prose that marks no answer has none. A last box that never closes is ill-formed; no earlier box
-stands in for it. A box or phrase inside an answer tag counts before the tag's other text.
+Ignored: turns that the model invents, and everything before the last `</think>`. The answer is, in
+this order: the last `<answer>` tag, the last box (adjacent boxes joined by "and" or a comma make
+one answer), `#### x`, a final-answer phrase, or the text itself if it is one line of few words.
+Prose without such a mark has no answer. A last box that never closes is ill-formed, even after
+other boxes. Inside an answer tag, a box or a phrase is preferred to the other text.
 """
 
 import re
@@ -21,11 +21,10 @@ from evals.recipes import Template, own_turn
 
 @dataclass(frozen=True)
 class Gold:
-    """What an answer is compared with.
+    """A right answer. text: LaTeX. kind: "value", "text" (words) or "choice" (a letter).
 
-    text: LaTeX. kind: "value", "text" (words) or "choice" (the letter of one).
-    unit: what the answer is counted in where the row says so; "percent" lets 8 and 8% pass alike.
-    measured: whether it is a rounded amount, of which "about" may be said.
+    unit: of the answer, if the row names it; with "percent" both 8 and 8% are right. measured:
+    whether it is a rounded amount, so that an answer may say "about".
     """
 
     text: str
@@ -40,16 +39,15 @@ TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\
 
 
 def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bool = False) -> Gold:
-    """The gold of a row. Raises EvalsError for what is neither a text, a number nor a list of them.
+    """Return the gold of a row. Raises EvalsError for a value that is no text, number or list.
 
-    raw: its text or number, or a list, all of which is asked for. question: read for a percentage
-    or a unit that is asked for. unit: what a column of the row says that
-    the answer is counted in. measured: see `Gold`.
+    raw: a text, a number, or a list of values that are all required. question: may ask for a
+    percentage or name a unit. unit: from a column of the row. measured: see `Gold`.
     """
     if isinstance(raw, list | tuple) and raw:
         raw = ", ".join(canonical_gold(part).text for part in raw) if len(raw) > 1 else raw[0]
-    odd = isinstance(raw, bool) or not isinstance(raw, str | Number) or raw == ""
-    if odd or str(raw) in ("nan", "inf", "-inf"):
+    odd_type = isinstance(raw, bool) or not isinstance(raw, str | Number)
+    if odd_type or str(raw) in ("", "nan", "inf", "-inf"):
         raise EvalsError(f"the right answer is {raw!r:.80}; expected a text, a number or a list")
     text = str(raw).strip()
     money = "\\$" in text
@@ -70,7 +68,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
 
 
 def _unit_of(question: str) -> str:
-    """What a question asks to count in: percent, or the one unit that it names; else ""."""
+    """The unit in which a question asks for the answer: percent, or the only unit in its last
+    sentence; else ""."""
     if PATTERNS["asks_percent"].search(question):
         return "percent"
     mark_at = question.rfind("?")
@@ -104,27 +103,25 @@ _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*+(?:text\{\s*+)?\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
 _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verified|consistent)\b")
-"""What follows "the answer is" without being it."""
+"""Words after "the answer is" that are no answer."""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )
-"""What comes right after a formula, and says what it counts or changes it: $3$ dozen."""
+"""Text right after a formula that names its unit or changes its value: $3$ dozen."""
 _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\b)[A-Za-z]{3,}")
 
 
 class Extraction(NamedTuple):
-    """text: the answer, None where it is missing. rule: how it was found, or what is wrong."""
+    """text: the answer, or None. rule: where it was found, or why there is none."""
 
     text: str | None
     rule: str
 
 
 def extract(response: str, template: Template | None = None) -> Extraction:
-    """The marked final answer of a response of any length, in time linear in it.
-
-    template: what it answers, whose turns end it.
-    """
+    """Return the marked final answer of a response, in time linear in its length. template: of the
+    prompt, whose turns end the response."""
     _, closed, body = own_turn(response, template, _answered).rpartition(_CLOSE)
     body, opened, _ = body.partition(_OPEN)
     if not body.strip():
@@ -146,11 +143,11 @@ def extract(response: str, template: Template | None = None) -> Extraction:
 _LAST_SPACE = re.compile(
     r"(?<![\s~\\])(?<!\\[,;:!])(?<!quad)(?:\s|~|\\(?:[\s,;:!]|q?quad(?![a-z])|$))++$"
 )
-"""Space at the end; looked for from the beginning of each run only, which takes linear time."""
+"""Space at the end; a match begins only where a run of spaces begins, which takes linear time."""
 
 
 def trim(text: str) -> str:
-    """Without the marks of mathematics mode, bold type and the full stop around an answer."""
+    """Return an answer without marks of mathematics mode and bold type, and its full stop."""
     text = _LAST_SPACE.sub("", text.strip().strip("*")).strip().rstrip("。")
     for left, right in (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$")):
         if text.startswith(left) and text.endswith(right) and len(text) > len(left + right):
@@ -161,7 +158,8 @@ def trim(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Bold type of HTML as asterisks, inline code as a formula; no calculator's notes of GSM8K."""
+    """The text with bold type as asterisks, inline code as formulas, and without the calculator's
+    notes of GSM8K."""
     text = re.sub(r"</?(?:b|strong)>", "**", re.sub(r"<<[^<>\n]*>>", "", text))
     return re.sub(r"(?<![`\w])`([^`\n$]+)`(?!`)", r"$\1$", text)
 
@@ -174,15 +172,14 @@ def _box(body: str) -> Extraction | None:
     start = max(body.rfind("\\boxed"), body.rfind("\\fbox"), body.rfind("\\framebox"))
     if start < 0:
         return None
-    last = _content(body, start)
-    if last is None:
+    text, rule = _content(body, start), "box"
+    if text is None:
         return Extraction(None, "unterminated box")
-    if not last.strip():
+    if not text.strip():
         return Extraction(None, "empty box")
-    base = _BASE.match(body, body.find("{", start) + len(last) + 2)
-    if base and last.strip().isdigit():
-        last = f"{last}_{{{base[1] or base[2]}}}"
-    text, rule = last, "box"
+    base = _BASE.match(body, body.find("{", start) + len(text) + 2)
+    if base and text.strip().isdigit():
+        text = f"{text}_{{{base[1] or base[2]}}}"
     for match in list(_BOX.finditer(body, max(0, start - MAX_BOX), start))[:-17:-1]:
         content = _content(body, match.start())
         end = start if content is None else match.end() + len(content) + 2
@@ -196,7 +193,7 @@ def _box(body: str) -> Extraction | None:
 
 
 def _content(body: str, start: int) -> str | None:
-    """What the box at `start` holds; None when it never closes."""
+    """The content of the box at `start`; None if it never closes."""
     match = _BOX.match(body, start)
     if match is None:
         return None
@@ -216,7 +213,7 @@ def _hashes(tail: str) -> Extraction | None:
 
 
 def _phrase(tail: str) -> Extraction | None:
-    """What follows the last final-answer phrase, except in "the answer is correct"."""
+    """The answer after the last final-answer phrase, which "the answer is correct" is not."""
     for match in list(PATTERNS["phrase"].finditer(tail))[:-17:-1]:
         rest = tail[match.end() :].lstrip(" \t:*\n`")
         if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", rest):
@@ -228,7 +225,7 @@ def _phrase(tail: str) -> Extraction | None:
 
 
 def _value_of(rest: str) -> str:
-    """The answer at the start of `rest`: its first sentence, or its formulas and words on them."""
+    """The answer at the start of `rest`: its formulas with the words on them, or a sentence."""
     match, parts, end = PATTERNS["formula"].match(rest), [], 0
     while match:
         parts.append(trim(next(part for part in (*match.groups()[:3], match[5]) if part)))
@@ -246,7 +243,7 @@ def _value_of(rest: str) -> str:
 
 
 def _line(tail: str, length: int) -> Extraction | None:
-    """A response that is nothing but its answer: one line, with at most a few words after it."""
+    """The answer of a response that is one line with at most a few words after the answer."""
     text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", tail.strip().strip("*"))
     value = re.search(r"[\d$]|\\\(", text)
     if length > MAX_LINE or "\n" in text or len(_WORD.findall(text)) > 3 or "**" in text:

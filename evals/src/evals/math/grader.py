@@ -1,7 +1,7 @@
-"""Decide whether the answer of a response is the gold, shape by shape, and name the rule.
+"""Decide whether the answer of a response equals the gold, shape by shape, and name the rule.
 
-A wrong answer that passes is worse than a right one that is refused: what cannot be read equals
-nothing but itself. No comparison takes long: guards bound the length of an answer, the size of its
+A wrong answer that passes is worse than a right one that is refused: a text that cannot be read
+equals only itself. No comparison takes long: guards bound the length of an answer, the size of its
 numbers and the number of operations.
 """
 
@@ -36,9 +36,9 @@ from evals.math.words import changes, in_digits, is_condition, same_words
 from evals.recipes import Template
 
 SHOWN = 2_000
-"""Characters of an extracted answer in a verdict."""
+"""Most characters of an extracted answer in a verdict."""
 MAX_VALUES = 64
-"""Values of one answer."""
+"""Most values of one answer."""
 
 _OPTION = r"(?:(?:[Oo]ption|[Cc]hoice|[Gg]raph|[Ff]igure|[Pp]lot)\s+)?"
 _CHOICE = re.compile(
@@ -46,9 +46,9 @@ _CHOICE = re.compile(
     r"(?:\(([A-J])\)|([A-J])(?=[.:)}]|\s*$))[.:)]?\s*\}?[.:,]?(?:\\?[ ~]|\\quad)*(.*)",
     re.DOTALL,
 )
-"""The letter of a choice, and what it stands for."""
+"""The letter of a choice, and its content."""
 _DESCRIBED = re.compile(r"(?:\\text|[\s~${}.]|(?!(?:and|or)\b)[A-Za-z]{2,}+|\d++|a\b)*+")
-"""Words, or a number, that a choice may stand for."""
+"""The words or the number that may follow the letter of a choice."""
 _THOUSANDS = re.compile(
     r"(?<![\d.,/])\d{1,3}(?:(?:,(?:\\!)?|\\[,:; ]|[~ \u2009\u202f])\d{3})+(?![\d,/]|\s*,\s*\d)"
 )
@@ -69,7 +69,7 @@ class Match(NamedTuple):
 
 
 def grade(gold: Gold, response: str, template: Template | None = None) -> Match:
-    """Return the verdict on the marked answer of a response. template: what it answers."""
+    """Return the verdict on the marked answer of a response. template: of the prompt."""
     answer, rule = extract(response, template)
     if answer is None:
         return Match(False, rule)
@@ -77,7 +77,7 @@ def grade(gold: Gold, response: str, template: Template | None = None) -> Match:
 
 
 def compare(gold: Gold, answer: str) -> Match:
-    """Return whether an answer is the gold."""
+    """Return whether an answer equals the gold, and by which rule."""
     lettered = _CHOICE.fullmatch(answer)
     first, second, after = lettered.groups() if lettered else ("", "", "")
     if gold.kind == "choice":
@@ -94,7 +94,7 @@ def compare(gold: Gold, answer: str) -> Match:
 
 
 def check_gold(gold: Gold) -> None:
-    """Raise EvalsError for a gold that cannot be read, which would equal no answer."""
+    """Raise EvalsError for a gold that cannot be read: no answer would equal it."""
     if gold.kind == "value":
         try:
             reason = unread(_gold_form(gold.text)[0]) if gold.text else "no text"
@@ -105,13 +105,13 @@ def check_gold(gold: Gold) -> None:
 
 
 def has_text(gold: str, response: str) -> bool:
-    """Whether the marked answer of a response is the text of a gold that cannot be read."""
+    """Return whether the marked answer of a response is the text of an unreadable gold."""
     answer = extract(response).text
     return answer is not None and _spelling(answer) == _spelling(gold)
 
 
 def _spelling(text: str) -> str:
-    """A text with one spelling for each sign, where it can be cut into signs."""
+    """A text with one spelling for each sign; without spaces where it is no formula."""
     try:
         spelled = " ".join(token.text for token in tokens(trim(text)))
         return re.sub(r"\{ (\S+) \}", r"\1", spelled)
@@ -126,7 +126,7 @@ def _gold_form(text: str) -> tuple[Form, str]:
 
 
 class _Comparison:
-    """One comparison: what is asked for, and the work that it may take."""
+    """One comparison with a gold, and the work that it may take."""
 
     def __init__(self, gold: Gold) -> None:
         self.gold = gold
@@ -159,8 +159,8 @@ class _Comparison:
             if " ".join(token.text for token in sequence) == text:
                 return Match(True, "same text")
             forms = [shape(sequence)] if sequence else []
-            odd = forms and isinstance(forms[0], Words | Unread | Relation)
-            if words and odd and not changes(reading):
+            no_value = forms and isinstance(forms[0], Words | Unread | Relation)
+            if words and no_value and not changes(reading):
                 forms.append(shape(tokens(reading)))
             for form in forms:
                 part = unread(form)
@@ -174,7 +174,7 @@ class _Comparison:
         return match
 
     def plain(self, answer: str) -> str:
-        """The answer with numbers in digits, and what is only about its value marked as that."""
+        """The answer with numbers in digits, and \\approx before a value that is only rounded."""
         answer = _OR_ROUGHLY.sub(r"\\approx \1", in_digits(answer[: MAX_LENGTH + 1]))
         return re.sub(_ROUGHLY, " ", answer) if self.gold.measured else answer
 
@@ -182,18 +182,18 @@ class _Comparison:
         return self.match(gold, answer).correct
 
     def match(self, gold: Form, answer: Form) -> Match:
-        wanted = values = None
+        golds = values = None
         if not isinstance(gold, Quantity):
-            wanted, values = _named(gold), _named(answer)
-        if wanted and values:
-            alike = wanted.keys() == values.keys()
-            return Match(alike and all(self.same(wanted[n], values[n]) for n in wanted), "list")
+            golds, values = _by_name(gold), _by_name(answer)
+        if golds and values:
+            same_names = golds.keys() == values.keys()
+            return Match(same_names and all(self.same(golds[n], values[n]) for n in golds), "list")
         if isinstance(gold, Ordered) and values:
             answer = _point(values)
-        elif wanted and (isinstance(answer, Several) or getattr(answer, "left", "") == "("):
+        elif golds and (isinstance(answer, Several) or getattr(answer, "left", "") == "("):
             items = getattr(answer, "items", ())
             if not any(isinstance(item, Relation) for item in items):
-                gold, answer = _point(wanted), Ordered("(", ")", items)
+                gold, answer = _point(golds), Ordered("(", ")", items)
         if any(isinstance(f, Several) or len(self.variants(f)) > 1 for f in (gold, answer)):
             return Match(self.same_values(gold, answer), "list")
         if isinstance(gold, Relation) or isinstance(answer, Relation):
@@ -209,35 +209,36 @@ class _Comparison:
         if gold.left == "matrix" and answer.left in "([":
             rows = (i.items if isinstance(i, Ordered) else (i,) for i in answer.items)
             answer = replace(gold, items=tuple(Ordered("row", "row", row) for row in rows))
-        alike = (gold.left, gold.right, len(gold.items))
-        return alike == (answer.left, answer.right, len(answer.items)) and all(
+        brackets = (gold.left, gold.right, len(gold.items))
+        return brackets == (answer.left, answer.right, len(answer.items)) and all(
             map(self.same, gold.items, answer.items)
         )
 
     def same_values(self, gold: Form, answer: Form) -> bool:
-        """Every value that is asked for, in any order, and no other; p = 3, q = 4 in this order."""
-        if named := _named(answer):
+        """Whether the answer has every value of the gold and no other, in any order, but for p = 3,
+        q = 4."""
+        if by_name := _by_name(answer):
             items = gold.items if isinstance(gold, Several) else ()
             if items and not any(isinstance(item, Relation | Ordered) for item in items):
-                given = _point(named).items
-                return len(items) == len(given) and all(map(self.same, items, given))
+                values = _point(by_name).items
+                return len(items) == len(values) and all(map(self.same, items, values))
         for linked in (False, True):
-            wanted, values = self.variants(gold, linked), self.variants(answer, linked)
-            if max(len(wanted), len(values)) > MAX_VALUES:
+            golds, answers = self.variants(gold, linked), self.variants(answer, linked)
+            if max(len(golds), len(answers)) > MAX_VALUES:
                 raise TooLarge("guard: length")
-            rows = [[self.same(item, one) for one in values] for item in wanted]
-            repeated = [
-                row for item, row in zip(wanted, rows, strict=True) if wanted.count(item) > 1
-            ]
-            covered = all(map(any, rows)) and all(map(any, zip(*rows, strict=True)))
-            counted = all(sum(row) == len(repeated) for row in repeated)
-            alike = len(wanted) == len(values) or _spells_one(wanted, values)
-            if covered and counted and alike:
+            rows = [[self.same(one, other) for other in answers] for one in golds]
+            repeated = [row for one, row in zip(golds, rows, strict=True) if golds.count(one) > 1]
+            if (
+                all(map(any, rows))
+                and all(map(any, zip(*rows, strict=True)))
+                and all(sum(row) == len(repeated) for row in repeated)
+                and (len(golds) == len(answers) or _spells_one(golds, answers))
+            ):
                 return True
         return False
 
     def variants(self, form: Form, linked: bool = True) -> list[Form]:
-        """The forms that the signs \\pm stand for; `linked`: all signs of a tuple go together."""
+        """The forms that a form with \\pm stands for. linked: all signs of a tuple are equal."""
         if isinstance(form, Several):
             return [part for item in form.items for part in self.variants(item, linked)]
         if not self.signs:
@@ -253,7 +254,7 @@ class _Comparison:
             assert isinstance(answer, Relation)
             if isinstance(gold, Words):
                 return Match(gold in answer.sides, "equation")
-            return self.said_by(answer, gold)
+            return self.match_side(answer, gold)
         value = _named_value(gold)
         if not isinstance(answer, Relation):
             if value is not None and any(gold.names):
@@ -261,25 +262,22 @@ class _Comparison:
             return Match(False, "equation")
         if self.proportional(gold, answer):
             return Match(True, "equation")
-        named = gold.names[0] and any(name[:1] == gold.names[0][0] for name in answer.names[:-1])
-        if value is not None and named:
-            return self.said_by(answer, value)
-        same = (gold.signs == answer.signs and "=" not in gold.signs) and all(
+        same_name = gold.names[0] and any(n[:1] == gold.names[0][0] for n in answer.names[:-1])
+        if value is not None and same_name:
+            return self.match_side(answer, value)
+        is_same = (gold.signs == answer.signs and "=" not in gold.signs) and all(
             map(self.same, gold.sides, answer.sides)
         )
-        return Match(same, "equation")
+        return Match(is_same, "equation")
 
-    def said_by(self, relation: Relation, gold: Form) -> Match:
-        """The first side of an equation that is the gold."""
-        matches = (self.match(gold, side) for side in self.said(relation))
+    def match_side(self, relation: Relation, gold: Form) -> Match:
+        """Match the gold with the sides of an equation that may be its answer."""
+        matches = (self.match(gold, side) for side in self.answer_sides(relation))
         return next((match for match in matches if match.correct), Match(False, "equation"))
 
-    def said(self, relation: Relation) -> Iterator[Form]:
-        """The sides that an equation may offer as its answer.
-
-        x^2 - 1 = 0 offers none: its right side is no value of anything. What is only about equal
-        to a value may be the exact one before the sign; not for a decimal that is asked for.
-        """
+    def answer_sides(self, relation: Relation) -> Iterator[Form]:
+        """The sides of an equation that may be its answer: the last one, and the exact value before
+        an \\approx, unless the gold is a decimal. x^2 - 1 = 0 has none."""
         last = _named_value(relation)
         first, before = relation.sides[0], relation.sides[-2]
         if last is None:
@@ -288,30 +286,31 @@ class _Comparison:
         if last == Quantity(("number", Fraction(0))) and not relation.names[0] and not constant:
             return
         yield last
-        exact = relation.signs[-1] == "~=" and "." not in self.gold.text
-        exact = exact and not relation.names[-2]
+        is_exact = relation.signs[-1] == "~=" and "." not in self.gold.text
+        is_exact = is_exact and not relation.names[-2]
         if isinstance(before, Quantity) and isinstance(last, Quantity):
-            exact = exact or units_differ(before.unit, last.unit)
-            if exact and self.agree(before, last):
+            is_exact = is_exact or units_differ(before.unit, last.unit)
+            if is_exact and self.agree(before, last):
                 yield before
 
-    def agree(self, one: Quantity, rounded: Quantity) -> bool:
+    def agree(self, exact: Quantity, rounded: Quantity) -> bool:
         """Whether the second can be the first, rounded to the digits that it is written with."""
         tree = rounded.tree
-        if units_differ(one.unit, rounded.unit):
-            tree = converted(tree, rounded.unit, one.unit) or ("variable", "")
-        names = variables(one.tree)
+        if units_differ(exact.unit, rounded.unit):
+            tree = converted(tree, rounded.unit, exact.unit) or ("variable", "")
+        names = variables(exact.tree)
         point: dict[str, Value] = dict.fromkeys(names, Fraction(3, 2))
         if names != variables(tree):
             return False
         try:
             value = self.evaluator.value(tree, point)
-            exact, written = complex(self.evaluator.value(one.tree, point)), complex(value)
+            wanted = complex(self.evaluator.value(exact.tree, point))
+            gap = abs(wanted - complex(value))
         except (Undefined, OverflowError):
             return False
         decimals = value if isinstance(value, Fraction) and not names else Fraction(0)
         step = next((10**-d for d in range(9) if (decimals * 10**d).denominator == 1), 0)
-        return abs(exact - written) <= max(abs(exact) / 500, step if step < 1 else 0.5)
+        return gap <= max(abs(wanted) / 500, step if step < 1 else 0.5)
 
     def proportional(self, gold: Relation, answer: Relation) -> bool:
         """Whether two equations are multiples of each other."""
@@ -362,14 +361,14 @@ class _Comparison:
 
 
 def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
-    """Whether several values may be one in other words: 1/2 or 0.5; both angles are 90 degrees."""
+    """Whether lists of different lengths may say the same: 1/2 or 0.5; both angles are 90°."""
     if len(values) < len(wanted):
         return any(isinstance(item, Relation) for item in wanted)
     return len(wanted) == 1 and all(values.count(value) == 1 for value in values)
 
 
 def _named_value(relation: Relation) -> Form | None:
-    """What an equation says that something is: the last side, or the first of 5 = x."""
+    """The value that an equation gives: the last side, or the first of 5 = x."""
     if set(relation.signs) - {"=", "~="}:
         return None
     if len(relation.sides) == 2 and relation.names[1] and not relation.names[0]:
@@ -377,8 +376,8 @@ def _named_value(relation: Relation) -> Form | None:
     return relation.sides[-1]
 
 
-def _named(form: Form) -> dict[str, Form] | None:
-    """The values by name of (x, y) = (2, 4), and of x=2, y=4 that are no minimum and maximum."""
+def _by_name(form: Form) -> dict[str, Form] | None:
+    """The values by name of (x, y) = (2, 4), and of x=2, y=4; None for minimum and maximum."""
     if isinstance(form, Relation):
         first, last = form.sides[0], form.sides[-1]
         if not isinstance(first, Ordered) or not isinstance(last, Ordered):
@@ -397,13 +396,13 @@ def _named(form: Form) -> dict[str, Form] | None:
             return None
     else:
         return None
-    named = dict(zip((re.sub("[{}]", "", name) for name in names), values, strict=False))
-    return named if len(named) == len(names) == len(values) else None
+    by_name = dict(zip((re.sub("[{}]", "", name) for name in names), values, strict=False))
+    return by_name if len(by_name) == len(names) == len(values) else None
 
 
-def _point(named: dict[str, Form]) -> Ordered:
+def _point(by_name: dict[str, Form]) -> Ordered:
     """The values in the order of their names: x before y, a_2 before a_10."""
-    return Ordered("(", ")", tuple(named[name] for name in sorted(named, key=_order)))
+    return Ordered("(", ")", tuple(by_name[name] for name in sorted(by_name, key=_order)))
 
 
 def _order(name: str) -> list[tuple[int, str]]:
@@ -418,11 +417,11 @@ def _difference(relation: Relation) -> Tree | None:
 
 
 def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:
-    """The answer with its free constants called as in the gold, in every order."""
-    names, used = variables(gold), variables(answer)
-    wanted = sorted(name for name in names if name[0] in "cC" and _CONSTANT.fullmatch(name))
-    others = names - set(wanted)
-    constants = sorted(name for name in used - others if _CONSTANT.fullmatch(name))
-    if others and 0 < len(wanted) == len(constants) <= 4 and used - others == set(constants):
-        for order in permutations(("variable", name) for name in wanted):
+    """The answer with its free constants renamed to those of the gold, in every order."""
+    gold_names, names = variables(gold), variables(answer)
+    free = sorted(name for name in gold_names if name[0] in "cC" and _CONSTANT.fullmatch(name))
+    bound = gold_names - set(free)
+    constants = sorted(name for name in names - bound if _CONSTANT.fullmatch(name))
+    if bound and 0 < len(free) == len(constants) <= 4 and names - bound == set(constants):
+        for order in permutations(("variable", name) for name in free):
             yield replaced(answer, dict(zip(constants, order, strict=True)))

@@ -1,5 +1,5 @@
-"""The final answer of a response against a gold: in the seven math benchmarks, and as a reward of
-other trainers, in TRL's `reward_funcs` and as verl calls one."""
+"""Grade final answers: in the seven math benchmarks, and as a reward for TRL (`reward_funcs`) and
+verl (`compute_score`)."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ _ANSWERS = {
     "gsm8k": ("answer", "a solution that ends in #### 18"),
     "olympiadbench": ("final_answer", "a list with one text"),
 }
-"""Name -> columns, the first present having the right answer, and what that looks like."""
+"""Name -> columns, of which the first present holds the right answer, and its form."""
 _PLAIN = ("answer", "a text or a number")
 _NUMBERED = ("gsm8k", "minerva_math")
-"""Benchmarks without ids on the hub: a row is known by its number."""
+"""Benchmarks without ids on the hub: the id of a row is its number."""
 
 
 def questions(name: str, rows: Iterable[Row]) -> tuple[Question, ...]:
-    """The questions of a benchmark, in the order of the rows.
+    """Return the questions of a benchmark, in the order of the rows.
 
     Raises EvalsError in one line for a missing column or id, and a row without a right answer.
     """
@@ -35,10 +35,10 @@ def _question(name: str, row: Row, number: int) -> Question:
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     problem = str(row.get("problem") or row.get("question") or "")
-    name_of_row = str(next(ids, number - 1 if name in _NUMBERED else ""))
+    id = str(next(ids, number - 1 if name in _NUMBERED else ""))
     column, answer = _answer(name, row)
-    needed = {"problem or question": problem, "id": name_of_row, columns: column}
-    if missing := [key for key, there in needed.items() if not there]:
+    parts = {"problem or question": problem, "id": id, columns: column}
+    if missing := [part for part, value in parts.items() if not value]:
         columns_of_row = ", ".join(sorted(map(str, row))) or "none"
         raise EvalsError(
             f"{name}, row {number}: no {', '.join(missing)}; found the columns {columns_of_row}"
@@ -53,14 +53,12 @@ def _question(name: str, row: Row, number: int) -> Question:
         grader.check_gold(gold)
     except EvalsError as error:
         raise EvalsError(f"{name}, row {number}: {error} (in {column})") from None
-    return Question(
-        name_of_row, {"question": problem}, gold, level if isinstance(level, int) else 0
-    )
+    return Question(id, {"question": problem}, gold, level if isinstance(level, int) else 0)
 
 
 def _answer(name: str, row: Row) -> tuple[str, object]:
     """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
-    what follows ####, or what the column holds."""
+    the text after ####, or the column's value."""
     columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
     column = next((key for key in columns if row.get(key) not in (None, "")), "")
     value = row.get(column)
@@ -74,7 +72,7 @@ def _answer(name: str, row: Row) -> tuple[str, object]:
 
 
 def published(name: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows in the form that the known fingerprints are of."""
+    """Yield rows in the form from which the known fingerprints are computed."""
     for number, row in enumerate(rows):
         text = str(row.get("problem") or row["question"]).strip()
         answer = _published(name, _answer(name, row)[1])
@@ -99,20 +97,18 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
 
 _COLUMNS = ("answer", "final_answer", "ground_truth", "solution")
 _MARKED = ("box", "boxes", "####")
-
-
 _UNREAD = "an answer is right there only if its text is equal; evals.check_golds lists such rows"
 
 
 def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
     """Return 1.0 for each completion whose marked final answer is the row's, else 0.0.
 
-    The first of the columns `answer`, `final_answer`, `ground_truth` and `solution` that the
-    dataset has holds the right answer: a number, LaTeX, or a solution that marks it by a box or by
-    `####`, or a list of what is asked for. A row without one gives None, TRL's word for a reward
-    that does not apply. A right answer that cannot be read equals its own text alone; the first of
-    a batch is warned of, with their number. Raises EvalsError when the dataset has none of the
-    columns.
+    The right answer is in the first of the columns `answer`, `final_answer`, `ground_truth` and
+    `solution` that the dataset has: a number, LaTeX, a solution that marks it by a box or by
+    `####`, or a list of required values. A row without one gives None, which for TRL means that the
+    reward does not apply. If a right answer cannot be read, an answer must have the same text; a
+    warning names the first such row of a batch, and their number. Raises EvalsError when the
+    dataset has none of the columns.
 
         >>> math_reward([r"It is \\boxed{1/2}.", r"\\boxed{2}"], answer=["0.5", "3"])
         [1.0, 0.0]
@@ -138,8 +134,8 @@ def math_score(
 ) -> float:
     """Return the reward of one completion with the arguments of verl's `compute_score`.
 
-    It is 1.0 for the right final answer, else 0.0. A ground truth that cannot be read equals its
-    own text alone, and is warned of.
+    It is 1.0 for the right final answer, else 0.0. If a ground truth cannot be read, an answer must
+    have the same text, and there is a warning.
 
         >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
         1.0
@@ -160,8 +156,9 @@ def check_golds(rows: Iterable[Any]) -> list[tuple[int, str]]:
     """
     faults = []
     for place, row in enumerate(rows):
-        named = isinstance(row, Mapping)
-        gold = next((row[name] for name in _COLUMNS if name in row), None) if named else row
+        gold = row
+        if isinstance(row, Mapping):
+            gold = next((row[name] for name in _COLUMNS if name in row), None)
         if fault := "no right answer" if _is_missing(gold) else _score(gold, "")[0]:
             faults.append((place, fault))
     return faults

@@ -1,8 +1,8 @@
 """The shape of an answer: a value with its unit, a tuple or interval, several values, an equation.
 
 Shapes are read before anything is computed, so that `1,-2` is not `(1,-2)`, an open end is not a
-closed one, and every one of several required values is asked for. Inequalities are read as the
-intervals, and unions as the several intervals, that they say.
+closed one, and none of several values may be missing. Inequalities are read as intervals, unions as
+several intervals.
 """
 
 import re
@@ -26,21 +26,21 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Words:
-    """What is compared as it stands: words, digits in a base."""
+    """Words, or digits in a base, which are compared as text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Unread:
-    """What cannot be read: a formula that is none, a word that is not known. It equals nothing."""
+    """A text that cannot be read, such as one with an unknown word. It equals nothing."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """A tuple, an interval, a matrix of rows: brackets and order count."""
+    """A tuple, an interval, a matrix of rows: brackets and order matter."""
 
     left: str
     right: str
@@ -56,7 +56,8 @@ class Several:
 
 @dataclass(frozen=True)
 class Relation:
-    """Sides joined by = or another sign. names: what a side only names, x or f(n); else ""."""
+    """Sides joined by = or another sign. names: of each side that is a mere name, x or f(n), else
+    ""."""
 
     sides: tuple["Form", ...]
     signs: tuple[str, ...]
@@ -75,7 +76,7 @@ _SCOPE = re.compile(
     r"(?:for|where|such|with|if|when|given|since|because|as|and|up|respectively)\b"
     r"|in (?=(?:the )?(?:interval|set|simplest|simplified|lowest|exact|decimal|standard)\b)"
 )
-"""Words that begin what is said about an answer."""
+"""Words that begin a remark on an answer."""
 _NAME = re.compile(
     r"(?!(?:e|i|\\pi)$)(?:\\(?:angle|triangle|overline|vec|hat|dot|ddot|Delta) ?)*"
     r"\{?(?:[A-Za-z]|[A-Z]{2,}|\\[A-Za-z]+)(?:_(?:\w+|\{[^=]*?\}))?\}?(?:_(?:\w+|\{[^=]*?\}))?'*"
@@ -87,7 +88,7 @@ _BASED = re.compile(r"\(?(\d+)\)?(?:_[{(]*(?:base)?|\(?(?:in )?base[- ]?)[{(]?(\
 
 
 def numeric(form: Form) -> bool:
-    """Whether what is said is nothing but numbers, so that letters after one are a unit."""
+    """Whether a form has numbers only, so that letters after a number are a unit."""
     if isinstance(form, Quantity):
         return not variables(form.tree)
     if isinstance(form, Words | Unread):
@@ -98,7 +99,7 @@ def numeric(form: Form) -> bool:
 
 
 def unread(form: Form) -> str | None:
-    """What cannot be read in a form; None where all of it can."""
+    """Return the part of a form that cannot be read, or None."""
     if isinstance(form, Unread):
         return form.text
     parts = form.sides if isinstance(form, Relation) else getattr(form, "items", ())
@@ -106,7 +107,7 @@ def unread(form: Form) -> str | None:
 
 
 def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
-    """The form with each of its values changed."""
+    """Return the form with each of its values changed."""
     if isinstance(form, Quantity):
         return replace(form, tree=change(form.tree))
     if isinstance(form, Relation):
@@ -117,37 +118,37 @@ def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
 
 
 def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Token]], list[str]]:
-    """The parts between marks that stand outside all brackets, and those marks."""
+    """Split tokens at the marks outside all brackets; return the parts, and the marks."""
     parts: list[list[Token]] = [[]]
-    seen, depth = [], 0
+    found_marks, depth = [], 0
     for token in sequence:
         if token.text in OPENING or token.text == "begin":
             depth += 1
         elif token.text in CLOSING or token.text == "end":
             depth = max(0, depth - 1)
         if not depth and token.kind == "sign" and token.text in marks:
-            seen.append(token.text)
+            found_marks.append(token.text)
             parts.append([])
         else:
             parts[-1].append(token)
-    return parts, seen
+    return parts, found_marks
 
 
 def shape(sequence: list[Token]) -> Form:
-    """The form of tokens."""
+    """Return the form of tokens."""
     sequence = _trimmed(split(sequence, ("=>",))[0][-1])
     parts, marks = split(sequence, _AND)
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
-        both = _overlap(parts) if marks == ["and"] else None
-        return both or Several(tuple(map(shape, parts)))
+        overlap = _overlap(parts) if marks == ["and"] else None
+        return overlap or Several(tuple(map(shape, parts)))
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
         return Several(tuple(map(shape, parts)))
     parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
-        parts, _ = split(_unapplied(sequence), _RELATIONS)
+        parts, _ = split(_without_arguments(sequence), _RELATIONS)
         names = tuple(map(_name, parts))
         sides = tuple(
             _side(part, is_last=part is parts[-1] and not name)
@@ -167,7 +168,7 @@ def shape(sequence: list[Token]) -> Form:
 
 
 def _trimmed(sequence: list[Token]) -> list[Token]:
-    """Without punctuation at both ends, a label before the answer, and words on its scope."""
+    """The tokens without punctuation at both ends, a label before the answer, and a condition."""
     for place, token in enumerate(sequence):
         bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
         scope = token.kind == "text" and _SCOPE.match(token.text)
@@ -184,7 +185,7 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
 
 
 def _unlabelled(sequence: list[Token]) -> list[Token]:
-    """Without the words before an answer that only say what it is; `minus` becomes a sign."""
+    """The tokens without a label before the answer; `minus` becomes a sign."""
     words, after, minus = sequence[0].text.split(), sequence[1], 0
     while words and words[-1].lower() in SIGNS:
         words, minus = words[:-1], minus + 1
@@ -197,7 +198,7 @@ def _unlabelled(sequence: list[Token]) -> list[Token]:
 
 
 def _overlap(parts: list[list[Token]]) -> Ordered | None:
-    """The interval of `x > 3 and x <= 4`, of the same x; None for others."""
+    """The interval of `x > 3 and x <= 4`; None for others, and for two variables."""
     ends = {form.items[1] == _HIGHEST: form for form in map(shape, parts) if _is_ray(form)}
     names = [{t.text for t in part if t.kind in ("letter", "text")} for part in parts]
     if len(ends) < 2 or len(parts) > 2 or not names[0] == names[1] != set():
@@ -230,7 +231,7 @@ def _interval(
 
 
 def _side(side: list[Token], is_last: bool) -> Form:
-    """A side of an equation; what is before the last may be what it is about, in any words."""
+    """A side of an equation; before the last one, unknown words may name the quantity."""
     form = shape(side)
     text = " ".join(token.text for token in side if token.kind == "text")
     is_name = isinstance(form, Unread) and not is_last and not changes(text)
@@ -248,14 +249,13 @@ def _joined_text(sequence: list[Token]) -> str:
 
 
 def _name(side: list[Token]) -> str:
-    joined = "".join("\\" * (token.kind == "command") + token.text for token in side)
+    text = "".join("\\" * (token.kind == "command") + token.text for token in side)
     words = len(side) == 1 and side[0].kind == "text" and not changes(side[0].text)
-    is_name = _NAME.fullmatch(joined) or words
-    return joined if is_name else ""
+    return text if _NAME.fullmatch(text) or words else ""
 
 
-def _unapplied(sequence: list[Token]) -> list[Token]:
-    """y' = r x(t) as y' = r x, where a letter is nothing but the argument of functions."""
+def _without_arguments(sequence: list[Token]) -> list[Token]:
+    """y' = r x(t) as y' = r x, if a letter occurs only as the argument of functions."""
     texts = [token.text for token in sequence]
     if not {"'", "d", "dot", "ddot"} & set(texts):
         return sequence
@@ -267,15 +267,16 @@ def _unapplied(sequence: list[Token]) -> list[Token]:
             and texts[place - 1] + texts[place + 1] == "()"
             and (sequence[place - 2].kind in ("letter", "command") or texts[place - 2] in "'}")
         ]
-        others = [p for p, text in enumerate(texts) if text == letter and texts[p - 1] != "d"]
-        if uses and uses == others:
+        places = [p for p, text in enumerate(texts) if text == letter and texts[p - 1] != "d"]
+        if uses and uses == places:
             cut = {place + step for place in uses for step in (-1, 0, 1)}
-            return _unapplied([token for place, token in enumerate(sequence) if place not in cut])
+            rest = [token for place, token in enumerate(sequence) if place not in cut]
+            return _without_arguments(rest)
     return sequence
 
 
 def _bracketed(sequence: list[Token]) -> Form | None:
-    """What is in brackets or a matrix, perhaps after a factor; None for a formula."""
+    """The form of brackets or a matrix, perhaps after a factor; None for a formula."""
     start = _opening(sequence)
     if start is None:
         return None
@@ -326,20 +327,20 @@ def _scaled(factor: list[Token], form: Form) -> Form | None:
 
 
 def _value(sequence: list[Token]) -> Form:
-    joined = _joined_text(sequence)
-    if len(sequence) == 1 and joined in ("dots", "emptyset", "complexes"):
-        return Words(joined)
-    if joined == "reals":
+    text = _joined_text(sequence)
+    if len(sequence) == 1 and text in ("dots", "emptyset", "complexes"):
+        return Words(text)
+    if text == "reals":
         return Ordered(*_LINE)
-    if based := _BASED.fullmatch(joined):
+    if based := _BASED.fullmatch(text):
         if based[2] == "10":
             return Quantity(number(int(based[1])))
         return Words(f"{based[1].lstrip('0') or '0'}_{based[2]}")
     try:
         tree, rest = formula(sequence)
     except Unreadable:
-        known = joined and all(t.kind == "text" for t in sequence)
-        return Words(joined) if known else Unread(joined or "nothing")
+        has_words_only = text and all(t.kind == "text" for t in sequence)
+        return Words(text) if has_words_only else Unread(text or "nothing")
     tree, rest = _enlarged(tree, rest)
     name = unit(rest) if rest else ""
     if name is None:
@@ -352,7 +353,7 @@ def _value(sequence: list[Token]) -> Form:
 
 
 def _enlarged(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
-    """A value times the large number that the first word after it is: 3 million."""
+    """A value multiplied by a large number behind it: 3 million."""
     large, _, more = (
         rest[0].text.partition(" ") if rest and rest[0].kind == "text" else ("", "", "")
     )
