@@ -1,8 +1,7 @@
-"""Analysis of a league: its history as tables, how sure ranks are, and how well it predicted.
+"""Analysis of a league: its history as tables, intervals of ranks, and the quality of predictions.
 
-Calibration scores predictions that use only what was recorded before them (Dawid's prequential
-principle, 1984), so settings compare fairly on one log, and none can win by fitting what it has
-seen.
+Calibration scores predictions from earlier records only (Dawid's prequential principle, 1984), so
+that settings compare fairly on one log, and none can win by fitting the results it predicts.
 """
 
 import math
@@ -26,7 +25,7 @@ Columns: TypeAlias = dict[str, list[Any]]
 """A table: equally long lists by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
 
 SAMPLES = 200
-"""Points in time that are kept of a long history, at most about."""
+"""About the most points in time that the table of ratings has."""
 
 _MEMBERS = (
     *("name", "role", "slot", "born", "ended", "parents", "weights"),
@@ -41,7 +40,7 @@ _RATINGS = ("round", "member", "role", "mu", "sigma")
 
 @dataclass(frozen=True, repr=False)
 class LeagueTables:
-    """What happened in a league, as columns: "Tables of a league" in its reference names each.
+    """The history of a league, as columns: see "Tables of a league" in its reference.
 
     - members: a row for each member that ever was.
     - matches: a row for each recorded match, in order.
@@ -133,15 +132,15 @@ class RankInterval:
 def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, RankInterval]:
     """Return the rank interval of each member of a leaderboard, by name.
 
-    Skills are drawn 2,000 times from their normal beliefs, which are taken as independent, and
-    ranked each time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is
-    about the skills, and not about the lower bound mu - 3 sigma that a board may be sorted by; how
-    often it holds the true rank is in docs/league.md.
+    Skills are drawn 2,000 times from their normal beliefs, taken as independent, and ranked each
+    time; the interval runs from the 2.5 % to the 97.5 % quantile of the ranks. It is about skills,
+    not about the lower bound mu - 3 sigma by which a board may be sorted; docs/league.md says how
+    often it holds the true rank.
     """
     rows = sorted(board, key=lambda row: row.member)  # so that the order has no effect
     mu, sigma = (np.array([getattr(row, name) for row in rows]) for name in ("mu", "sigma"))
-    drawn = mu + sigma * stream(seed, "ranks").standard_normal((2000, mu.size))
-    ranks = 1 + np.argsort(np.argsort(-drawn, axis=1), axis=1)
+    draws = mu + sigma * stream(seed, "ranks").standard_normal((2000, mu.size))
+    ranks = 1 + np.argsort(np.argsort(-draws, axis=1), axis=1)
     low, high = np.quantile(ranks, (0.025, 0.975), axis=0, method="inverted_cdf").tolist()
     place = 1 + np.argsort(np.argsort(-mu, kind="stable"))
     rows_of_ranks = zip(place.tolist(), low, high, (ranks == 1).mean(axis=0).tolist(), strict=True)
@@ -153,7 +152,7 @@ def rank_intervals(board: Sequence[Standing], *, seed: int = 0) -> dict[str, Ran
 def replay(league: League) -> list[str]:
     """Return a sentence for each rating in the log that does not follow from the events before it.
 
-    Ratings are computed again and compared to nine digits: the last ones are the processor's.
+    Ratings are computed again and compared to nine digits; the last ones depend on the processor.
     """
     state, differences = State(league.config), []
     for where, event in league.events():
@@ -167,18 +166,19 @@ def replay(league: League) -> list[str]:
 
 
 TAUS = tuple(factor * RatingModel.tau for factor in (0, 1, 2, 4, 8, 16))
-"""The taus tried unless others are given: none, the `trueskill` package's, and doublings of it."""
+"""The taus that are tried by default: 0, the `trueskill` package's, and doublings of it."""
 
 FEW_MATCHES = 100
-"""With fewer rated matches, a calibration settles nothing."""
+"""Fewer rated matches are not enough for a calibration."""
 
 Forecast = tuple[int, Rating, Rating, Outcome]
-"""The round of a match, the ratings just before its result, and the result."""
+"""The round of a match, the teacher's and the student's rating before its result, and the
+result."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well one tau predicted a log."""
+    """The quality of one tau's predictions of a log."""
 
     tau: float
     matches: int
@@ -186,22 +186,22 @@ class Calibration:
     """Mean over tasks of -(s ln p + (1 - s) ln(1 - p)), in nats; s is the student's share and p the
     prediction."""
     base_log_loss: float
-    """The same for the best constant p, found with hindsight."""
+    """The log-loss of the best constant p."""
     rmse: float
-    """Of p against the observed share, over matches."""
+    """Root mean square of p minus the observed share, over matches."""
     coverage: float
-    """Share of observed shares within the 95 % predictive interval, each task one trial."""
+    """How often the observed share is in the 95 % predictive interval, each task one trial."""
     bins: tuple[tuple[float, float, int], ...]
     """Fifths of the matches by prediction: mean of p, mean of the observed share, matches."""
     behind: float = 0.0
-    """Its log-loss above that of the best tau tried."""
+    """Its log-loss minus the best tau's."""
     error: float = 0.0
     """The standard error of that difference over rounds."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Several taus replayed over one log."""
+    """The calibrations of several taus on one log."""
 
     trials: tuple[Calibration, ...]
     """By tau, the league's own among them."""
@@ -210,7 +210,7 @@ class Tuning:
     own: int
     """Index of the league's own tau."""
     change: bool
-    """Whether the best tau is better than the own one by two standard errors, over at least
+    """Whether the best tau is better than the league's by two standard errors, with at least
     FEW_MATCHES matches."""
 
 
@@ -236,9 +236,9 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
         behind, count = float(excess.sum()), len(excess)
         error = float(excess.std(ddof=1)) * count**0.5 if count > 1 else abs(behind)
         trials.append(replace(trial, behind=behind, error=error))
-    own = trials[grid.index(config.tau)]
-    change = own.matches >= FEW_MATCHES and own.behind > 2.0 * own.error
-    return Tuning(tuple(trials), best, trials.index(own), change)
+    own = grid.index(config.tau)
+    change = trials[own].matches >= FEW_MATCHES and trials[own].behind > 2.0 * trials[own].error
+    return Tuning(tuple(trials), best, own, change)
 
 
 def calibration(directory: str | os.PathLike[str]) -> Calibration:
@@ -250,30 +250,30 @@ def calibration(directory: str | os.PathLike[str]) -> Calibration:
 
 
 def forecasts(events: Sequence[Mapping[str, Any]], config: LeagueConfig) -> list[Forecast]:
-    """Return a forecast for every rated match of a log, in its order, as `config` would have it.
+    """Return a forecast for every rated match of a log, in its order, with the ratings of `config`.
 
-    The matches are those of the log: other settings change only the ratings.
+    The matches stay those of the log: other settings change only the ratings.
     """
     state = State(config)
-    made: list[Forecast] = []
+    forecasts: list[Forecast] = []
     for event in events:
         if event["event"] == "match_recorded":
             pair, outcome = result(state, event)
             if outcome.counted:
                 teacher, student = (state.members[n].rating for n in (pair.teacher, pair.student))
-                made.append((pair.round, teacher, student, outcome))
+                forecasts.append((pair.round, teacher, student, outcome))
         apply(state, rated(state, event))
-    if not made:
+    if not forecasts:
         raise LeagueError("the log has no rated match; expected at least one")
-    return made
+    return forecasts
 
 
-def _scored(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
-    """Return the figures of some forecasts, and the log-loss of each, shape [matches]."""
-    outcomes = [outcome for _, _, _, outcome in made]
+def _scored(forecasts: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration, Floats]:
+    """Return the calibration of forecasts, and the log-loss of each, shape [matches]."""
+    outcomes = [outcome for _, _, _, outcome in forecasts]
     observed = np.array([o.student_score for o in outcomes])
     tasks = np.array([float(o.counted) for o in outcomes])
-    predicted, variance = _belief(made, config)
+    predicted, variance = _belief(forecasts, config)
     loss = _log_loss(predicted, observed)
     mean = float(np.average(observed, weights=tasks))
     noise = predicted * (1.0 - predicted) / tasks
@@ -281,22 +281,22 @@ def _scored(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Calibration
     order = np.argsort(predicted, kind="stable")
     calibration = Calibration(
         tau=config.tau,
-        matches=len(made),
+        matches=len(forecasts),
         log_loss=float(np.average(loss, weights=tasks)),
         base_log_loss=float(_log_loss(np.array(mean), np.array(mean))),
         rmse=float(((predicted - observed) ** 2).mean()) ** 0.5,
         coverage=float(inside.mean()),
         bins=tuple(
             (float(predicted[part].mean()), float(observed[part].mean()), len(part))
-            for part in np.array_split(order, min(5, len(made)))
+            for part in np.array_split(order, min(5, len(forecasts)))
         ),
     )
     return calibration, loss
 
 
-def _belief(made: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
+def _belief(forecasts: Sequence[Forecast], config: LeagueConfig) -> tuple[Floats, Floats]:
     """Return mean and variance of the believed solve rate, each of shape [matches]."""
-    teachers, students = [forecast[1] for forecast in made], [forecast[2] for forecast in made]
+    teachers, students = [f[1] for f in forecasts], [f[2] for f in forecasts]
     (mu_t, sigma_t), (mu_s, sigma_s) = skills(teachers), skills(students)
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     spread = np.sqrt(sigma_t**2 + sigma_s**2 + 2.0 * config.tau**2)

@@ -1,7 +1,5 @@
-"""The page of `league report --html`: charts of a league in one file that works offline.
-
-It is as wide as its window, and light or dark as the reader's system is.
-"""
+"""The page of `league report --html`: charts of a league in one file that works offline, light or
+dark as the reader's system."""
 
 import json
 import sys
@@ -43,7 +41,7 @@ _SHORT = (
     "length(datum.label) > 18 ? slice(datum.label, 0, 8) + '…' + slice(datum.label, -9) "
     ": datum.label"
 )
-"""A member's name, of a long one its beginning and its end."""
+"""A member's name; of a long name, its beginning and its end."""
 _NAMES = alt.Axis(labelExpr=_SHORT, labelLimit=130)
 
 
@@ -60,12 +58,12 @@ def panels(league: League) -> list[Panel]:
     """Return the charts of an open league in the order of a page; skills alone until a match has
     been rated."""
     state, payoff = league.state, league.payoff(top=_MATRIX_ROWS)
-    shown = [skills_panel(league, role) for role in state.slots]
+    every = [skills_panel(league, role) for role in state.slots]
     if not any(outcome.counted for outcome in state.outcomes.values()):
-        return shown
-    shown += [ratings_panel(league, role) for role in state.slots]
-    shown += [payoff_panel(payoff), calibration_panel(calibration(league.directory))]
-    return shown
+        return every
+    every += [ratings_panel(league, role) for role in state.slots]
+    every += [payoff_panel(payoff), calibration_panel(calibration(league.directory))]
+    return every
 
 
 def skills_panel(league: League, role: str) -> Panel:
@@ -85,27 +83,27 @@ def skills_panel(league: League, role: str) -> Panel:
     )
     chart = alt.LayerChart(layer=[bar, dot]).properties(height=alt.Step(18))
     hint = (
-        "Best first. Dot: the rating μ; bar: μ ± 1.96 σ. Only differences count: σ is of a member "
-        "alone, and the level of all together is in no match."
+        "Best first. Dot: the rating μ; bar: μ ± 1.96 σ. Only differences matter: no match shows "
+        "the level of all together, and σ includes the doubt about it."
     )
     return Panel(f"Skills of the {role}s{_best(_ROWS, board)}", hint, chart)
 
 
 def ratings_panel(league: League, role: str) -> Panel:
-    """Return mu of the members of a role over rounds: the best living ones in colour, each with
-    ± 1.96 sigma, those that were replaced last in grey, and lines from parents to children."""
+    """Return mu of the members of a role over rounds: the best living ones in colour with ± 1.96
+    sigma, the last replaced ones in grey, and lines from parents to children."""
     board = league.leaderboard(role)
-    kept = [row.member for row in board[:_DRAWN]]
+    best = [row.member for row in board[:_DRAWN]]
     history = tables(league)
     columns = (history.ratings[name] for name in ("round", "member", "mu", "sigma"))
     lives = {m.name: m for m in league.state.members.values() if m.role == role}
-    gone = sorted((r.rounds, r.member) for r in league.state.replacements if r.member in lives)
-    retired = {name: ended for ended, name in gone[-_RETIRED:]}
+    ends = sorted((r.rounds, r.member) for r in league.state.replacements if r.member in lives)
+    retired = {name: ended for ended, name in ends[-_RETIRED:]}
     points = [*zip(*columns, strict=True)]
     points += [(n, m, *astuple(lives[m].rating)) for m, n in retired.items()]
     tracks: dict[str, list[dict[str, Any]]] = {}
     for number, member, mu, sigma in points:
-        if member in kept or member in retired:
+        if member in best or member in retired:
             row = {"round": number, "member": member, "parents": " × ".join(lives[member].parents)}
             tracks.setdefault(member, []).append(row | _interval(mu, sigma))
     births = [
@@ -119,14 +117,14 @@ def ratings_panel(league: League, role: str) -> Panel:
     ]
     legend = alt.Legend(
         orient="bottom",
-        columns=max(1, 36 // (4 + max(map(len, kept)))),
+        columns=max(1, 36 // (4 + max(map(len, best)))),
         labelLimit=230,
         symbolOpacity=1,
     )
     x = alt.X("round:Q", title="rounds played", axis=alt.Axis(tickMinStep=1, tickCount=6))
-    base = _chart(row for name in kept for row in tracks[name]).encode(
+    base = _chart(row for name in best for row in tracks[name]).encode(
         x=x,
-        color=alt.Color("member:N", sort=kept, title=None, legend=legend),
+        color=alt.Color("member:N", sort=best, title=None, legend=legend),
     )
     scale = alt.Scale(zero=False)
     line = base.mark_line(point=alt.OverlayMarkDef(size=12)).encode(
@@ -137,8 +135,8 @@ def ratings_panel(league: League, role: str) -> Panel:
         for name, ended in retired.items()
         for row in tracks.get(name, ())
     ).encode(x=x, y=alt.Y("mu:Q", scale=scale), detail="member:N")
-    told = _tips("member:N", "parents:N", "round:Q", "mu:Q", "replaced:Q")
-    ends = past.transform_filter("datum.last").mark_point(shape=_CROSS, color="#888", size=30)
+    tips = _tips("member:N", "parents:N", "round:Q", "mu:Q", "replaced:Q")
+    crosses = past.transform_filter("datum.last").mark_point(shape=_CROSS, color="#888", size=30)
     joints = _chart(births).mark_rule(strokeDash=[2, 2], color="#888")
     joints = joints.encode(
         x=x,
@@ -150,17 +148,17 @@ def ratings_panel(league: League, role: str) -> Panel:
         y=alt.Y("low:Q", scale=scale, title=_SKILL), y2="high:Q"
     )
     layers = [band, line]
-    hint = "With μ ± 1.96 σ. Only differences count: if both sides improve alike, no line moves."
+    hint = "With μ ± 1.96 σ. Only differences matter: if both sides improve alike, no line moves."
     if retired:
         layers = [past.mark_line(strokeWidth=1, color="#888"), joints, *layers]
-        layers.append(ends.encode(tooltip=told))
+        layers.append(crosses.encode(tooltip=tips))
         hint += " Grey: members that were replaced (×); a dotted line leads from parent to child."
     chart = alt.LayerChart(layer=layers).properties(height=220)
     return Panel(f"Ratings of the {role}s over rounds{_best(_DRAWN, board)}", hint, chart)
 
 
 def payoff_panel(payoff: Payoff) -> Panel:
-    """Return who solves whose tasks; cells of pairs that have never met are left empty."""
+    """Return who solves whose tasks; cells of pairs that have never met are empty."""
     count = len(payoff.students)
     upright = sum(map(len, payoff.students)) > 36
     base = _chart(
@@ -198,7 +196,7 @@ def payoff_panel(payoff: Payoff) -> Panel:
 
 
 def calibration_panel(result: Calibration) -> Panel:
-    """Return the observed against the predicted share of the tasks, by fifths of the matches."""
+    """Return the observed share of the tasks by the predicted share, for fifths of the matches."""
     axis = alt.Axis(format="%", tickCount=5)
     unit = alt.Scale(domain=[0, 1])
     x = alt.X("predicted:Q", scale=unit, axis=axis, title="predicted share of tasks solved")
@@ -215,8 +213,8 @@ def calibration_panel(result: Calibration) -> Panel:
         ),
     ]
     hint = (
-        "Each dot is a fifth of the matches, predicted from what was recorded before them. On the "
-        "dashed line predictions come true."
+        "Each dot is a fifth of the matches, predicted from earlier results. On the dashed line, "
+        "predictions come true."
     )
     return Panel(
         "Do predictions come true?", hint, alt.LayerChart(layer=layers).properties(height=240), True
@@ -273,7 +271,7 @@ def write_page(path: Path, league: League) -> None:
 
 @cache
 def _library() -> str:
-    """Vega-Lite and all it needs, and the script that draws the charts."""
+    """Vega-Lite with its dependencies, and the script that draws the charts."""
     draw = _read("draw.js").replace("PALETTE", json.dumps(PALETTE))
     return str(vl_convert.javascript_bundle(draw))
 

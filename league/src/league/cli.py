@@ -59,16 +59,16 @@ class Group(click.Group):
             _fail(error.format_message().strip().rstrip(".") + more, error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. TERM and HUP end it as Ctrl-C does, where nobody else takes them."""
+        """Run the command. TERM and HUP end it as Ctrl-C does, unless they have a handler."""
 
         def stop(*_: object) -> None:
             raise _Stopped
 
         main = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
-        taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+        free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
         try:
-            for number in taken:
+            for number in free:
                 signal.signal(number, stop)
             return super().invoke(ctx)
         except LeagueError as error:
@@ -80,17 +80,17 @@ class Group(click.Group):
         except KeyboardInterrupt as error:
             _fail("interrupted", 1 if isinstance(error, _Stopped) else 130)
         finally:
-            for number in taken:
+            for number in free:
                 signal.signal(number, signal.SIG_DFL)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="league")
 def main() -> None:
-    """Look at a league: ratings of populations that play each other.
+    """Inspect a league: ratings of populations that play each other.
 
-    DIRECTORY is the folder of a league, which holds a league.json; a training run of selfplay
-    keeps its league in RUN/league. Reading is safe while the league is being written.
+    DIRECTORY is the folder of a league, with a league.json; a training run of selfplay keeps its
+    league in RUN/league. Reading is safe while another process writes the league.
 
     Exit codes: 0 done; 1 the work found a problem, such as a damaged league; 2 wrong usage;
     130 interrupted.
@@ -111,10 +111,9 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     """Print who is best in a league, or in a table of results.
 
     mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
-    mu - 3 sigma. sigma is the doubt about one member, mostly about the level of all: so
-    compare members of a league by ranks, the places where a skill lies with 95 % probability,
-    and rows of a table by behind, the gap to the first, and behind_sigma, its standard
-    deviation.
+    mu - 3 sigma. Most of sigma is doubt about the level of all together. So compare members of
+    a league by ranks, the 95 % interval of a member's place; and rows of a table by behind, the
+    gap to the first row, and behind_sigma, its standard deviation.
     """
     if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
@@ -126,8 +125,8 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
         league = _opened(directory)
         ranking = (
             f"{_board(league)}\n\nRanked by {league.config.fitness}. Compare members by ranks, the "
-            "95 % interval of the place by skill:\nsigma is of one alone. Ratings are relative: "
-            "both sides may improve while no rating moves."
+            "95 % interval of their place, not by sigma.\nRatings are relative: both sides may "
+            "improve while no rating moves."
         )
         _print(_boards(league) if as_json else ranking)
 
@@ -138,8 +137,8 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
 def matrix_command(directory: Path, as_json: bool) -> None:
     """Print how often each student solves each teacher's tasks.
 
-    Shares of attempts, from 0 to 1; '·' for pairs that never played. --json also gives the share
-    of tasks won, that share as expected, and how many tasks.
+    Cells are shares of attempts, from 0 to 1; '·' for pairs that never played. --json also has the
+    share of tasks won, the expected share, and the number of tasks.
     """
     payoff = _opened(directory).payoff()
     rows = [(name, *row) for name, row in zip(payoff.teachers, payoff.observed, strict=True)]
@@ -155,10 +154,10 @@ def matrix_command(directory: Path, as_json: bool) -> None:
 )
 @json_option
 def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
-    """Print all about a league, or draw it as a page of charts.
+    """Print a report on a league, or draw it as a page of charts.
 
-    That is the leaderboards, and how well results were predicted (calibration); the page also
-    shows who solves whose tasks.
+    It has the leaderboards and the quality of predictions (calibration); the page also shows who
+    solves whose tasks.
     """
     if html is not None:
         if not html.parent.is_dir():
@@ -191,10 +190,10 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
 @directory_argument
 @json_option
 def replay_command(directory: Path, as_json: bool) -> None:
-    """Compute all ratings of a league again and compare.
+    """Compute all ratings of a league again, and compare.
 
-    The exit code is 1 if one differs from what follows from the results. Any change of the log or
-    the settings after they were written is an error of every command.
+    The exit code is 1 if a rating does not follow from the results. If the log or the settings
+    were changed after they were written, every command ends with an error.
     """
     league = _opened(directory)
     differences = replay(league)
@@ -219,7 +218,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
     """Find the tau that gives the best predictions of the matches.
 
-    tau is how much the ratings let a skill change per match; it must match how fast members learn.
+    tau is how much a skill may change per match; members that learn faster need a larger one.
     """
     _check_league(directory)
     tuning = calibrate(directory, taus or TAUS)
@@ -233,9 +232,9 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
     ]
     header = ("tau", "log-loss", "RMSE", "coverage", "log-loss behind", "")
     text = (
-        f"{_table(header, rows, 4)}\n\nEvery match was predicted from what was recorded before it. "
-        "log-loss: nats per task; RMSE: of\nthe predicted share of the tasks; coverage: of 95 % "
-        f"predictive intervals.\n\n{_advice(tuning)}"
+        f"{_table(header, rows, 4)}\n\nEvery match was predicted from earlier results. log-loss: "
+        "nats per task; RMSE: of the\npredicted share of the tasks; coverage: of 95 % predictive "
+        f"intervals.\n\n{_advice(tuning)}"
     )
     _print(asdict(tuning) if as_json else text)
 
@@ -243,14 +242,14 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
 def _advice(tuning: Tuning) -> str:
     best, own = tuning.trials[tuning.best], tuning.trials[tuning.own]
     if own.matches < FEW_MATCHES:
-        return f"Only {own.matches} rated matches: fewer than {FEW_MATCHES} settle nothing."
+        return f"Only {own.matches} rated matches: expected at least {FEW_MATCHES} for an advice."
     if not tuning.change:
         return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
-    largest = tuning.best == len(tuning.trials) - 1
+    is_largest = tuning.best == len(tuning.trials) - 1
     return (
         "The settings of a league are fixed when it is created. For the next one, write\n"
         f"    LeagueConfig(tau={best.tau:.3g})"
-        + ("; it is the largest that was tried, so try larger ones" if largest else "")
+        + ("; it is the largest that was tried, so try larger ones" if is_largest else "")
     )
 
 
@@ -267,13 +266,13 @@ def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
 def _board(league: League) -> str:
     header = ["role", "member", "slot", "mu", "sigma", "lower_bound", "matches"]
     header += ["solved", "valid", "unsolved", "reward", "age", "ranks", "parents"]
-    named = {"solved": "mean_solve_rate", "reward": "mean_reward"}
-    named |= {"valid": "valid_rate", "unsolved": "unsolved_rate"}
+    fields = {"solved": "mean_solve_rate", "reward": "mean_reward"}
+    fields |= {"valid": "valid_rate", "unsolved": "unsolved_rate"}
     rows = []
     for row in chain.from_iterable(_boards(league).values()):
         ranks = f"{row['ranks']['low']}-{row['ranks']['high']}"
-        shown = row | {"ranks": ranks, "parents": " + ".join(row["parents"])}
-        rows.append([shown[named.get(name, name)] for name in header])
+        row = row | {"ranks": ranks, "parents": " + ".join(row["parents"])}
+        rows.append([row[fields.get(name, name)] for name in header])
     return _table(header, rows)
 
 
@@ -286,7 +285,7 @@ def _opened(directory: Path) -> League:
 
 
 def _check_league(directory: Path) -> None:
-    """Raise LeagueError where no league is, which says what to name instead."""
+    """Raise LeagueError, with what to type, if the directory holds no league."""
     if (directory / SETTINGS).exists():
         return
     if (directory / "league" / SETTINGS).exists():
@@ -306,14 +305,14 @@ def _check_league(directory: Path) -> None:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], digits: int = 2) -> str:
-    """Return aligned columns: text to the left, numbers to the right, a dot for None."""
+    """Return aligned columns: text flush left, numbers flush right, a dot for None."""
     text = [[_cell(cell, digits) for cell in row] for row in rows]
-    left = [any(isinstance(row[i], str) for row in rows) for i in range(len(header))]
+    is_text = [any(isinstance(row[i], str) for row in rows) for i in range(len(header))]
     widths = [max(map(len, column)) for column in zip(header, *text, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if words else cell.rjust(width)
-            for cell, width, words in zip(cells, widths, left, strict=True)
+            for cell, width, words in zip(cells, widths, is_text, strict=True)
         ).rstrip()
         for cells in (header, *text)
     )

@@ -13,9 +13,10 @@ _MOST = dict.fromkeys(("evidence", "max_weight", "history_tasks", "child_sigma")
 _MOST |= {"explore": 1.0, "history_decay": 1.0}
 
 F_VAR = (1.0, 1.0)
-"""PFSP powers of p(1-p): near-balanced matches, alike for both sides (AlphaStar's f_var)."""
+"""PFSP powers of p(1-p): balanced matches are preferred, for both sides (AlphaStar's f_var)."""
 F_HARD = (0.0, 2.0)
-"""PFSP powers of (1-p)²: teachers that the student does not yet solve (AlphaStar's f_hard)."""
+"""PFSP powers of (1-p)²: teachers whose tasks the student does not solve yet are preferred
+(AlphaStar's f_hard)."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ class LeagueConfig:
     beta: float = RatingModel.beta
     """TrueSkill's spread of one performance around the skill."""
     tau: float = RatingModel.tau
-    """What TrueSkill adds to the uncertainty at every match. It must match how fast members learn:
-    raise it when they train between matches."""
+    """TrueSkill's additional uncertainty at every match. Members that learn faster need more: raise
+    it when they train between matches."""
     evidence: float = 1.0
-    """What share of a task counts as an independent game (tasks of one teacher are alike)."""
+    """How much of an independent game each task counts as (tasks of one teacher are alike)."""
     max_weight: float = 64.0
     """The most games that one match can count as."""
     pfsp: tuple[float, float] = F_VAR
@@ -42,9 +43,9 @@ class LeagueConfig:
     explore: float = 0.1
     """The share of uniform choice mixed in; 1 for pairs by chance alone."""
     history_tasks: float = 100.0
-    """How many tasks the rating's prediction is worth against the pair's own past."""
+    """The weight of the rating's prediction against the pair's own past, in tasks."""
     history_decay: float = 0.5
-    """How much of that past survives each new match of the pair."""
+    """The factor on that past at each new match of the pair."""
     fitness: str = "lower_bound"
     """What `leaderboard` and `select` rank by: `rating` (mu), `lower_bound` (mu - 3 sigma),
     or `reward` (mean reward per task)."""
@@ -75,6 +76,6 @@ class LeagueConfig:
         return RatingModel(self.mu, self.sigma, self.beta, self.tau)
 
     def difference(self, other: "LeagueConfig") -> str:
-        """Return which settings the other config has instead of these, for a message."""
+        """Return the settings in which the other config differs, for a message."""
         new, old = asdict(self), asdict(other)
         return ", ".join(f"{k} {old[k]} not {new[k]}" for k in old if old[k] != new[k])

@@ -1,8 +1,8 @@
-"""Events of a league: what follows from one, and how it changes the state.
+"""Events of a league: the ratings that follow from them, and how they change the state.
 
-An event is a plain dict with the name of its kind under `event`. One that moves ratings carries the
-new ones under `ratings`, so that the state is a fold of assignments; `rated` computes them, in the
-order in which results came.
+An event is a plain dict with the name of its kind under `event`. An event that moves ratings holds
+the new ones under `ratings`, so that applying it only assigns; `rated` computes them, in the order
+of the results.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,18 +36,16 @@ def rated(state: State, event: Event) -> dict[str, Any]:
     if event.get("event") == "member_replaced":
         parents = [state.members[name].rating for name in event["parents"]]
         jump, model = state.config.child_sigma, state.config.model
-        new = {event["child"]: child_rating(parents, event["weights"], jump, model)}
+        ratings = {event["child"]: child_rating(parents, event["weights"], jump, model)}
     elif event.get("event") == "match_recorded":
         pair, outcome = result(state, event)
-        new = _after(state, pair, outcome) if outcome.counted else {}
+        ratings = _new_ratings(state, pair, outcome) if outcome.counted else {}
     else:
         return dict(event)
-    ratings = {name: [rating.mu, rating.sigma] for name, rating in new.items()}
-    return {**event, "ratings": ratings}
+    return {**event, "ratings": {name: [r.mu, r.sigma] for name, r in ratings.items()}}
 
 
-def _after(state: State, pair: Pair, outcome: Outcome) -> dict[str, Rating]:
-    """Return the ratings of the two who played."""
+def _new_ratings(state: State, pair: Pair, outcome: Outcome) -> dict[str, Rating]:
     config = state.config
     teacher, student = ([state.members[name].rating] for name in (pair.teacher, pair.student))
     weight = min(outcome.counted * config.evidence, config.max_weight)
@@ -62,7 +60,7 @@ def result(state: State, event: Event) -> tuple[Pair, Outcome]:
 
 
 def apply(state: State, event: Event) -> None:
-    """Change the state by one event; LeagueError for a kind that this version does not know."""
+    """Change the state by one event. Raises LeagueError for an unknown kind."""
     kind = event.get("event")
     if kind not in _APPLY:
         raise LeagueError(

@@ -1,6 +1,6 @@
 """A league in a directory: pairing, results, leaderboard and replacement.
 
-What is asked of it is checked here, against the state, and becomes an event of the log.
+Each request is checked here, against the state, and becomes an event of the log.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 class League:
     """A league in a directory; a context manager.
 
-    With `teachers` and `students` it is created there, or with `members` for one population whose
-    members play each other; without names the existing one is opened. One writer at a time
-    (LeagueLocked otherwise); `read_only=True` opens it while another process writes and shows the
-    state as of now. Events are in the log before a method returns; a killed process loses at most
-    the event it was writing.
+    With `teachers` and `students`, or with `members` for one population whose members play each
+    other, it is created; without names the existing one is opened. There is one writer at a time,
+    others get LeagueLocked; `read_only=True` opens it while another process writes, and shows the
+    present state. Events are in the log before a method returns; a killed process loses at most the
+    event that it was writing.
 
-    Threads may share a league: each method runs alone, under one lock. `state` is the living state
-    and not protected; other processes need a `read_only` league of their own, and a forked child
-    must not use its parent's.
+    Threads may share a league: its methods run one at a time, under a lock, which does not protect
+    `state`. Other processes need their own `read_only` league, and a forked child must not use its
+    parent's.
 
-    Roles are "teacher" and "student", or "member" in one population. Raises LeagueError on anything
-    refused, with files and state as they were.
+    Roles are "teacher" and "student", or "member" in one population. A method that raises
+    LeagueError leaves files and state unchanged.
 
         >>> with League("run/league", teachers=["t0", "t1"], students=["s0", "s1"]) as league:
         ...     for pair in league.pair(round=0):
@@ -62,7 +62,7 @@ class League:
         self.directory = Path(directory)
         self._mutex = threading.RLock()
         names = {TEACHER: teachers, STUDENT: students, MEMBER: members}
-        populations = {role: named for role, named in names.items() if named is not None}
+        populations = {role: group for role, group in names.items() if group is not None}
         if not populations and not (self.directory / SETTINGS).exists():
             raise LeagueError(
                 f"no league in {self.directory}; give teachers and students, or members, to create "
@@ -106,12 +106,12 @@ class League:
 
     @property
     def config(self) -> LeagueConfig:
-        """The settings it was created with."""
+        """The settings of the league."""
         return self.state.config
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What had to be repaired, one sentence each."""
+        """A sentence for each repair of the files."""
         return tuple(self._store.warnings)
 
     def members(self, role: str) -> list[str]:
@@ -130,10 +130,8 @@ class League:
             return leaderboard(self.state, role)
 
     def select(self, role: str, n: int) -> list[str]:
-        """Return the n weakest by `config.fitness`.
-
-        Fewer when newborns are spared, and never a whole role.
-        """
+        """Return the n weakest by `config.fitness`; fewer if children are still spared, and never a
+        whole role."""
         with self._mutex:
             return select(self.state, role, n)
 
@@ -162,21 +160,21 @@ class League:
     def record(self, pair: Pair, outcome: Outcome) -> None:
         """Log the outcome of a pair and update both ratings.
 
-        Again with the same numbers it does nothing; with others it raises ConflictingResult.
-        Ratings follow the order in which results are recorded.
+        The same outcome again does nothing; another one raises ConflictingResult. Ratings depend on
+        the order in which results are recorded.
         """
         with self._mutex:
             if self.state.pairs.get(pair.id) != pair:
                 raise LeagueError(
                     f"{pair} is not a pair of this league; take pairs from pair(round)"
                 )
-            known = self.state.outcomes.get(pair.id)
-            if known is None:
+            earlier = self.state.outcomes.get(pair.id)
+            if earlier is None:
                 event = {"event": "match_recorded", "pair": pair.id, "outcome": asdict(outcome)}
                 self._store.commit(event)
-            elif known != outcome:
+            elif earlier != outcome:
                 raise ConflictingResult(
-                    f"pair {pair.id} is already recorded as {known}, and now came as {outcome}"
+                    f"pair {pair.id} is already recorded as {earlier}, and now came as {outcome}"
                 )
 
     def replace(
@@ -190,9 +188,9 @@ class League:
     ) -> None:
         """Retire a member and give its slot to a child of the parents.
 
-        Names are never used again. parents: of the same role, alive or retired. weights:
-        how much the child is like each of them (equal if not given; scaled to sum to 1). A role's
-        only member cannot be replaced.
+        The child's name must be new. parents: of the same role, alive or retired. weights: how much
+        the child is like each parent (default: equal; scaled to sum to 1). A role's only member
+        cannot be replaced.
         """
         with self._mutex:
             old, slots = self.state.member(member), self.state.slots
@@ -221,11 +219,11 @@ class League:
             self._store.commit(event)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield where in its log each event of this league is, and the event."""
+        """Yield the place of each event in the log, and the event."""
         return self._store.events()
 
     def copy_to(self, directory: str | os.PathLike[str]) -> None:
-        """Write the two files of this moment into another directory, which becomes a league."""
+        """Write the league as it is now into another directory."""
         target = Path(directory)
         try:
             with self._mutex:
@@ -234,7 +232,7 @@ class League:
             raise LeagueError(f"cannot copy the league to {target}: {error}") from error
 
     def close(self) -> None:
-        """Sync the log and let the next writer in; harmless when called again."""
+        """Sync the log and release the lock; harmless when called again."""
         with self._mutex:
             self._opened.close()
 

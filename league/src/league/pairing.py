@@ -1,9 +1,9 @@
-"""Pairs of a round: who plays whom; and random numbers that depend on a key alone.
+"""The pairs of a round; and random numbers that depend only on a key.
 
 Every member of the larger side plays exactly once, and every member of the smaller side equally
-often, give or take one; the extra matches go to those who have been paired least, at random among
-equals. No pair meets twice in a round, and no place in a list is favoured. In one population both
-sides are the same members: each plays once as teacher and once as student, and never itself.
+often, give or take one; the extra matches go to members with the fewest matches, ties at random. No
+pair meets twice in a round, and the order of members has no effect. In one population both sides
+are the same members: each plays once as teacher and once as student, never against itself.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from league.ratings import Floats, Ints, expected_shares
 from league.state import STUDENT, Member, Pair, State
 
 MOST_MATCHES = 512
-"""Of one round: every pair is weighed."""
+"""Most matches of a round, because every pair is weighed."""
 
 
 def propose(state: State, round_number: int) -> list[Pair]:
@@ -49,7 +49,7 @@ def propose(state: State, round_number: int) -> list[Pair]:
 
 
 def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Ints:
-    """Return indices of the smaller side, shape [count], each floor or ceil of its fair share."""
+    """Return `count` indices of the smaller side, each floor or ceil of its fair share."""
     share, extra = divmod(count, len(small))
     ties = rng.random(len(small))
     order = sorted(range(len(small)), key=lambda i: (small[i].paired, ties[i]))
@@ -57,7 +57,7 @@ def _seats(small: Sequence[Member], count: int, rng: np.random.Generator) -> Int
 
 
 def _draw(weights: Floats, explore: float, rng: np.random.Generator) -> list[int]:
-    """Let rows in random order draw a free column by its PFSP weight; return each row's."""
+    """Let rows in random order draw a free column by its PFSP weight; return the columns."""
     free = np.ones(len(weights), dtype=bool)
     chosen = [0] * len(weights)
     for row in rng.permutation(len(weights)):
@@ -127,12 +127,12 @@ def expected_of_pairs(state: State, pairs: Sequence[tuple[Member, Member]]) -> F
 
 
 def stream(*key: int | str) -> np.random.Generator:
-    """Return a generator (Philox, counter based) for this key; the same key, the same numbers."""
+    """Return a generator (Philox, counter based) whose numbers depend only on the key."""
     return np.random.Generator(np.random.Philox(key=int.from_bytes(_digest(key), "little")))
 
 
 def tie_break(*key: int | str) -> int:
-    """Return a 64-bit number for this key: it breaks ties without favour."""
+    """Return a 64-bit number that depends only on the key, to break ties."""
     return int.from_bytes(_digest(key)[:8], "little")
 
 

@@ -4,8 +4,8 @@ The gap d between student and teacher has the prior N(m, V). A match in which th
 `won` tasks and lost `lost` (both may be fractions) has the likelihood
 Φ(d/c)^won Φ(-d/c)^lost with c = sqrt(2) beta. With one task it is TrueSkill without draws, whose
 closed form is then used; many tasks enter at once, so their order has no effect. Constants and
-conversions are the `trueskill` package's. A sigma is of a member alone: what two skills have in
-common is not kept.
+conversions are the `trueskill` package's. Beliefs are per member: the correlation of two skills is
+not stored.
 """
 
 import math
@@ -239,7 +239,7 @@ def _at_once(
 def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
     """The mode and the log density there, by Newton's method kept inside a bracket.
 
-    A row stops as soon as it has settled, whatever the others do, so rows never interact.
+    Each row stops as soon as it has settled, so that rows never interact.
     """
     d = problem.mean
     value, slope, curve = problem.derivatives(d)

@@ -1,4 +1,4 @@
-"""Who is best: fitness, leaderboard and payoff matrix; and selection of who is replaced."""
+"""Fitness, leaderboard and payoff matrix; and selection of the members to replace."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from league.ratings import lower_bound
 from league.state import MEMBER, STUDENT, TEACHER, Member, State
 
 _FITNESS = {"rating": "mu", "lower_bound": "lower_bound", "reward": "mean_reward"}
-"""What of a standing each fitness is."""
+"""The field of a standing for each fitness."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Standing:
     - unsolved_rate: unsolved of the attempted valid tasks.
     - mean_reward: per task for a teacher, the solve rate for a student, the mean of both in one
       population.
-    - age: rounds since it came.
-    - fitness: what the row is ranked by.
-    - infra_errors: tasks lost to infrastructure, in none of the rates.
+    - age: rounds since the member came.
+    - fitness: the number by which rows are ranked.
+    - infra_errors: tasks lost to infrastructure, which no rate counts.
     """
 
     member: str
@@ -52,7 +52,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
         taught, solved = state.results(m)
         rewards = {TEACHER: [taught.reward], STUDENT: [solved.solve_rate]}
         rewards[MEMBER] = rewards[STUDENT] + rewards[TEACHER]
-        known = [reward for reward in rewards[role] if reward is not None]
+        numbers = [reward for reward in rewards[role] if reward is not None]
         row = Standing(
             member=m.name,
             role=role,
@@ -64,7 +64,7 @@ def leaderboard(state: State, role: str) -> list[Standing]:
             mean_solve_rate=solved.solve_rate,
             valid_rate=taught.valid / taught.tasks if taught.tasks else None,
             unsolved_rate=taught.unsolved / taught.tried if taught.tried else None,
-            mean_reward=sum(known) / len(known) if known else None,
+            mean_reward=sum(numbers) / len(numbers) if numbers else None,
             age=len(state.rounds) - m.born,
             parents=m.parents,
             operator=m.operator,
@@ -82,9 +82,9 @@ def leaderboard(state: State, role: str) -> list[Standing]:
 def select(state: State, role: str, count: int) -> list[str]:
     """Return the names of the `count` least fit members, the weakest first.
 
-    A child that has played fewer than `config.grace_matches` matches is spared, and so is a member
-    without a fitness; when too few are left, fewer are returned. A whole role is never selected.
-    The same state gives the same answer.
+    A child with fewer than `config.grace_matches` matches is spared, and so is a member without a
+    fitness, so that fewer may be returned. A whole role is never selected. The result depends only
+    on the state.
     """
     board = leaderboard(state, role)
     check_whole("n", count)
@@ -108,7 +108,7 @@ class Payoff:
     - observed: right rollouts on valid tasks; also None if there was no attempt.
     - share: the student's share of the tasks; it wins an invalid one, as in the ratings.
     - expected: that share as expected by rating and history.
-    - tasks: how many tasks the cell rests on.
+    - tasks: number of tasks.
     """
 
     teachers: tuple[str, ...]

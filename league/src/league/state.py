@@ -15,10 +15,10 @@ MEMBER = "member"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened when one student met one teacher's batch of tasks.
+    """The result of one student on one teacher's batch of tasks.
 
-    A batch without a valid task is legal; a match with no tasks at all is kept and not rated.
-    Raises LeagueError when the numbers contradict each other.
+    A batch without a valid task is legal; a match without tasks is stored and not rated. Raises
+    LeagueError when the numbers contradict each other.
 
         >>> Outcome(tasks=8, valid=6, attempts=24, solved=6, unsolved=2).student_score
         0.4375
@@ -28,8 +28,8 @@ class Outcome:
     - attempts: the student's rollouts on valid tasks.
     - solved: right rollouts.
     - unsolved: valid tasks that no rollout solved.
-    - infra_errors: further tasks, in none of the other numbers, lost to infrastructure (a crashed
-      verifier); they are kept and shown, and never rated.
+    - infra_errors: further tasks, lost to infrastructure (a crashed verifier); they are shown, but
+      counted in no other number and never rated.
     """
 
     tasks: int
@@ -43,11 +43,11 @@ class Outcome:
         for name in self.__slots__:
             check_whole(name, getattr(self, name))
         if self.attempts:
-            fits = self.valid > 0 and (self.solved > 0) == (self.unsolved < self.valid)
+            consistent = self.valid > 0 and (self.solved > 0) == (self.unsolved < self.valid)
         else:
-            fits = not self.unsolved
+            consistent = not self.unsolved
         parts = (self.valid, self.tasks), (self.solved, self.attempts), (self.unsolved, self.valid)
-        if not fits or any(part > whole for part, whole in parts):
+        if not consistent or any(part > total for part, total in parts):
             raise LeagueError(
                 f"{self} contradicts itself; expected valid <= tasks, solved <= attempts, unsolved "
                 "<= valid, attempts on valid tasks alone, and all tasks unsolved exactly if they "
@@ -93,7 +93,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Sums over matches, such as all of one teacher with one student, and a fading history."""
+    """Sums over matches, such as those of one teacher with one student, and a fading history."""
 
     matches: int = 0
     tasks: int = 0
@@ -133,9 +133,9 @@ class Meeting:
 class Replacement:
     """One member's end and its child's beginning.
 
-    - rounds: how many rounds had been paired.
-    - offset: how much the mean mu of the role moved, which is not progress; subtract it before
-      comparing ratings across generations.
+    - rounds: number of rounds that had been paired.
+    - offset: change of the role's mean mu, which is not progress; subtract it before you compare
+      ratings across generations.
     """
 
     member: str
@@ -155,21 +155,21 @@ class Member:
     name: str
     role: str
     slot: int
-    """Its place within the role, 0-based, handed on at replacement."""
+    """Its place within the role, from 0, inherited at replacement."""
     born: int
-    """How many rounds had been paired when it came."""
+    """Number of rounds that had been paired when it came."""
     rating: Rating
     alive: bool = True
     """Whether it holds its slot."""
     parents: tuple[str, ...] = ()
     operator: str = ""
     paired: int = 0
-    """Matches that its slot was given, its predecessors' included."""
+    """Matches of its slot, those of its predecessors included."""
 
 
 @dataclass
 class State:
-    """The fold of all events; it changes in place, by `events.apply` alone."""
+    """The state after all events; only `events.apply` changes it, in place."""
 
     config: LeagueConfig
     members: dict[str, Member] = field(default_factory=dict)
@@ -186,24 +186,24 @@ class State:
     """By (teacher, student)."""
     replacements: list[Replacement] = field(default_factory=list)
     events: int = 0
-    """How many events have been applied."""
+    """Number of events that have been applied."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rounds, matches and replacements there have been."""
+        """The numbers of rounds, matches and replacements."""
         sizes = len(self.rounds), len(self.outcomes), len(self.replacements)
         return dict(zip(("rounds", "matches", "replacements"), sizes, strict=True))
 
     @property
     def played(self) -> str:
-        """How much has happened, in words."""
+        """The numbers of rounds, matches and replacements, in words."""
         return ", ".join(f"{count} {name}" for name, count in self.counts.items())
 
     def check_role(self, role: str) -> str:
         """Return the role if this league has it; raise LeagueError otherwise."""
         if role not in self.slots:
-            known = " or ".join(map(repr, self.slots))
-            raise LeagueError(f"role is {role!r}; expected {known}")
+            roles = " or ".join(map(repr, self.slots))
+            raise LeagueError(f"role is {role!r}; expected {roles}")
         return role
 
     def living(self, role: str) -> list[Member]:
@@ -216,7 +216,8 @@ class State:
         return MEMBER in self.slots
 
     def sides(self) -> tuple[list[Member], list[Member]]:
-        """Return who can be teacher and who can be student; the same in one population."""
+        """Return the members that can be teachers, and those that can be students; in one
+        population they are the same."""
         roles = (MEMBER, MEMBER) if self.one_population else (TEACHER, STUDENT)
         return self.living(roles[0]), self.living(roles[1])
 
@@ -224,20 +225,18 @@ class State:
         """Return the member of that name, alive or not; UnknownMember if there never was one."""
         if name not in self.members:
             alive = [name for names in self.slots.values() for name in names]
-            shown = ", ".join(alive[:20]) + (" and more" if len(alive) > 20 else "")
+            names = ", ".join(alive[:20]) + (" and more" if len(alive) > 20 else "")
             hint = suggestion(str(name), self.members)
-            raise UnknownMember(f"no member is named {name!r}; alive are {shown}{hint}")
+            raise UnknownMember(f"no member is named {name!r}; alive are {names}{hint}")
         return self.members[name]
 
     def meeting(self, teacher: str, student: str) -> Meeting:
-        """Return what two members have played against each other; an empty one if nothing."""
+        """Return the sums over the matches of two members."""
         return self.meetings.get((teacher, student), Meeting())
 
     def results(self, member: Member) -> tuple[Meeting, Meeting]:
-        """Return the sums over the matches in which a member was teacher, and was student.
-
-        With two roles both are of all its matches.
-        """
+        """Return the sums over a member's matches as teacher, and as student; with two roles, both
+        are over all its matches."""
         sides = [
             sum((m for names, m in self.meetings.items() if names[side] == member.name), Meeting())
             for side in (0, 1)

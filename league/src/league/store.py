@@ -1,9 +1,8 @@
 """Storage of a league: its settings, its log of events, and the lock of the one writer.
 
-Each line of the log ends with a hash of itself and of the line before it, and the first one holds a
-hash of the settings: what was changed afterwards is found when the league is opened. The bytes are
-a function of the events alone, whoever wrote them and however often the league was closed and
-opened in between.
+Each line of the log ends with a hash of itself and of the line before it, and the first line holds
+a hash of the settings, so that later changes are found when the league is opened. The bytes depend
+only on the events, and not on how often the league was closed and opened.
 """
 
 import contextlib
@@ -24,31 +23,29 @@ from league.state import Outcome, State
 SETTINGS = "league.json"
 EVENTS = "events.jsonl"
 OLD_EVENTS = "events.old.jsonl"
-"""The log of an older version, beside the one that was made from it."""
+"""The log of an older version, after it was converted."""
 LOCK = "league.lock"
 
 SCHEMA = 3
 
 _RETIRED = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled", "snapshot_every": None}
-"""Settings that a league of schema 2 may hold, with the value that this version does as well, or
-None where any is without effect."""
+"""Settings of schema 2 that are gone, with the value that has no effect; None if none has any."""
 
 
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
-    """Write the files of a new league; the settings come last and make it one."""
+    """Write the files of a new league; it exists when the last one, the settings, is written."""
     settings = Settings(config, asdict(config))
-    first = {**event, "settings": settings.hash}
-    write_atomically(directory / EVENTS, sealed(first, ""))
+    write_atomically(directory / EVENTS, sealed({**event, "settings": settings.hash}, ""))
     write_atomically(directory / SETTINGS, settings.text)
 
 
 class Store:
-    """The files of one open league, and the state that they amount to."""
+    """The files of one open league, and its state."""
 
     def __init__(self, directory: Path, writable: bool) -> None:
         self.directory = directory
         self.warnings: list[str] = []
-        """What had to be repaired, one sentence each."""
+        """A sentence for each repair."""
         self._handle: int | None = None
         path = directory / EVENTS
         self._settings = settings = read_settings(directory / SETTINGS)
@@ -83,17 +80,17 @@ class Store:
                 os.ftruncate(self._handle, self._length)
 
     def commit(self, event: Event) -> None:
-        """Append one checked event to the log, all of it or nothing; the state follows.
+        """Append one checked event to the log, whole or not at all, and apply it to the state.
 
-        A pairing waits until it and the results of the rounds before it are on the disk.
+        A pairing waits until it and the results of earlier rounds are on the disk.
         """
         if self._handle is None:
             raise LeagueError(f"{self.directory} is open for reading only; nothing was changed")
         event = rated(self.state, event)
-        line, written = sealed(event, self._hash), 0
+        line, count = sealed(event, self._hash), 0
         try:
-            while written < len(line):
-                written += os.write(self._handle, line[written:])
+            while count < len(line):
+                count += os.write(self._handle, line[count:])
             if event["event"] == "round_paired":
                 self.sync()
         except BaseException as error:
@@ -108,7 +105,7 @@ class Store:
         apply(self.state, event)
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield where each event is, and the event: those that make up the state of now."""
+        """Yield the place of each event of the present state, and the event."""
         return _checked(self._log(), self.directory / EVENTS, self._settings)
 
     def sync(self) -> None:
@@ -117,7 +114,7 @@ class Store:
             os.fsync(self._handle)
 
     def copy_to(self, target: Path) -> None:
-        """Write the two files of this moment into another directory."""
+        """Write the present files into another directory."""
         self.sync()
         target.mkdir(parents=True, exist_ok=True)
         write_atomically(target / EVENTS, self._log())
@@ -144,7 +141,7 @@ def _content(path: Path) -> bytes:
 
 
 def _whole(content: bytes) -> bytes:
-    """Return a log without what a killed process, or a power cut (NULs), left at its end."""
+    """Return a log without the torn end that a killed process, or a power cut (NULs), leaves."""
     log = content[: content.rfind(b"\n") + 1]
     if (nul := log.find(b"\0")) >= 0:
         start = log.rfind(b"\n", 0, nul) + 1
@@ -154,7 +151,7 @@ def _whole(content: bytes) -> bytes:
 
 
 def _parsed(log: bytes, path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Yield where each line of a log is, the line, and its event. Raises UnreadableLeague."""
+    """Yield the place of each line of a log, the line, and its event. Raises UnreadableLeague."""
     for number, line in enumerate(log.split(b"\n")[:-1], 1):
         where = f"{path} line {number}"
         try:
@@ -167,7 +164,7 @@ def _parsed(log: bytes, path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]
 
 
 def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the events of a log whose lines are as they were written. Raises UnreadableLeague."""
+    """Yield the events of a log. Raises UnreadableLeague for a line that was changed."""
     before = ""
     for where, line, event in _parsed(log, path):
         if _hash(before.encode() + line.rpartition(_HASH)[0]) != _hash_at_end(line):
@@ -188,7 +185,7 @@ _HASH = b',"hash":"'
 
 
 def sealed(event: Event, before: str) -> bytes:
-    """Return an event as a line; at its end is a hash of itself and of the hash before it."""
+    """Return an event as a line that ends with a hash of itself and of the hash before it."""
     body = canonical(event).removesuffix(b"}\n")
     return body + _HASH + _hash(before.encode() + body).encode() + b'"}\n'
 
@@ -202,18 +199,18 @@ def _hash(content: bytes) -> str:
 
 
 def _rewritten(log: bytes, path: Path, settings: "Settings") -> bytes:
-    """Return the log of an older version as this one writes it: every result an event of its own,
-    with the ratings that follow and a hash; a log of this version as it is."""
+    """Return the log of an older version in the present form: an event for every result, with
+    ratings and a hash. A log of this version is returned unchanged."""
     if not settings.old and b'{"event":"matches_recorded"' not in log:
         return log
     lines: list[bytes] = []
     before, state = "", State(settings.config)
-    read = ((where, event) for where, _, event in _parsed(log, path))
-    for where, whole in read if settings.old else _checked(log, path, settings):
-        if not lines and settings.old and "hash" in whole:
-            return log  # it was converted, and its settings were not yet
+    unchecked = ((where, event) for where, _, event in _parsed(log, path))
+    for where, old in unchecked if settings.old else _checked(log, path, settings):
+        if not lines and settings.old and "hash" in old:
+            return log  # it was converted, but not its settings
         with _reading(where):
-            for event in _results(whole):
+            for event in _results(old):
                 event.pop("hash", None)
                 event = rated(state, event | ({} if lines else {"settings": settings.hash}))
                 apply(state, event)
@@ -223,7 +220,7 @@ def _rewritten(log: bytes, path: Path, settings: "Settings") -> bytes:
 
 
 def _results(event: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the results in an event of several, which older versions had, or the event."""
+    """Return the results in an older version's event of several, or the event."""
     if event.get("event") != "matches_recorded":
         return [event]
     return [
@@ -234,7 +231,7 @@ def _results(event: dict[str, Any]) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """Say where in a log an event is that cannot be."""
+    """Raise UnreadableLeague, with the place in the log, for an impossible event."""
     try:
         yield
     except KeyError as error:
@@ -246,7 +243,7 @@ def _reading(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writer_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of a league's directory; it also ends with the process."""
+    """Hold the lock of a league's directory; the end of the process releases it, too."""
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -269,16 +266,16 @@ def writer_lock(directory: Path) -> Iterator[None]:
 
 
 def canonical(data: object) -> bytes:
-    """Return one line of JSON, equal for equal data; NaN and infinity are refused."""
+    """Return one line of JSON, the same for equal data. Raises ValueError for NaN and infinity."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode()
 
 
 def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
-    """Write next to the target, sync, and rename; on failure the target is untouched.
+    """Write next to the target, sync, and rename; on failure the target is unchanged.
 
-    alone: no other process writes this file, so that the next draft replaces what a killed process
-    left of its own.
+    alone: no other process writes this file, so that drafts have one name, and the next one
+    replaces that of a killed process.
     """
     temporary = path.with_name(
         f".{path.name}.part" if alone else f".{path.name}.{os.getpid()}.part"
@@ -299,7 +296,7 @@ def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a league, and the plain values that its file holds."""
+    """The settings of a league, and the plain values in its file."""
 
     config: LeagueConfig
     values: Mapping[str, Any]
@@ -308,12 +305,12 @@ class Settings:
 
     @property
     def text(self) -> bytes:
-        """The file."""
+        """The content of the file."""
         return canonical({"schema": SCHEMA, "config": self.values})
 
     @property
     def hash(self) -> str:
-        """What the first event of the log holds."""
+        """The hash that the first event of the log holds."""
         return _hash(canonical(self.values))
 
 

@@ -6,10 +6,10 @@ written, and spaces around a name do not count. The result is one of
 
 * `outcome`: the share that the student (or the member) won, from 0 to 1; 1 is a win, one half a
   draw. In Python it may also be an `Outcome`;
-* `solved` and `attempts`: solved of attempts is that share.
+* `solved` and `attempts`: the share is solved / attempts.
 
-`tasks` is how many independent tasks the row rests on: without it 1, or with `attempts` as many as
-these. Give it where several attempts share a task. An empty cell, None and NaN are not given.
+`tasks` is the number of independent tasks in the row; by default 1, or with `attempts` their
+number. Set it if several attempts share a task. An empty cell, None and NaN count as missing.
 """
 
 import csv
@@ -35,10 +35,10 @@ from league.state import Outcome
 class RatedMember:
     """One member of a table of results.
 
-    - sigma: the standard deviation of its skill alone; most of it is doubt about the level of all
+    - sigma: the standard deviation of its skill; most of it is doubt about the level of all
       together, so compare two members by their gap.
     - lower_bound: mu - 3 sigma.
-    - behind: how far its mu is below that of the first row.
+    - behind: the first row's mu minus its mu.
     - behind_sigma: the standard deviation of that gap.
     """
 
@@ -56,10 +56,10 @@ def rate(
 ) -> list[RatedMember]:
     """Return the ratings of all members in a table of results, best `lower_bound` first.
 
-    rows: dicts, as of `csv.DictReader` or `DataFrame.to_dict("records")`, with the columns of this
-    module. A table has no time: one fit takes all of them together, in any order with the same
-    result to the bit, and skills do not change. mu is the maximum of the posterior, sigma follows
-    from its curvature. config: other values of mu, sigma, beta or evidence.
+    rows: dicts, as from `csv.DictReader` or `DataFrame.to_dict("records")`, with the columns of
+    this module. A table has no time: skills do not change, and one fit takes all rows together; any
+    order gives the same bits. mu is the maximum of the posterior, sigma follows from its curvature.
+    config: other values of mu, sigma, beta or evidence.
 
     Raises LeagueError with the number of a row that makes no sense.
 
@@ -144,10 +144,10 @@ def _names(row: Mapping[str, Any]) -> tuple[str, str]:
             if _name(one) == _name(two):
                 raise ValueError(f"{_name(one)} plays itself")
             return _name(one), _name(two)
-    named = [f"{name} {row[name]!r}" for name in columns if name in row]
-    found = ", ".join(named or [str(name) for name in list(row)[:8]]) or "nothing"
+    cells = [f"{name} {row[name]!r}" for name in columns if name in row]
+    cells = cells or [str(name) for name in list(row)[:8]] or ["nothing"]
     raise ValueError(
-        f"expected names in teacher and student, or member and opponent; found {found}"
+        f"expected names in teacher and student, or member and opponent; found {', '.join(cells)}"
     )
 
 
@@ -157,7 +157,7 @@ def _name(value: object) -> str:
 
 
 def _given(row: Mapping[str, Any], column: str) -> Any:
-    """Return a cell, without spaces around a text; None if it is empty or not a number."""
+    """Return a cell, without spaces around a text; None if it is empty, None or NaN."""
     value = row.get(column)
     if isinstance(value, str):
         return value.strip() or None
@@ -216,10 +216,10 @@ def _fit(
         step = np.linalg.solve(precision, gradient)
         if np.abs(step).max() <= _SETTLED * model.sigma:
             break
-        there = at_skills(skills + step)
-        while there[0] < value - _SETTLED * (1.0 + abs(value)):
+        after = at_skills(skills + step)
+        while after[0] < value - _SETTLED * (1.0 + abs(value)):
             step = step / 2.0
-            there = at_skills(skills + step)
+            after = at_skills(skills + step)
         skills = skills + step
-        value, gradient, precision = there
+        value, gradient, precision = after
     return names, skills, np.asarray(np.linalg.inv(precision), dtype=np.float64)
