@@ -8,18 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 from meanwhile import serving
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from lora_evo import (
-    Adapter,
-    LoraEvoError,
-    Slot,
-    content_hash,
-    load_adapter,
-    merge,
-    mutate,
-    save_adapter,
-)
+from lora_evo import Adapter, LoraEvoError, Slot, load_adapter, merge, save_adapter
 from lora_evo.model import Request, open_engine
 from lora_evo.model.base import load_base_model, public_name, resolve, same_base
 
@@ -72,26 +63,6 @@ def test_an_adapter_that_changes_nothing_is_refused_unless_it_is_0(
     assert "changes nothing" in refused(model_folder, a=folder)
 
 
-def test_an_adapter_of_another_naming_opens_and_is_put(model_folder, make_saved_adapter, tmp_path):
-    adapter = load_adapter(make_saved_adapter(tmp_path / "a", 1))
-    slots = {
-        path.replace("model.layers", "model.language_model.layers"): slot
-        for path, slot in adapter.slots.items()
-    }
-    save_adapter(Adapter(adapter.config, slots), tmp_path / "b")
-    asked = [Request("x", "m", 16)]
-    one, two = (
-        open_engine("hf", str(model_folder), {"m": tmp_path / name}, device="cpu") for name in "ab"
-    )
-    wanted = one.generate(asked)[0]
-    assert two.generate(asked)[0].completion_ids == wanted.completion_ids
-    assert two.identity("m")["adapter_hash"] == content_hash(tmp_path / "b")
-    one.put_adapter("m", 1, mutate(adapter, "full_gaussian", 1, 0.9))
-    assert one.generate(asked)[0].logprobs != wanted.logprobs
-    one.put_adapter("m", 2, load_adapter(tmp_path / "b"))
-    assert one.generate(asked)[0].logprobs == wanted.logprobs
-
-
 def test_a_smaller_adapter_is_put_and_a_larger_one_refused(
     model_folder, make_saved_adapter, tmp_path
 ):
@@ -136,11 +107,6 @@ def test_adapters_of_other_ranks_and_modules_share_a_model(
         alone = open_engine("hf", str(model_folder), {name: folder}, device="cpu")
         asked = [Request("x", name, 16)]
         assert both.generate(asked)[0].completion_ids == alone.generate(asked)[0].completion_ids
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    ids = tokenizer("ab", return_tensors="pt")
-    whole = tuned.generate(**ids, do_sample=False, max_new_tokens=12)
-    said = whole[0, ids["input_ids"].shape[1] :]
-    assert both.generate([Request("ab", "wide", 12)])[0].completion_ids == tuple(said.tolist())
 
 
 def test_models_that_cannot_be_loaded(model_folder, tmp_path):
@@ -182,11 +148,8 @@ def test_a_package_brings_a_base_by_an_entry_point(monkeypatch, tmp_path):
 
 
 def test_names_of_one_base_model():
-    assert public_name("/x/lib/selfplay/data/nano") == "nano"
     assert public_name("/c/models--Qwen--Qwen2.5-7B/snapshots/abc") == "Qwen/Qwen2.5-7B"
-    assert public_name("Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B"
-    assert public_name("/models/Qwen2.5-7B/") == "Qwen2.5-7B"
-    assert same_base("/models/Qwen2.5-7B", "Qwen/Qwen2.5-7B")
+    assert same_base("/models/Qwen2.5-7B/", "Qwen/Qwen2.5-7B")
     assert not same_base("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-Coder-7B")
 
 
@@ -205,38 +168,36 @@ class Silent(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "words"),
-    [
-        (503, "", "me/none is not in the hub's cache, and the hub cannot be reached"),
-        (401, "RepoNotFound", "is not on the hub, or private"),
-        (403, "GatedRepo", "to those who accept its terms"),
-        (404, "EntryNotFound", "has no config.json"),
-    ],
-)
-def test_a_model_that_is_nowhere_costs_one_question(tmp_path, monkeypatch, status, code, words):
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Silent)) as server:
-        server.asked, server.status, server.code = [], status, code
-        url = f"http://127.0.0.1:{server.server_port}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-        with pytest.raises(LoraEvoError) as caught:
-            load_base_model("me/none", torch.device("cpu"))
-        assert server.asked == ["/me/none/resolve/main/config.json"]
-        assert words.removeprefix("me/none ") in str(caught.value)
-        assert "type OWNER/MODEL" in str(caught.value)
-
-
-def test_a_cached_model_opens_without_the_hub(model_folder, tmp_path, monkeypatch):
-    home = tmp_path / "models--me--cached"
-    (home / "refs").mkdir(parents=True)
-    (home / "refs" / "main").write_text("0" * 40)
-    (home / "snapshots").mkdir()
-    shutil.copytree(model_folder, home / "snapshots" / ("0" * 40))
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Silent)) as server:
         server.asked, server.status, server.code = [], 503, ""
         url = f"http://127.0.0.1:{server.server_port}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", url)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-        assert load_base_model("me/cached", torch.device("cpu")).name == "me/cached"
-        assert len(server.asked) == 1
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (503, "", "is not in the hub's cache, and the hub cannot be reached"),
+        (401, "RepoNotFound", "is not on the hub, or private"),
+        (403, "GatedRepo", "to those who accept its terms"),
+        (404, "EntryNotFound", "has no config.json"),
+    ],
+)
+def test_a_model_that_is_nowhere_costs_one_question(hub, status, code, words):
+    hub.status, hub.code = status, code
+    with pytest.raises(LoraEvoError, match=f"{words}.*type OWNER/MODEL"):
+        load_base_model("me/none", torch.device("cpu"))
+    assert hub.asked == ["/me/none/resolve/main/config.json"]
+
+
+def test_a_cached_model_opens_without_the_hub(model_folder, tmp_path, hub):
+    home = tmp_path / "models--me--cached"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(model_folder, home / "snapshots" / ("0" * 40))
+    assert load_base_model("me/cached", torch.device("cpu")).name == "me/cached"
+    assert len(hub.asked) == 1

@@ -79,8 +79,8 @@ def test_the_engine_takes_what_peft_puts_on_some_modules(model_folder, base, tmp
     assert same_answer(engine, "a", model, model_folder)
 
 
-@pytest.mark.parametrize("name", ["module", "_mod", "base_model", "lora_A", "my_module"])
-@pytest.mark.parametrize("place", ["{}", "layers.0.{}.q", "{}.model.layers.0.q", "{}.{}.q"])
+@pytest.mark.parametrize("name", ["module", "base_model", "lora_A"])
+@pytest.mark.parametrize("place", ["{}", "layers.0.{}.q", "{}.model.layers.0.q"])
 def test_a_model_may_have_modules_of_such_names(tmp_path, name, place):
     path = place.replace("{}", name)
     model = at = torch.nn.Module()
@@ -119,50 +119,13 @@ def test_a_name_on_the_hub_and_a_folder_of_adapters_say_what_to_name(base, tmp_p
     load_adapter(re.search(r"its adapters: (\S+)", refusal("p"))[1])
 
 
-def test_gpt_2_is_mutated_and_its_layers_are_named_to_who_opens_it(model_folder, tmp_path):
-    from small_models import small_model
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    model = small_model("gpt2", n_embd=32, n_head=2, n_layer=2, vocab_size=len(tokenizer))
-    model.save_pretrained(tmp_path / "base")
-    tokenizer.save_pretrained(tmp_path / "base")
-    made = tuned(model, target_modules=["c_attn"], fan_in_fan_out=True)
-    made.save_pretrained(tmp_path / "p")
-    mutate(load_adapter(tmp_path / "p"), "svd_structured", seed=1)
-    with pytest.raises(
-        LoraEvoError, match=r"c_attn, which is a Conv1D in base; .*merge it in PEFT"
-    ):
-        open_engine("hf", str(tmp_path / "base"), {"a": tmp_path / "p"}, any_base=True)
-    made.merge_and_unload(safe_merge=True).save_pretrained(tmp_path / "merged")
-    tokenizer.save_pretrained(tmp_path / "merged")
-    engine = open_engine("hf", str(tmp_path / "merged"), device="cpu")
-    assert engine.generate([Request("ab", None, 4)])
-
-
-@pytest.mark.parametrize("size", [1e15, 1e30])
-@pytest.mark.parametrize("method", ["ties", "dare_linear", "svd"])
-def test_huge_factors_end_in_a_child_or_in_one_line(tmp_path, monkeypatch, size, method):
+def test_huge_factors_are_inspected_and_bred_from_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2):
-        save_adapter(changed(build_adapter(seed), lambda a, b: (a * size, b * size)), f"p{seed}")
-    for words in (
-        ("inspect", "p1"),
-        ("distance", "p1", "p2"),
-        ("mutate", "svd_structured", "p1", "--out", "c", "--seed", "1"),
-        ("merge", "p1", "p2", "--out", "m", "--method", method, "--json"),
-    ):
-        refused = words[0] in ("mutate", "merge")
-        try:
-            call(*words)
-        except AssertionError:
-            assert refused
-            said = call(*words, code=2).stderr
-            assert "too large to compute with" in said or "overflow" in said
-
-
-def test_a_pattern_that_fits_no_module_is_said(tmp_path):
-    patterns = {"rank_pattern": {"k_proj": 2}, "alpha_pattern": {"q_prj": 3, "q_proj": 5}}
-    save_adapter(build_adapter(1, **patterns), tmp_path / "p")
-    said = call("inspect", tmp_path / "p").stderr
-    assert "without effect: rank_pattern 'k_proj', alpha_pattern 'q_prj'" in said
+        save_adapter(changed(build_adapter(seed), lambda a, b: (a * 1e30, b * 1e30)), f"p{seed}")
+    call("inspect", "p1")
+    call("distance", "p1", "p2")
+    call("mutate", "svd_structured", "p1", "--out", "c", "--seed", "1")
+    said = call("merge", "p1", "p2", "--out", "m", "--method", "ties", code=2).stderr
+    assert "are too large to compute with" in said
+    assert said.count("\n") == 1

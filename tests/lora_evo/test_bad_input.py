@@ -24,29 +24,22 @@ WRONG = [
     ),
     ("cross svd_structured p1 p2 --out c --seed 1", "is a mutation, not a crossover; use `mutate`"),
     ("merge p1 p2 --out c --method tie", "(did you mean 'ties'?); known: svd, linear"),
-    ("operators svd_structred", "(did you mean 'svd_structured'?)"),
     ("cross slot_swap p1 p2 --out c --seed 1 --set level=layr", "(did you mean 'layer'?)"),
     ("mutate svd_structured p1 --out c", "--seed"),
-    (f"{MUTATION} x", "not a valid integer"),
-    ("no-such-command", "No such command"),
     ("mutate svd_structured nowhere --out c --seed 1", "not a folder"),
     ("mutate svd_structured p1 --out p2 --seed 1", "exists already"),
     (f"{MUTATION} -1", "seed"),
     (f"{MUTATION} 1 --set rotation", "NAME=VALUE"),
-    (f"{MUTATION} 1 --set operator=1", "no parameter"),
     (f"{OTHER} --out c --weights a,b", "joined by commas"),
     (f"{OTHER} --out p2/c", "or lies inside it"),
     ("mutate svd_structured p1 --out p1 --seed 1 --overwrite", "is the parent"),
-    ("mutate svd_structured p1 --out p1/adapter_config.json/c --seed 1", "or lies inside it"),
     ("mutate svd_structured p1 --out p2/adapter_config.json/c --seed 1", "is not a folder"),
     ("cross slot_swap p1 p2/../p1 --out c --seed 1", "given twice"),
     ("inspect nowhere", "not a folder"),
     ("verify p1", "its parents are not known"),
     ("lineage nowhere", "not a folder"),
     ("retention p1", "no lineage.json, so its parents are not known"),
-    ("retention nowhere", "nowhere"),
     ("retention p2 --parent nowhere", "not a folder"),
-    ("retention p2 --parent p1 --parent p2/../p1", "given twice"),
     ("retention p2 --model base", "--model needs --probes or --train"),
     ("retention p2 --probes rows.jsonl", "they need --model"),
     pytest.param("retention p2 --parent p1 --model p1 --probes no.jsonl", "no.jsonl", marks=MODEL),
@@ -74,33 +67,22 @@ def test_parents_that_do_not_belong_together(home, make_adapter, change, reason)
     refused("cross slot_swap p1 p2 p3 --out c --seed 1", reason)
 
 
-LINEAGES = [
-    ({"strength": ...}, "damaged ('strength')"),
-    ({"mood": "good"}, "damaged"),
-    ({"parents": []}, "no parents"),
-    ({"seed": "1"}, "seed is '1'"),
-    ({"operator": None}, "operator is None"),
-    ({"relative_change": "big"}, "relative_change is 'big'"),
-    ({"content_hash": 7}, "content_hash is 7"),
-    ({"modules": [1]}, "damaged"),
-]
-
-
-@pytest.mark.parametrize(("change", "reason"), LINEAGES)
-def test_a_damaged_lineage(home, change, reason):
+def test_a_damaged_lineage(home):
     mutate_directory("svd_structured", "p1", "k", seed=1)
-    record = json.loads((home / "k" / "lineage.json").read_text()) | change
-    kept = {name: value for name, value in record.items() if value is not ...}
-    (home / "k" / "lineage.json").write_text(json.dumps(kept))
-    for words in ("verify k", "mutate svd_structured k --out c --seed 1"):
-        refused(words, reason)
-
-
-@pytest.mark.parametrize("words", ["", "{", "[]", "null", "[" * 200000, "\udcff"])
-def test_a_lineage_that_is_no_record(home, words):
-    mutate_directory("svd_structured", "p1", "k", seed=1)
-    (home / "k" / "lineage.json").write_bytes(words.encode(errors="surrogateescape"))
-    refused("verify k", "k: ")
+    file = home / "k" / "lineage.json"
+    record = json.loads(file.read_text())
+    for change, reason in (
+        *(({"strength": ...}, "damaged ('strength')"), ({"mood": "good"}, "damaged")),
+        *(({"parents": []}, "no parents"), ({"modules": [1]}, "damaged")),
+        *(({"seed": "1"}, "seed is '1'"), ({"content_hash": 7}, "content_hash is 7")),
+    ):
+        kept = {name: value for name, value in (record | change).items() if value is not ...}
+        file.write_text(json.dumps(kept))
+        for words in ("verify k", "mutate svd_structured k --out c --seed 1"):
+            refused(words, reason)
+    for text in ("", "{", "[]", "[" * 200000, "\udcff"):
+        file.write_bytes(text.encode(errors="surrogateescape"))
+        refused("verify k", "k: ")
 
 
 @pytest.mark.parametrize("damage", ["weights", "configuration", "lineage", "no permission"])
@@ -141,20 +123,14 @@ def test_an_unreadable_file_is_one_line(home, monkeypatch):
         refused(words, f"Permission denied: {os.path.join('p1', WEIGHTS)}", code=1)
 
 
-@pytest.mark.parametrize(
-    ("words", "limit"),
-    [
-        (MUTATE, 512),
-        (CROSS, 8192),
-        ("mutate svd_structured p1 --out p2 --seed 1 --overwrite", 8192),
-    ],
-)
-def test_a_disk_that_fills_up_in_mid_write(home, make_adapter, words, limit):
+@pytest.mark.parametrize("limit", [512, 8192])
+def test_a_disk_that_fills_up_in_mid_write(home, make_adapter, limit):
     for number in (1, 2):
         big = make_adapter(number, inputs=256, outputs=256)
         save_adapter(big, home / f"p{number}", overwrite=True)
     before = content_hash("p1"), content_hash("p2")
     with no_file_above(limit):
+        words = "mutate svd_structured p1 --out p2 --seed 1 --overwrite"
         said = call(*words.split(), code=1).stderr
     assert "File too large" in said
     assert len(said.splitlines()) == 1

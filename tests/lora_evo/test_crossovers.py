@@ -60,22 +60,6 @@ def test_gauge_of_the_child_is_that_of_a_fresh_lora(make_adapter):
         )
 
 
-def test_generations_of_crossing_keep_every_rank_alive(make_adapter):
-    family = [make_adapter(seed, r=8, layers=1) for seed in range(3)]
-    for generation in range(20):
-        operator = ON_UPDATES[generation % len(ON_UPDATES)]
-        report = make_child([family[-1], family[-3]], operator, generation)
-        family.append(report.adapter)
-        assert all(row.rank == 8 for row in report.lineage.modules.values())
-
-
-def test_a_parent_with_all_the_weight_is_the_child(make_adapter):
-    parents = [doubled(make_adapter(seed, layers=1, r=2 + seed)) for seed in (6, 1, 2)]
-    for operator in ("svd_subspace", "dare", "average"):
-        first = cross(parents, operator, 0, weights=[1, 0, 0])
-        assert distance(first, parents[0]) < 1e-9
-
-
 @pytest.mark.parametrize("operator", FACTOR_WISE)
 def test_factor_forms_have_the_flaws_they_are_kept_for(make_adapter, operator):
     parents = [make_adapter(1), make_adapter(2)]
@@ -90,19 +74,6 @@ def test_factor_forms_have_the_flaws_they_are_kept_for(make_adapter, operator):
 
 def setup(paths=(), weights=(1.0, 1.0), seed=0, **parameters):
     return Setup(tuple(paths), (None,) * len(weights), None, seed, None, weights, parameters)
-
-
-def test_units_of_levels():
-    paths = ("lm_head", "model.layers.11.mlp.up_proj", "model.layers.11.self_attn.q_proj")
-    units = {
-        level: tuple(setup(paths, level=level).units().values())
-        for level in ("module", "block", "layer")
-    }
-    assert units == {
-        "module": paths,
-        "block": ("lm_head", "model.layers.11.mlp", "model.layers.11.self_attn"),
-        "layer": ("lm_head", "model.layers.11", "model.layers.11"),
-    }
 
 
 def test_draws_are_fair_weighted_independent_of_the_rest_and_no_accidental_copy():

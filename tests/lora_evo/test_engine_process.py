@@ -56,13 +56,6 @@ def test_a_death_ends_a_call_that_would_wait_for_ever(engine):
         engine.call("sample", dying)
 
 
-def test_a_death_between_two_calls_is_found_at_the_next(engine):
-    os.kill(engine.llm.pid, signal.SIGKILL)
-    engine.llm.join()
-    with ended():
-        engine.call("sample", lambda process: FOR_EVER())
-
-
 def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
     monkeypatch.setattr(vllm_server, "_GRACE_S", 3600.0)
 
@@ -78,16 +71,3 @@ def test_what_a_dying_engine_raises_is_its_death(engine, monkeypatch):
 def test_an_engine_in_this_process_is_asked_directly():
     engine = ServedModel(lambda **arguments: threading.get_ident(), SERVING, VLLMOptions())
     assert engine.call("sample", lambda here: (here, threading.get_ident())) == (engine.llm,) * 2
-
-
-def test_children_of_others_are_not_the_engines():
-    other = sleeper()
-    try:
-        engine = ServedModel(lambda **arguments: None, SERVING, VLLMOptions())
-        other.kill()
-        other.join()
-        assert engine.call("sample", lambda llm: 1) == 1
-    finally:
-        other.kill()
-        other.join()
-        other.close()

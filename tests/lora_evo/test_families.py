@@ -21,7 +21,7 @@ from tiny_families import (
     tiny_model,
 )
 
-from lora_evo import LoraEvoError, distance, save_adapter
+from lora_evo import LoraEvoError, distance, mutate, save_adapter
 from lora_evo.model import TARGET_MODULES, open_engine
 from lora_evo.model.base import load_base_model
 from lora_evo.model.decoding import TESTED_FAMILIES, GeneralDecoder, decoder_of
@@ -175,6 +175,11 @@ def test_adapters_of_both_namings_open_on_a_model_with_a_part_for_pictures(tiny,
     new, text, old = engine.generate([Request((3, 4, 5), name, 6) for name in folders])
     assert new.completion_ids == text.completion_ids == old.completion_ids
     assert new.logprobs == pytest.approx(text.logprobs) == old.logprobs
+    engine.put_adapter("new", 1, mutate(mine, "full_gaussian", 1, 0.9))
+    asked = [Request((3, 4, 5), "new", 6)]
+    assert engine.generate(asked)[0].logprobs != new.logprobs
+    engine.put_adapter("new", 2, short)
+    assert engine.generate(asked)[0].logprobs == pytest.approx(new.logprobs)
 
 
 def test_the_learner_refuses_llama_4_in_one_line():

@@ -139,6 +139,7 @@ print(child - before, peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's own account")
 def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter):
     save_adapter(make_adapter(1, r=8, inputs=64, outputs=64, layers=1), tmp_path / "small")
@@ -149,9 +150,3 @@ def test_memory_grows_by_a_few_modules_not_by_the_adapter(tmp_path, make_adapter
     child, whole = map(int, said.split())
     assert child < size / 4
     assert whole > size / 2
-
-
-def test_an_adapter_shows_itself_in_one_line(make_adapter):
-    adapter = make_adapter(1)
-    assert repr(adapter) == "Adapter(rank 4, 4 modules, base 'tiny')"
-    assert "rank 4" in repr(adapter.slots[adapter.paths[0]])

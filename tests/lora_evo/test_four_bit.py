@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from lora_evo import Lineage, LoraEvoError, load_adapter, mutate_directory, read_lineage
 from lora_evo.cli import main
-from lora_evo.model import BaseModel, Request, load_base_model, open_engine
+from lora_evo.model import BaseModel, load_base_model, open_engine
 from lora_evo.model.base import fingerprint
 from lora_evo.model.four_bit import dense, in_four_bits, keep_layout
 from lora_evo.model.stacked_lora import stack_saved
@@ -94,17 +94,6 @@ def test_other_scales_are_another_base(model_folder):
 
 
 @with_bits
-def test_a_call_of_a_layer_leaves_its_weights_as_they_are(model_folder):
-    base = load_base_model(str(model_folder), CPU, "float32", load_in_4bit=True)
-    before, first = base.fingerprint, next(filter(in_four_bits, base.model.modules()))
-    weights = dense(first)
-    with torch.no_grad():
-        base.model(IDS)
-    assert torch.equal(dense(first), weights)
-    assert fingerprint(base.model) == before
-
-
-@with_bits
 def test_layers_that_multiply_by_other_weights_are_refused(model_folder, monkeypatch):
     base = load_base_model(str(model_folder), CPU, "float32", load_in_4bit=True)
     first = next(filter(in_four_bits, base.model.modules()))
@@ -131,28 +120,6 @@ def test_adapters_of_a_base_in_4_bits_are_refused_on_plain_weights_and_the_rever
         LoraEvoError, match=r"in plain weights, .*; leave out load_in_4bit \(--load"
     ):
         open_engine("hf", str(model_folder), {"a": trained}, device="cpu", load_in_4bit=True)
-
-
-@with_bits
-def test_dora_is_merged_into_what_the_4_bits_stand_for(model_folder, tmp_path):
-    peft = pytest.importorskip("peft")
-    base = load_base_model(str(model_folder), CPU, "float32", load_in_4bit=True)
-    config = peft.LoraConfig(r=4, target_modules=["q_proj"], use_dora=True)
-    model = peft.get_peft_model(base.dequantized, config)
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
-    model.save_pretrained(tmp_path / "dora")
-    opened = open_engine(
-        "hf", str(model_folder), {"d": tmp_path / "dora"}, device="cpu", dtype="float32",
-        load_in_4bit=True,
-    )  # fmt: skip
-    assert opened.about["quantization"] == NF4
-    (row,) = opened.generate([Request(tuple(range(7, 17)), "d", 4)])
-    with torch.no_grad():
-        logits = model.eval()(torch.tensor([[*row.prompt_ids, *row.completion_ids]])).logits[0, 9:]
-    chosen = torch.log_softmax(logits, -1)[range(4), list(row.completion_ids)]
-    assert torch.allclose(chosen, torch.tensor(row.logprobs), atol=1e-4)
 
 
 @with_bits

@@ -116,28 +116,6 @@ def test_a_long_beginning_is_read_once_per_adapter(tiny, engine, monkeypatch, co
         assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
 
 
-@pytest.mark.parametrize("rows", [2, 8, pytest.param(16, marks=pytest.mark.slow)])
-def test_finished_rows_are_refilled(tiny, stack, tokenizer, monkeypatch, rows):
-    engine = HFEngine(stack[1], tokenizer, max_rows=rows)
-    asked = [replace(r, adapter="t0", seed=i) for i, r in enumerate(requests(tiny, 24 * rows))]
-    asked = [replace(r, max_tokens=2 + 11 * (i % 7)) for i, r in enumerate(asked)]
-    widths = []
-    step = engine._decoder.step
-    monkeypatch.setattr(
-        engine._decoder, "step", lambda ids, *rest: widths.append(len(ids)) or step(ids, *rest)
-    )
-    found = engine.generate(asked)
-    ends = [0] * rows
-    for rollout in sorted(found, key=lambda r: (len(r.prompt_ids), r.prompt_ids)):
-        ends[ends.index(min(ends))] += len(rollout.completion_ids) - 1
-    assert max(widths) <= rows
-    assert len(widths) <= 1.1 * max(ends)
-    for request, rollout in list(zip(asked, found, strict=True))[::17]:
-        alone = engine.generate([request])[0]
-        assert rollout.completion_ids == alone.completion_ids
-        assert rollout.logprobs == pytest.approx(alone.logprobs, abs=2e-5)
-
-
 def test_stop_texts_end_the_completion(engine):
     asked = [Request("abc", "t1", 40, 1.5, seed) for seed in range(8)]
     place, free = max(enumerate(engine.generate(asked)), key=lambda found: len(found[1].text))

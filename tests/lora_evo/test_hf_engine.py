@@ -74,11 +74,7 @@ def test_the_context_window_bounds_a_completion(engine):
 
 
 @pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (Request("x", "three"), "one, two"),
-        (Request(""), "prompt is empty"),
-    ],
+    ("request_", "message"), [(Request("x", "three"), "one, two"), (Request(""), "prompt is empty")]
 )
 def test_bad_requests_are_refused(engine, request_, message):
     with pytest.raises(LoraEvoError, match=message):

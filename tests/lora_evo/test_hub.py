@@ -86,20 +86,12 @@ class Hub(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"] or 0))
         self.server.calls.append((self.path, self.headers["Authorization"], body))
         root = f"http://127.0.0.1:{self.server.server_port}/me/mine"
+        answer = {"url": root, "id": "me/mine", "name": "me/mine", "errors": [], "warnings": []}
         if "preupload" in self.path:
-            files = json.loads(body)["files"]
-            answer = {
-                "files": [
-                    {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False}
-                    for f in files
-                ]
-            }
+            sent = {"uploadMode": "regular", "shouldIgnore": False}
+            answer["files"] = [{"path": f["path"]} | sent for f in json.loads(body)["files"]]
         elif "commit" in self.path:
             answer = {"commitUrl": f"{root}/commit/1", "commitOid": "1", "success": True}
-        elif "validate-yaml" in self.path:
-            answer = {"errors": [], "warnings": []}
-        else:
-            answer = {"url": root, "id": "me/mine", "name": "me/mine"}
         self.reply(answer)
 
     def do_GET(self):

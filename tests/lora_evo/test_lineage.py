@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from lora_evo import (
-    Lineage,
     content_hash,
     cross_directory,
     family,
@@ -18,7 +17,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.lineage import Member, pedigree, tree
+from lora_evo.lineage import tree
 
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 
@@ -148,29 +147,3 @@ def test_family_tree(bred):
     alone = tree(family([bred / "c"])).splitlines()
     assert "not here" in alone[0]
     assert alone[1].startswith("└── c")
-
-
-def member(name, parents=(), *, content=None, generation=1, born=None):
-    content = content or f"sha256:{name}"
-    if not parents:
-        return Member(name, content, None)
-    hashes = tuple(f"sha256:{parent}" for parent in parents)
-    record = Lineage(
-        operator="average", seed=1, parents=hashes, generation=generation,
-        content_hash=born or content, relative_change=0.5,
-    )  # fmt: skip
-    return Member(name, content, record)
-
-
-def test_equal_contents_belong_to_the_eldest():
-    twins = [member("a-copy", ["r"], content="sha256:r"), member("r")]
-    assert pedigree(twins) == {"r": (), "a-copy": ("r",)}
-    assert tree(twins).splitlines()[1].startswith("└── a-copy")
-    alone = [member("s", ["s"])]
-    assert tree(alone).splitlines()[1].startswith("└── s")
-
-
-def test_a_member_trained_since_is_still_the_parent_of_its_children():
-    trained = member("b", ["a"], content="sha256:now", born="sha256:b")
-    links = pedigree([member("a"), trained, member("c", ["b"], generation=2)])
-    assert links == {"a": (), "b": ("a",), "c": ("b",)}

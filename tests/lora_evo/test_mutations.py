@@ -7,11 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lora_evo_command import call
 
-from lora_evo import OPERATORS, Adapter, LoraEvoError, mutate, retention, save_adapter
+from lora_evo import OPERATORS, Adapter, LoraEvoError, mutate, save_adapter
 from lora_evo.children import make_child
 from lora_evo.compare import dead_pairs, numerical_rank, singular_values
 from lora_evo.operators.mutations import masked_values
-from lora_evo.operators.operator import stream
 
 MUTATIONS = [name for name, operator in OPERATORS.items() if operator.kind == "mutation"]
 PATH = "model.layers.0.self_attn.q_proj"
@@ -174,21 +173,6 @@ def test_masking_starts_masked_components_afresh(make_adapter):
         assert torch.allclose(left, torch.diag(left.diagonal()), atol=1e-13)
 
 
-def test_masking_prefers_the_tail_by_its_parameter():
-    values = torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=DOUBLE)
-    values /= values.norm()
-    hits = {}
-    for tail in (0.0, 2.0):
-        noise = torch.Generator().manual_seed(0)
-        points = torch.rand(300, 4, dtype=DOUBLE, generator=noise)
-        # The third or the fourth fits into this strength, but not both.
-        masked = [masked_values(values, -row.log(), 0.22, tail)[1] for row in points]
-        hits[tail] = torch.stack(masked).double().mean(dim=0)
-    assert hits[0.0][:2].tolist() == hits[2.0][:2].tolist() == [0, 0]
-    assert hits[0.0][3] == pytest.approx(0.5, abs=0.1)
-    assert hits[2.0][3] == pytest.approx(0.8, abs=0.1)
-
-
 @pytest.mark.parametrize(("level", "share", "count"), [("module", 0.25, 3), ("layer", 0.5, 6)])
 def test_layer_selective_touches_its_share_alone(make_adapter, level, share, count):
     parent = make_adapter(2, layers=8)
@@ -205,6 +189,21 @@ def test_layer_selective_touches_its_share_alone(make_adapter, level, share, cou
     assert not child.lineage.moments_valid
 
 
+def test_masking_prefers_the_tail_by_its_parameter():
+    values = torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=DOUBLE)
+    values /= values.norm()
+    hits = {}
+    for tail in (0.0, 2.0):
+        noise = torch.Generator().manual_seed(0)
+        points = torch.rand(300, 4, dtype=DOUBLE, generator=noise)
+        # The third or the fourth fits into this strength, but not both.
+        masked = [masked_values(values, -row.log(), 0.22, tail)[1] for row in points]
+        hits[tail] = torch.stack(masked).double().mean(dim=0)
+    assert hits[0.0][:2].tolist() == hits[2.0][:2].tolist() == [0, 0]
+    assert hits[0.0][3] == pytest.approx(0.5, abs=0.1)
+    assert hits[2.0][3] == pytest.approx(0.8, abs=0.1)
+
+
 def test_without_rotation_singular_vectors_are_kept(make_adapter):
     parent = make_adapter(2, dtype=DOUBLE)
     child = mutate(parent, "svd_structured", 5, 0.4, rotation=0)
@@ -216,39 +215,24 @@ def test_deficient_and_ill_conditioned_factors(make_adapter):
     for turn in (
         lambda a, b: (a, torch.cat((b[:, :2], b[:, :1], 0 * b[:, :1]), dim=1)),
         lambda a, b: (torch.cat((a[:3], a[:1] + 1e-6 * a[3:])), b),
+        lambda a, b: (torch.cat((a[:3], a[:1] + 1e-9 * a[3:])), b),
     ):
         parent = changed(make_adapter(8, dtype=DOUBLE), turn)
         child = mutate(parent, "svd_structured", 1, 0.2)
-        assert retention(parent, child).whole.relative_change == pytest.approx(0.2, rel=1e-6)
-
-
-@each_mutation
-def test_factors_wider_than_the_module_and_narrow_modules(make_adapter, name):
-    for shape in ({"r": 40, "inputs": 24, "outputs": 16}, {"r": 8, "inputs": 6, "outputs": 64}):
-        parent = make_adapter(9, dtype=DOUBLE, **shape)
-        child = make_child([parent], name, 1, strength=0.2)
-        assert retention(parent, child.adapter).whole.relative_change == pytest.approx(
-            child.lineage.relative_change, rel=1e-6
-        )
-        for path, row in child.lineage.modules.items():
-            assert dead_pairs(child.adapter.slots[path]) == 0
-            assert row.rank == numerical_rank(singular_values(child.adapter.slots[path]))
+        for path, slot in parent.slots.items():
+            assert change(slot, child.slots[path]) == pytest.approx(0.2, rel=1e-6)
 
 
 def test_overflow_of_half_precision_is_refused(make_adapter):
-    parent = changed(
-        make_adapter(12, r=1, dtype=torch.float16, layers=1),
-        lambda a, b: (a, torch.full_like(b, 6e4)),
-    )
-    growing = next(n for n in range(50) if stream(n, PATH, "turns", "0").standard_normal() > 0.5)
+    parent = make_adapter(12, r=1, dtype=torch.float16, layers=1)
+    parent = changed(parent, lambda a, b: (a, torch.full_like(b, 6e4)))
     with pytest.raises(LoraEvoError, match="does not fit in float16"):
-        mutate(parent, "svd_structured", growing, 0.9)
+        _ = [mutate(parent, "svd_structured", seed, 0.9) for seed in range(50)]  # half of them grow
 
 
 @each_mutation
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_pair_dies_in_twenty_generations(make_adapter, name, dtype):
-    adapter = make_adapter(7, r=8, dtype=dtype)
+def test_no_pair_dies_in_twenty_generations(make_adapter, name):
+    adapter = make_adapter(7, r=8, dtype=torch.bfloat16)
     for seed in range(20):
         adapter = mutate(adapter, name, seed, 0.3)
     assert not any(map(dead_pairs, adapter.slots.values()))

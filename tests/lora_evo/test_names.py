@@ -1,8 +1,7 @@
 """Modules that transformers 4, 5 and a text model alone call otherwise are the same modules."""
 
 import pytest
-import torch
-from by_hand import build_adapter, dense, same
+from by_hand import build_adapter, same
 from lora_evo_command import call, refused
 
 from lora_evo import (
@@ -40,29 +39,27 @@ def called(adapter, start, kept=lambda path: True):
 
 @pytest.mark.parametrize("other", LAYERS)
 @pytest.mark.parametrize("first", LAYERS)
-def test_a_merge_of_two_namings_is_that_of_one(first, other):
+def test_children_of_two_namings_are_those_of_one(first, other):
     one, two = build_adapter(1), build_adapter(2, r=6, rank_pattern={r"layers\.1\..*v_proj": 3})
+    pair = called(one, LAYERS[first]), called(two, LAYERS[other])
     wanted = merge([one, two], "cat", weights=(1, 0.5))
-    found = merge([called(one, LAYERS[first]), called(two, LAYERS[other])], "cat", weights=(1, 0.5))
-    assert same(found, called(wanted, LAYERS[first]))
-    assert distance(called(one, LAYERS[first]), called(one, LAYERS[other])) == 0
-    pair = [called(build_adapter(n), LAYERS[name]) for n, name in ((1, first), (2, other))]
-    child = cross(pair, "average", seed=1)
-    assert same(child, called(cross([one, build_adapter(2)], "average", seed=1), LAYERS[first]))
+    assert same(merge(pair, "cat", weights=(1, 0.5)), called(wanted, LAYERS[first]))
+    assert distance(pair[0], called(one, LAYERS[other])) == 0
+    wanted = cross([one, two], "average", seed=1)
+    assert same(cross(pair, "average", seed=1), called(wanted, LAYERS[first]))
+    if "without" in first + other:
+        return
+    # A module that the first lacks is called as in the first.
+    parts = [called(one, "model.layers.", of("q_proj")), called(two, "model.layers.", of("v_proj"))]
+    named = called(parts[0], LAYERS[first]), called(parts[1], LAYERS[other])
+    found, wanted = merge(named), merge(parts)
+    assert list(found.paths) == [p.replace("model.layers.", LAYERS[first]) for p in wanted.paths]
+    pairs = zip(found.paths, wanted.paths, strict=True)
+    assert all(same(found.slots[path], wanted.slots[plain]) for path, plain in pairs)
 
 
-@pytest.mark.parametrize("other", list(LAYERS)[:3])
-@pytest.mark.parametrize("first", list(LAYERS)[:3])
-def test_a_module_that_the_first_lacks_is_called_as_in_the_first(first, other):
-    one = called(build_adapter(1), LAYERS[first], lambda path: "q_proj" in path)
-    two = called(build_adapter(2), LAYERS[other], lambda path: "v_proj" in path)
-    found = merge([one, two])
-    start = LAYERS[first]
-    names = [f"{start}{n}.self_attn.{name}_proj" for n in (0, 1) for name in "qv"]
-    assert list(found.paths) == sorted(names)
-    for path in two.paths:
-        here = path.replace(LAYERS[other], start)
-        assert torch.allclose(dense(found.slots[here]), dense(two.slots[path]) / 2, atol=1e-7)
+def of(name):
+    return lambda path: name in path
 
 
 def test_directories_of_two_namings_merge_verify_and_compare(home):
@@ -85,9 +82,7 @@ def test_directories_of_two_namings_merge_verify_and_compare(home):
     [
         ("visual.blocks.0.qkv", "model.language_model.layers.0.q", "model.visual.blocks.0.qkv"),
         ("model.visual.blocks.0.qkv", "language_model.model.layers.0.q", "visual.blocks.0.qkv"),
-        ("language_model.lm_head", "model.language_model.layers.0.q", "lm_head"),
         ("language_model.lm_head", "model.layers.0.q", "lm_head"),
-        ("audio_tower.fc", "model.language_model.layers.0.q", "model.audio_tower.fc"),
         (
             "vision_tower.vision_model.encoder.layers.0.fc1",
             "model.vision_tower.encoder.layers.0.fc2",

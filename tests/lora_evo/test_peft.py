@@ -59,10 +59,7 @@ def saved_by_peft(request, tmp_path):
     extra = {
         "plain": {},
         "rslora": {"use_rslora": True},
-        "patterns": {
-            "rank_pattern": {r"layers\.1\.q_proj": 2},
-            "alpha_pattern": {"v_proj": 3},
-        },
+        "patterns": {"rank_pattern": {r"layers\.1\.q_proj": 2}, "alpha_pattern": {"v_proj": 3}},
     }[request.param]
     for number in (1, 2):
         config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], **extra)
@@ -103,8 +100,7 @@ def started(start):
 
 
 @pytest.mark.parametrize(
-    "start",
-    [True, False, "gaussian", "orthogonal", "mica", "pissa", "pissa_niter_2", "olora", "OLoRA"],
+    "start", [True, "gaussian", "orthogonal", "mica", "pissa_niter_2", "OLoRA"]
 )
 def test_a_start_is_refused_where_peft_takes_it_out_of_the_base(tmp_path, start):
     tuned, before = started(start)
@@ -175,19 +171,12 @@ def test_a_live_model_that_does_not_fit_is_refused(saved_by_peft):
         adapter.to_peft(torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-def test_number_types_stay_through_a_live_model(make_adapter, dtype):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_number_types_stay_through_a_live_model(dtype):
     pytest.importorskip("peft")
     config = AdapterConfig(4, 8, ("q_proj",), rest={"peft_type": "LORA"})
-    noise = torch.Generator().manual_seed(1)
-    slots = {
-        f"layers.{n}.q_proj": Slot(
-            torch.randn(4, 12, generator=noise).to(dtype),
-            torch.randn(20, 4, generator=noise).to(dtype),
-            2.0,
-        )
-        for n in range(3)
-    }
+    a, b = torch.linspace(-1, 1, 48).view(4, 12), torch.linspace(-2, 1, 80).view(20, 4)
+    slots = {f"layers.{n}.q_proj": Slot(a.to(dtype), b.to(dtype) + n, 2.0) for n in range(3)}
     adapter, x = Adapter(config, slots), torch.linspace(-1, 1, 12)[None]
     for kind in (torch.float32, torch.bfloat16):
         model = adapter.to_peft(base().to(kind))
@@ -225,7 +214,4 @@ def test_an_adapter_of_transformers_own_and_a_compiled_one_are_read(tmp_path):
         Adapter.from_peft(model, "other")
 
     tuned = peft.get_peft_model(base(), peft.LoraConfig(**settings))
-    wanted = Adapter.from_peft(tuned)
-    assert same(Adapter.from_peft(torch.compile(tuned)), wanted)
-    inner = peft.get_peft_model(torch.compile(base()), peft.LoraConfig(**settings))
-    assert Adapter.from_peft(inner).paths == wanted.paths
+    assert same(Adapter.from_peft(torch.compile(tuned)), Adapter.from_peft(tuned))

@@ -46,15 +46,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "tied"),
-    [
-        (DORA, False),
-        (HEAD, False),
-        (HEAD, True),
-        (EMBEDDING, False),
-        (EMBEDDING, True),
-        (DORA | HEAD, True),
-    ],
+    ("settings", "tied"), [(DORA, False), (HEAD, False), (EMBEDDING, True), (DORA | HEAD, True)]
 )
 def test_an_engine_says_what_pefts_own_model_says(
     model_folder, tmp_path, temporary, settings, tied
@@ -97,7 +89,6 @@ def test_what_cannot_be_merged_is_refused_in_one_line(
     weights = load_file(folder / "adapter_model.safetensors")
     there = {"a": folder, "one": adapter_folders["one"], "none": tmp_path}
     assert sharing(["a", "one", None, "none"], there) == [["one", None, "none"], ["a"]]
-    assert sharing(["a"], there) == [["a"]]
 
     def refused(**adapters):
         with pytest.raises(LoraEvoError) as caught:
@@ -113,11 +104,8 @@ def test_what_cannot_be_merged_is_refused_in_one_line(
 
     assert "open it without other adapters" in refused(a=folder, b=adapter_folders["one"])
     assert "not of 'tiny'" in write({"base_model_name_or_path": "Qwen/Qwen2.5-7B"})
-    assert "lora_bias" in write({"lora_bias": True})
     assert "init_lora_weights is 'pissa'" in write({"init_lora_weights": "pissa"})
     assert "missing adapter keys" in write({}, dict(list(weights.items())[1:]))
     more = weights | {"base_model.model.odd.lora_A.weight": torch.ones(4, 4)}
     assert f"PEFT takes {len(weights)} of the {len(more)} tensors" in write({}, more)
     assert "cannot merge" in write({"r": 8})
-    (folder / "adapter_model.safetensors").unlink()
-    assert "has no adapter_model.safetensors" in refused(a=folder)

@@ -21,7 +21,7 @@ from lora_evo import (
 )
 from lora_evo.model import load_base_model
 from lora_evo.model.scoring import TokenPair
-from lora_evo.model.stacked_lora import export_adapter, import_adapter, stack_saved
+from lora_evo.model.stacked_lora import export_adapter, stack_saved
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, split_rows
 from lora_evo.operators.operator import stream
 from lora_evo.recovery import (
@@ -147,17 +147,6 @@ def load(home):
     return load_base_model(str(home / "base"), CPU, "float32")
 
 
-def test_a_gradient_that_is_not_finite_leaves_the_weights_as_they_were(home):
-    stack = stack_saved(load(home).model, {"p": load_adapter(home / "p")})
-    learner = SupervisedLearner(stack, learning_rate=1e-3)
-    parameters = stack.parameters_of(0)
-    before = {name: p.detach().clone() for name, p in parameters.items()}
-    next(iter(parameters.values())).register_hook(lambda grad: grad * float("inf"))
-    with pytest.raises(LoraEvoError, match=r"gradient's norm (nan|inf); lower the learning rate"):
-        learner.step(0, [pair(ROWS[0])])
-    assert all(torch.equal(p, before[name]) for name, p in parameters.items())
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("budget", [torch.inf, 40])
 def test_trains_as_peft_does(home, budget):
@@ -205,20 +194,6 @@ def test_fitness_is_the_geometric_mean_of_probabilities(home):
         assert probability == pytest.approx(float(own), rel=1e-5)
 
 
-def test_training_continues_from_a_saved_state_with_the_same_bytes(home, tmp_path):
-    pairs = [pair(r) for r in ROWS[:8]]
-    stacks = [stack_saved(load(home).model, {"c": load_adapter(home / "c")}) for _ in range(2)]
-    one, two = (SupervisedLearner(s, learning_rate=1e-2, max_grad_norm=0.1) for s in stacks)
-    one.step(0, pairs)
-    torch.save(one.state_dict(0), tmp_path / "state")
-    two.load_state_dict(0, torch.load(tmp_path / "state"))
-    assert [one.step(0, pairs, 0.5) for _ in range(2)] == [two.step(0, pairs, 0.5) for _ in "ab"]
-    for name, own in stacks[0].parameters_of(0).items():
-        assert torch.equal(own, stacks[1].parameters_of(0)[name])
-    import_adapter(stacks[0], 0, blank(), smaller=True)
-    assert not any(p.any() for p in stacks[0].parameters_of(0).values())
-
-
 @pytest.fixture(scope="module")
 def recovered(home):
     """The child's recovery, and the calls of its progress."""
@@ -244,7 +219,7 @@ def test_the_command_trains_the_same_again_and_judges(home, recovered, monkeypat
     again = call(*words.split(), "--json")
     assert json.loads(again.stdout)["recovery"] == json.loads(json.dumps(recovered[0].to_dict()))
     mutate_directory("svd_structured", "p", "far", seed=1, strength=0.95)
-    words = words.replace(" c ", " far ").replace("1e-3", "1e-9")
+    words = words.replace(" c ", " far ").replace("1e-3", "1e-9").replace("12", "6")
     failed = call(*words.split(), code=1)
-    assert "in training: at its best parent's level not within 12 steps" in failed.stdout
+    assert "in training: at its best parent's level not within 6 steps" in failed.stdout
     assert failed.stderr == "error: far: it does not recover\n"

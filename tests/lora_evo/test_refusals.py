@@ -46,22 +46,17 @@ TENSORS = [
     (factor("lora_A.weight", 4, 24, value=float("inf")), "NaN or infinite"),
     (tensors(lambda held: {n: held[n] for n in held if n != f"{Q}.lora_B.weight"}), "half a pair"),
     (factor("lora_A.weight", 3, 24), "those of a linear layer"),
-    (factor("lora_A.weight", 4, 24, 3, 3), "those of a linear layer"),
     (factor("lora_A.weight", 4, 24, dtype=torch.int8), "[4, 24] of I8; expected"),
     (factor("lora_A.weight", 4, 0), "is [4, 0] of F32; expected values"),
     (factor("lora_C.weight", 1), "unexpected tensor"),
     (factor("lora_embedding_A", 2), "only factors of linear layers can be read"),
     (factor("lora_magnitude_vector", 3), MERGE),
     (factor("lora_B.bias", 3), "save_pretrained, merge it"),
-    (put("base_model.model.lm_head.weight", torch.ones(2)), "unexpected tensor"),
     (lambda folder: save_file({}, folder / WEIGHTS), "no LoRA tensors"),
     (called(".weight", ".default.weight"), "unexpected tensor"),
     (called("base_model.model.", ""), "unexpected tensor"),
 ]
-WRAPPERS = [
-    "_orig_mod.", "_fsdp_wrapped_module._checkpoint_wrapped_module.", "module.", "module.module.",
-    "_orig_mod.module.", "base_model.model.",
-]  # fmt: skip
+WRAPPERS = ["_fsdp_wrapped_module._checkpoint_wrapped_module.", "module.", "_orig_mod.module."]
 TENSORS += [
     (called("base_model.model.", f"base_model.model.{name}"), "as the model without wrappers")
     for name in WRAPPERS
@@ -69,7 +64,6 @@ TENSORS += [
 FILES = [
     (text(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), "lfs pull"),
     (lambda folder: os.truncate(folder / WEIGHTS, 999), "truncated"),
-    (text(WEIGHTS, b""), "truncated"),
     (text(WEIGHTS, b"\xff" * 64), "truncated"),
     (text(WEIGHTS, pickle.dumps([1])), "a pickle"),
     (lambda folder: torch.save({"a": torch.ones(1)}, folder / WEIGHTS), "a pickle"),
@@ -98,15 +92,11 @@ SETTINGS = [
     ({"r": 8}, "the configuration says 8"),
     ({"lora_alpha": -1}, "above 0"),
     ({"lora_alpha": 10**400}, "above 0"),
-    ({"lora_alpha": 1e-308}, "above 0"),
     ({"lora_alpha": "16"}, "above 0"),
     ({"use_rslora": "false"}, "expected a bool"),
     ({"rank_pattern": {"q_proj": 0}}, "rank_pattern"),
-    ({"rank_pattern": [1]}, "rank_pattern"),
     ({"rank_pattern": {"(": 1}}, "pattern"),
     ({"target_modules": 3}, "target_modules"),
-    ({"target_modules": "("}, "pattern"),
-    ({"target_modules": None}, "which the configuration leaves out"),
     ({"target_modules": ["q_proj"]}, "which the configuration leaves out"),
     ({"layers_pattern": "layers"}, "without layers_to_transform"),
     ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda': this start is taken out"),

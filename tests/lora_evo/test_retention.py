@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,6 @@ from lora_evo import (
     mutate_directory,
     save_adapter,
 )
-from lora_evo.commands.terminal import counter
 from lora_evo.compare import inspect_directory, retention
 
 MEMBER = st.tuples(st.integers(0, 99), st.integers(1, 6), st.floats(0.5, 20), st.booleans())
@@ -81,17 +79,6 @@ def test_modules_are_inspected_as_dense_matrices_say(make_adapter, tmp_path):
         assert (row["effective_rank"], row["numerical_rank"], row["dead"]) == (0, 0, 0)
 
 
-def test_zero_updates(make_adapter):
-    parent, zero = make_adapter(1), make_adapter(3, zero=True)
-    row = retention(zero, parent).whole
-    assert row.relative_change is row.cosine is row.norm_ratio is None
-    row = retention(parent, zero).whole
-    assert (row.relative_change, row.norm_ratio) == pytest.approx((1, 0))
-    assert row.cosine is None
-    row = retention(zero, zero).whole
-    assert (row.relative_change, row.cosine, row.norm_ratio) == (0, None, None)
-
-
 def test_directories_give_the_same_and_name_their_faults(make_adapter, tmp_path):
     parent = make_adapter(1)
     child = mutate(parent, "svd_structured", seed=1, strength=0.3)
@@ -120,24 +107,17 @@ def call(*words, code=0):
     return command("retention", *words, code=code)
 
 
-def test_the_parents_come_from_the_lineage(home):
+def test_parents_are_named_or_come_from_the_lineage(home):
     out = call("c").stdout
     assert out.startswith("c against p1: change 0.25, distance ")
     assert "to train on with: begin it anew" in out
-    both = call("d").stdout
-    assert both.count(" against ") == 2
-    assert "to train on with: each module's" in both
-
-
-def test_named_parents_and_json(home):
+    assert call("d").stdout.count(" against ") == 2
     found = json.loads(call("c", "--parent", "p1", "--parent", "p2", "--json").stdout)
     assert list(found["parents"]) == ["p1", "p2"]
     assert (found["moments_valid_at_birth"], found["trained_since_birth"]) == (False, False)
-    near, far = found["parents"]["p1"], found["parents"]["p2"]
+    near = found["parents"]["p1"]
     assert near["whole"]["relative_change"] == pytest.approx(0.25, rel=1e-4)
-    assert near["whole"]["cosine"] > 0.9
     assert len(near["modules"]) == 4
-    assert far["whole"]["cosine"] < 0.5
     assert near["probe"] is None
     unbred = json.loads(call("p2", "--parent", "zero", "--json").stdout)
     assert unbred["moments_valid_at_birth"] is None
@@ -162,13 +142,3 @@ def test_the_command_by_module_and_as_json(home, make_adapter):
     assert "from zero" in command("distance", "zero", "p1").stdout
     lines = command("distance", "p1", "p2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["module", *found["modules"], "all"]
-
-
-def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
-    for terminal in (False, True):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda shown=terminal: shown)
-        with counter("training steps") as progress:
-            for done in range(1, 301):
-                progress(done, 300)
-        shown = capsys.readouterr().err
-        assert ("training steps" in shown, "100%" in shown) == (terminal, terminal)

@@ -7,18 +7,11 @@ from tiny_families import other_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lora_evo import Adapter, LoraEvoError, Slot
-from lora_evo.model.stacked_lora import (
-    BASE,
-    export_adapter,
-    import_adapter,
-    put_on,
-    stack_adapters,
-)
+from lora_evo.model.stacked_lora import BASE, export_adapter, import_adapter, put_on, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],
-    "ragged groups": [0, 1, 1, 1, 2, 2],
-    "with the base": [BASE, 0, 0, 2, BASE, 1],
+    "ragged groups with the base": [BASE, 0, 0, 2, BASE, 1],
     "one member": [1, 1, 1, 1, 1, 1],
     "unsorted": [2, 0, 1, 2, 0, 1],
 }
@@ -116,10 +109,7 @@ def test_an_inner_route_is_undone(tiny):
         before = adapters.model(input_ids=ids).logits
         with adapters.route([2]):
             assert not torch.equal(adapters.model(input_ids=ids).logits, before)
-        with (
-            pytest.raises(ValueError, match="route has 1 rows, the batch 2"),
-            adapters.route([2]),
-        ):
+        with pytest.raises(ValueError, match="route has 1 rows, the batch 2"), adapters.route([2]):
             adapters.model(input_ids=tokens(tiny, 2, 20))
         assert torch.equal(adapters.model(input_ids=ids).logits, before)
 
@@ -145,39 +135,6 @@ def test_unchanged_adapters_give_the_same_bits_and_new_weights_are_seen_afterwar
         tiny.shake(adapters)
         with torch.no_grad():
             own[0].add_(0.1)
-
-
-@pytest.mark.parametrize("rows", [[0, 0, 1], [2, 0, 0, 0, 2], [-1, 1, 1, 0]])
-def test_gradients_of_passes_add_up_to_those_of_each_row_alone(tiny, rows):
-    _, adapters = tiny.stacked()
-    own = [p for m in range(3) for p in adapters.parameters_of(m).values()]
-    ids, all_rows = tokens(tiny, len(rows), 24), list(range(len(rows)))
-
-    def gradients(batches):
-        for p in own:
-            p.grad = None
-        for batch in batches:
-            with adapters.route([rows[i] for i in batch]):
-                adapters.model(input_ids=ids[batch]).logits.square().sum().backward()
-        return [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-
-    found = gradients([all_rows] * 2)
-    wanted = gradients([[i] for i in all_rows if rows[i] >= 0] * 2)
-    assert any(gradient.any() for gradient in wanted)
-    for a, b in zip(found, wanted, strict=True):
-        assert float((a - b).norm()) <= 1e-4 * float(b.norm())
-
-
-def test_export_and_import_move_a_member(tiny):
-    _, adapters = tiny.stacked()
-    adapter = export_adapter(adapters, 2, "nano")
-    assert adapter.config.base_model_name_or_path == "nano"
-    import_adapter(adapters, 0, adapter)
-    moved, source = adapters.parameters_of(0), adapters.parameters_of(2)
-    assert all(torch.equal(p, source[name]) for name, p in moved.items())
-    with torch.no_grad():
-        next(iter(source.values())).zero_()
-    assert all(slot.A.any() for slot in adapter.slots.values())
 
 
 def test_import_keeps_the_update_when_the_scale_differs(tiny):
@@ -207,23 +164,12 @@ def test_an_adapter_that_does_not_fit_is_refused_and_changes_nothing(tiny):
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_wrong_arguments(tiny):
+    for change, message in (
         ({"members": []}, "one or more different names"),
         ({"members": ["a", "a"]}, "one or more different names"),
         ({"r": 0}, "rank r is 0"),
-        ({"target_modules": ["q_proj", "w_proj"]}, "no linear layer named w_proj"),
-    ],
-)
-def test_wrong_arguments(tiny, change, message):
-    arguments = {"members": ["a"], "r": 2, "lora_alpha": 4, "seed": 0} | change
-    with pytest.raises(ValueError, match=message):
-        stack_adapters(tiny.qwen(), **arguments)
-
-
-def test_an_unknown_name_is_refused(tiny):
-    _, adapters = tiny.stacked()
-    with pytest.raises(ValueError, match="no adapter named 'x'; loaded: t0, t1, s0"):
-        adapters.index("x")
-    assert adapters.index(None) == BASE
+    ):
+        arguments = {"members": ["a"], "r": 2, "lora_alpha": 4, "seed": 0} | change
+        with pytest.raises(ValueError, match=message):
+            stack_adapters(tiny.qwen(), **arguments)

@@ -1,7 +1,6 @@
 """The vllm engine on a stand-in for `vllm.LLM` that sleeps as on a GPU, and fails when it is to."""
 
 import gc
-import os
 from collections import Counter
 from functools import partial
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from safetensors.torch import load_file
 
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import EngineStopped
-from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions, vllm_server
+from lora_evo.model import Request, Serving, VLLMEngine, VLLMOptions
 from lora_evo.model import vllm_engine as module
 from lora_evo.model.vllm_server import VLLM, WorkerCalls
 
@@ -146,16 +145,7 @@ def a_step(engine):
 
 
 EXPECTED = [(0.0,) * 3, (10.0,) * 3, (34.0,) * 3]
-CALLS = (
-    "sleep",
-    "release_kv_cache_memory",
-    "empty_cache",
-    "wake_up",
-    "add_lora",
-    "remove_lora",
-    "add_request",
-    "step",
-)
+CALLS = ("sleep", "release_kv_cache_memory", "empty_cache", "wake_up", "add_lora", "step")
 
 
 def test_adapters_that_sleep_lost_are_read_again_and_none_twice(engine, machine):
@@ -185,13 +175,6 @@ def test_what_ended_at_a_stop_text_that_is_not_there_is_asked_again(engine, mach
     assert machine.calls.count("add_request") == 2
 
 
-def test_one_stream_gets_nothing_of_another(engine, machine):
-    first = engine.stream(ASKED)
-    begun = dict([next(first)])
-    whole = dict(enumerate(engine.generate(ASKED)))
-    assert begun | dict(first) == whole
-
-
 def test_freed_memory_is_given_back_before_vllm_starts_and_before_it_wakes(engine, machine):
     assert machine.calls[:2] == ["empty_cache", "LLM"]
     engine.release()
@@ -218,30 +201,3 @@ def test_a_stream_that_cannot_be_ended_is_left_to_the_next_call(engine, machine)
     samples.close()
     with pytest.raises(EngineStopped, match=r"failed to sleep \(sleep failed\)"):
         engine.release()
-
-
-def test_an_engine_that_stays_asleep_is_one_line(engine, monkeypatch):
-    engine.release()
-    monkeypatch.setattr(engine._served.llm, "wake_up", lambda tags: False)
-    with pytest.raises(EngineStopped, match=r"failed to wake up \(it stays asleep\)"):
-        engine.restore()
-
-
-@pytest.mark.parametrize(
-    ("flashinfer", "asked", "found"), [(False, None, "0"), (True, None, None), (False, "1", "1")]
-)
-def test_vllm_samples_without_flashinfer_where_that_is_not_installed(
-    monkeypatch, flashinfer, asked, found
-):
-    """Unless the user has said what it is to do."""
-    there = {"vllm", *(["flashinfer"] if flashinfer else [])}
-    classes = SimpleNamespace(LLM=1, SamplingParams=1, LoRARequest=1)
-    classes.RequestOutputKind = SimpleNamespace(FINAL_ONLY=2)
-    others = {name: v for name, v in os.environ.items() if "FLASHINFER" not in name}
-    asked = {"VLLM_USE_FLASHINFER_SAMPLER": asked} if asked else {}
-    monkeypatch.setattr(os, "environ", others | asked)
-    monkeypatch.setattr(vllm_server, "find_spec", lambda name: name in there or None)
-    monkeypatch.setattr(vllm_server, "version", lambda name: "0.32.0")
-    monkeypatch.setattr(vllm_server.importlib, "import_module", lambda name: classes)
-    assert vllm_server.import_vllm(True).FINAL_ONLY == 2
-    assert os.environ.get("VLLM_USE_FLASHINFER_SAMPLER") == found

@@ -11,7 +11,7 @@ import torch
 from full_disk import no_file_above
 
 from lora_evo import Adapter, AdapterConfig, EngineStopped, LoraEvoError, Slot, load_adapter
-from lora_evo.model import BaseModel, linear_shapes, load_base_model, open_engine
+from lora_evo.model import BaseModel, load_base_model, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
 from lora_evo.model.opening import _open_on
@@ -21,9 +21,8 @@ from lora_evo.model.vllm_engine import (
     rollout_of,
     sampling_arguments,
     stopped_at,
-    zero_adapter,
 )
-from lora_evo.model.vllm_server import Serving, VLLMOptions, llm_arguments, rounded_rank
+from lora_evo.model.vllm_server import Serving, VLLMOptions, llm_arguments
 
 CPU = torch.device("cpu")
 SHAPES = {"model.layers.0.self_attn.q_proj": (6, 4), "lm_head": (6, 9)}
@@ -44,18 +43,15 @@ def test_no_vllm_is_one_line_that_says_what_to_type(monkeypatch):
         installed.require_vllm()
 
 
-@pytest.mark.parametrize("found", ["0.31.4", "0.33.0", "1.0", "?"])
-def test_another_version_is_refused_with_what_to_type(found, monkeypatch):
+def test_another_version_is_refused_with_what_to_type(monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: name)
-    for known in ("0.32.0", "0.32.0+cpu", "0.32.1rc2"):
-        monkeypatch.setattr(installed, "version", lambda name, known=known: known)
-        assert installed.require_vllm() == known
     monkeypatch.setattr(installed, "version", lambda name: found)
-    words = (
-        rf"vLLM {re.escape(found)} is installed, expected 0.32; .* -m pip install 'vllm==0.32.\*'"
-    )
-    with pytest.raises(LoraEvoError, match=words):
-        installed.require_vllm()
+    for found in ("0.32.0", "0.32.0+cpu", "0.32.1rc2"):
+        assert installed.require_vllm() == found
+    for found in ("0.31.4", "0.33.0", "?"):
+        words = f"vLLM {re.escape(found)} is installed, expected 0.32; .* install 'vllm==0.32.*'"
+        with pytest.raises(LoraEvoError, match=words):
+            installed.require_vllm()
 
 
 def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypatch):
@@ -74,6 +70,7 @@ def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, mon
         _open_on("vllm", base, "tiny", {"x": adapter()}, torch.device("cuda"), 4)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_says_so_in_the_process_that_imports_it_again(
     tmp_path, monkeypatch
 ):
@@ -115,12 +112,8 @@ def test_settings_of_a_gpu_and_of_a_cpu():
     assert cpu["max_num_batched_tokens"] >= cpu["max_model_len"] == 4096
     assert cpu["block_size"] % 32 == 0
     assert "enable_lora" not in llm_arguments(replace(serving, max_adapters=0), options)
-
-
-def test_ranks_are_rounded_up():
-    assert [rounded_rank(r) for r in (1, 2, 8, 9, 300, 512)] == [1, 8, 8, 16, 320, 512]
     with pytest.raises(LoraEvoError, match=r"rank 513.*--engine hf"):
-        rounded_rank(513)
+        llm_arguments(replace(serving, max_rank=513), options)
 
 
 @pytest.mark.parametrize(
@@ -137,54 +130,18 @@ def test_what_vllm_would_answer_wrongly_is_refused(odd, message):
         check_adapter("t0", odd, SHAPES, 2)
 
 
-def test_the_zero_adapter_fits_and_changes_nothing(tiny):
-    shapes = linear_shapes(tiny.qwen())
-    zero = zero_adapter(shapes)
-    check_adapter("base", zero, shapes, 1)
-    assert not any(slot.B.any() for slot in zero.slots.values())
-
-
 def test_versions_are_peft_folders_that_go_with_the_engine(tmp_path):
     folder = AdapterFolder(1, tmp_path)
     one, two = (folder.write(f"t0@v{n}", adapter(value=n)) for n in (1.0, 2.0))
     assert load_adapter(two).slots[PATH].A[0, 0] == 2.0
-    with pytest.raises(LoraEvoError, match="holds 12 NaN or infinite"):
-        folder.write("t0@v3", adapter(value=float("inf")))
+    with (
+        no_file_above(64 << 10),
+        pytest.raises(EngineStopped, match=f"for vLLM to {re.escape(str(tmp_path))}: "),
+    ):
+        folder.write("t0@v3", adapter(inputs=9000))
     assert one.exists()
     folder.close()
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("place", "room"), [("missing", 1), (".", 2**62)])
-def test_without_room_in_memory_they_are_in_the_temporary_folder(
-    tmp_path, monkeypatch, place, room
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
-    (tmp_path / "disk").mkdir()
-    folder = AdapterFolder(room, tmp_path / place)
-    assert folder.write("t0@v1", adapter()).is_relative_to(tmp_path / "disk")
-    folder.close()
-
-
-def test_a_full_place_is_one_line_and_what_is_there_stays(tmp_path):
-    folder = AdapterFolder(1, tmp_path)
-    with no_file_above(64 << 10):
-        kept = folder.write("t0@v1", adapter())
-        with pytest.raises(EngineStopped, match=f"for vLLM to {re.escape(str(tmp_path))}: "):
-            folder.write("t0@v2", adapter(inputs=9000))
-    assert load_adapter(kept).config.r == 2
-    folder.close()
-
-
-def test_folders_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path):
-    alive, other = AdapterFolder(1, tmp_path), tmp_path / ".others.12345678.tmp"
-    for path in (other, tmp_path / ".populab-adapters.12345678.tmp"):
-        path.mkdir()
-    AdapterFolder(1, tmp_path).close()
-    assert alive.write("t0@v1", adapter()).is_dir()
-    assert len(list(tmp_path.iterdir())) == 2
-    assert other.is_dir()
-    alive.close()
 
 
 def letters(ids):
