@@ -9,16 +9,15 @@ usual lengths and completions of the given one. A teacher has `tasks` proposals,
 of its own; a student has all attempts at as many tasks. `whole` is the same update with prompts
 that differ in one token, so that none is shared. Operations are those of matrix products and of
 attention, where each token counts as if it saw all keys of its block. The peak is of all tensors.
+All three are lines in the number of layers, drawn through an update of two layers and one of four.
 """
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from benchmarking import Row, alone, parser, show
+from benchmarking import Row, parser, show
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -76,19 +75,21 @@ def samples(config: Config, tasks: int, completion: int, shared: bool) -> list[T
     return made
 
 
-def measure(config: Config, tasks: int, completion: int, shared: bool) -> dict[str, int]:
-    """Return tokens read, operations, and the peak in bytes of one update."""
+def measure(
+    config: Config, layers: int, tasks: int, completion: int, shared: bool
+) -> dict[str, int]:
+    """Return tokens read, operations, and the peak in bytes of one update; layers: of the base."""
     read = 0
 
     def count(module: object, inputs: tuple[Tensor], output: Tensor) -> None:
         nonlocal read
         read += inputs[0].numel()
 
+    shape = model_config(config.base)
+    shape.num_hidden_layers, shape.layer_types = layers, shape.layer_types[:layers]
     no_values = patch.object(stacked_lora, "starting_a", lambda *_: torch.zeros(()))
     with FakeTensorMode(), MemoryMeter() as meter, Operations() as operations, no_values:
-        model = AutoModelForCausalLM.from_config(
-            model_config(config.base), dtype=getattr(torch, config.dtype)
-        ).eval()
+        model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
         model.get_input_embeddings().register_forward_hook(count)
         learner = Learner(model.requires_grad_(False), 0, config.founders, config.learner, seed=0)
         learner.update(samples(config, tasks, completion, shared))
@@ -98,15 +99,16 @@ def measure(config: Config, tasks: int, completion: int, shared: bool) -> dict[s
 def main() -> None:
     options = parser(__doc__, preset="7b-4t4s", tasks=1)
     options.add_argument("--completions", nargs="+", type=int, default=[256, 512, 1024])
-    options.add_argument("--only", choices=("shared", "whole"), help=argparse.SUPPRESS)
     a = options.parse_args()
-    if a.only:
-        config = load_preset(a.preset)
-        print(json.dumps(measure(config, a.tasks, a.completions[0], a.only == "shared")))
-        return
+    config = load_preset(a.preset)
+    layers = model_config(config.base).num_hidden_layers
     for number, completion in enumerate(a.completions):
-        words = ("--preset", a.preset, "--tasks", a.tasks, "--completions", completion)
-        shared, whole = (alone(__file__, *words, "--only", way) for way in ("shared", "whole"))
+
+        def of_all(shared: bool, completion: int = completion) -> dict[str, float]:
+            few, more = (measure(config, n, a.tasks, completion, shared) for n in (2, 4))
+            return {key: few[key] + (more[key] - few[key]) * (layers - 2) / 2 for key in few}
+
+        shared, whole = of_all(True), of_all(False)
         row: Row = {"completion": completion}
         for key, title, unit in COLUMNS:
             row[f"{title}, whole"], row[title] = whole[key] / unit, shared[key] / unit
