@@ -12,7 +12,7 @@ import selfplay
 from league import League, read_league
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LOOP = EXAMPLES / "minimal_populora.py"
+LOOP, BASELINES = EXAMPLES / "minimal_populora.py", EXAMPLES / "role_baselines.py"
 DOORS = {"code_verifier", "league", "lora_evo", "lora_evo.model", "selfplay"}
 
 
@@ -25,17 +25,18 @@ def test_a_loop_of_its_own_trains_and_prints_solve_rates(monkeypatch, capsys):
     assert sum("rating" in line for line in lines) == 4
 
 
-def test_a_loop_of_its_own_imports_from_doors_only():
-    text = LOOP.read_text()
-    assert len(text.splitlines()) <= 200
+@pytest.mark.parametrize(
+    ("path", "lines"), [(LOOP, 200), (BASELINES, 40), (EXAMPLES / "own_task_kind.py", 100)]
+)
+def test_a_file_of_ones_own_is_short_and_imports_from_doors_only(path, lines):
+    text = path.read_text()
+    assert len(text.splitlines()) <= lines
     imported = {n.module for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
-    ours = {name for name in imported if name and name.split(".")[0] in {"evals", *DOORS}}
-    assert {"league", "lora_evo", "selfplay"} <= ours <= DOORS
+    assert {name for name in imported if name.split(".")[0] in {"evals", *DOORS}} <= DOORS
 
 
 def test_a_loops_baselines_go_on_after_a_stop(monkeypatch, tmp_path):
-    example = runpy.run_path(str(EXAMPLES / "role_baselines.py"))
-    assert len((EXAMPLES / "role_baselines.py").read_text().splitlines()) <= 40
+    example = runpy.run_path(str(BASELINES))
     whole = example["main"](tmp_path / "whole", 2)
     assert whole.keys() >= {"propose code_o", "solve code_o"}
     assert example["main"](tmp_path / "whole", 2) == whole  # nothing is left to do
@@ -51,13 +52,6 @@ def test_a_loops_baselines_go_on_after_a_stop(monkeypatch, tmp_path):
     assert example["main"](tmp_path / "run", 2) == whole
     files = [(tmp_path / name).rglob("members/*/*.safetensors") for name in ("whole", "run")]
     assert len({p.read_bytes() for of in files for p in of}) == 4
-
-
-def test_a_task_kind_of_its_own_is_one_short_file_on_doors_only():
-    text = (EXAMPLES / "own_task_kind.py").read_text()
-    assert len(text.splitlines()) <= 100
-    imported = {n.module for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom)}
-    assert {name for name in imported if name and name.split(".")[0] in DOORS} <= DOORS
 
 
 def test_the_league_shows_that_both_sides_improve(tmp_path):

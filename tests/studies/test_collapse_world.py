@@ -27,7 +27,7 @@ from studies.collapse.niches import (
 )
 
 from code_verifier import Proposal, Sandbox, Task, read_rows
-from selfplay import load_preset, read_run, template_named, train
+from selfplay import template_named
 
 COLLAPSE = Path(niches.__file__).parent
 
@@ -147,20 +147,3 @@ def test_the_world_takes_the_place_of_code_o_in_the_nano_template():
     assert template.in_play == (NICHES,)
     assert [kind.name for kind in template.kinds] == ["code_o", "code_i", "code_f"]
     assert template.kind("code_o") is NICHES
-
-
-@pytest.mark.slow
-def test_a_run_of_the_preset_learns_from_verdicts_on_all_families(tmp_path, monkeypatch):
-    monkeypatch.chdir(COLLAPSE.parents[1])
-    config = load_preset(
-        "studies/collapse/preset.yaml",
-        *("steps=2", "eval.tasks=32", "eval.proposals=8", "eval.samples=1"),
-        seed=3,
-    )
-    train(config, tmp_path / "run")
-    rows = list(read_run(tmp_path / "run").tasks())
-    valid = [row for row in rows if row.status == "ok"]
-    assert len(rows) == 64
-    assert len(valid) > 0.8 * len(rows)
-    assert {family_of(row.program) for row in valid} >= set(FAMILIES)
-    assert 0.1 < sum(row.solve_rate for row in valid) / len(valid) < 0.5

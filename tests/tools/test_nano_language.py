@@ -15,7 +15,7 @@ from nano_language import INPUTS_PER_PROGRAM, LEVELS, Program, random_program
 from selfplay.tasks.buffer import nano_tasks, seed_tasks
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
-from write_tasks import HELD_OUT_SEED, held_out_programs, held_out_row, held_out_tasks, seed_rows
+from write_tasks import HELD_OUT_SEED, held_out_programs, seed_rows
 from write_tasks import PER_LEVEL as SHIPPED
 
 
@@ -63,25 +63,6 @@ def test_the_returned_expression_with_its_values_gives_the_output(labelled):
             assert first == [f"{value!r};" for value in arguments]
             checked += 1
     assert checked > 100
-
-
-def test_the_traced_twin_records_what_happens():
-    program = next(
-        p
-        for p in programs(5, 3, 400)
-        if re.search(r"for i in \w:\n", p.text) and "if" not in p.text
-    )
-    calls = []
-    space = {"R": lambda name, value: calls.append((name, value)), "C": bool}
-    exec(program.traced, space)
-    plain = {}
-    exec(program.text, plain)
-    for arguments in program.inputs:
-        calls.clear()
-        assert space["f"](*arguments) == plain["f"](*arguments)
-        loops = [value for name, value in calls if name == "i"]
-        assert loops == list(next(a for a in arguments if isinstance(a, list)))
-        assert {name for name, _ in calls} <= set(re.findall(r"\b[a-z]\b", program.text))
 
 
 def test_a_program_that_fails_grows_or_says_nothing_is_left_out(labelling):
@@ -135,16 +116,7 @@ def test_the_shipped_tasks_are_those_that_the_generator_writes(labelling):
     assert [t.program for t in seed_tasks("nano", 5, 3)] == [row["program"] for row in first]
     shipped = nano_tasks("nano_code_o")
     assert shipped[0].task.id == "nano_code_o/0"
+    texts = ((held.task.program, held.level) for held in shipped)
+    assert all(Program(text, "", level, (), (), "").held_out for text, level in texts)
     easiest = held_out_programs(HELD_OUT_SEED, SHIPPED, labelling)[:SHIPPED]
     assert [p.program.text for p in easiest] == [held.task.program for held in shipped[:SHIPPED]]
-
-
-def test_held_out_tasks_are_held_out_distinct_and_repeatable(labelling):
-    tasks = held_out_tasks(5, 3, labelling)
-    assert tasks == held_out_tasks(5, 3, labelling)
-    for kind, rows in tasks.items():
-        assert Counter(level for level, _ in rows) == dict.fromkeys(LEVELS, 3)
-        assert len({t.id for _, t in rows}) == len(rows)
-        assert {t.kind for _, t in rows} == {kind}
-        assert all(Program(t.program, "", level, (), (), "").held_out for level, t in rows)
-        assert held_out_row(*rows[0])["prompt"] == NANO.solve_prompt(rows[0][1])

@@ -112,12 +112,3 @@ def test_the_corpus_continues_a_partial_file(whole, tmp_path, kept, torn):
     assert path.read_text() == "".join(lines)
     assert seen == [(100, 100)]
     assert not path.with_suffix(".partial").exists()
-
-
-def test_the_learning_rate_warms_up_and_falls_to_nothing():
-    config = replace(CONFIG, steps=100, warmup=10, decay=0.3)
-    rates = [pretrain._schedule(step, config) for step in range(100)]
-    assert rates[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
-    assert set(rates[9:71]) == {1.0}
-    assert rates[70:] == sorted(rates[70:], reverse=True)
-    assert rates[-1] == pytest.approx(1 / 30)
