@@ -9,6 +9,7 @@ from msgspec import UNSET
 from code_verifier import Task
 from league import League
 from selfplay import Extensions, Proposed, seed_tasks, training_samples
+from selfplay.config import load_preset
 from selfplay.errors import ConfigError
 from selfplay.files.read import read_run
 from selfplay.files.trackers import step_metrics
@@ -158,6 +159,17 @@ def test_teachers_and_a_file_exclude_each_other(runs, given):
     assert runs.config("teachers=3", f"rollout.tasks={given}").founders == ["s0", "s1"]
     with pytest.raises(ConfigError, match=r"teachers is 0 and rollout.tasks is None; expected"):
         runs.config("teachers=0")
+
+
+def test_teachers_that_are_typed_beside_a_file_are_refused_and_those_of_a_preset_left_out():
+    tasks = "rollout.tasks=t.jsonl"
+    said = "teachers is 3 and rollout.tasks is t.jsonl, .* leave out teachers, or --set"
+    for assignments, teachers in (((tasks,), 3), ((tasks, "teachers=3"), None)):
+        with pytest.raises(ConfigError, match=said):
+            load_preset("nano", *assignments, teachers=teachers)
+    assert load_preset("nano", tasks).teachers == 0
+    assert load_preset("nano", tasks, "teachers=0", teachers=3).teachers == 0
+    assert load_preset("nano", tasks, "rollout.tasks=null", teachers=3).teachers == 3
 
 
 def test_the_plan_has_no_proposals(runs, given):

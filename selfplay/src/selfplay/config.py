@@ -19,6 +19,7 @@ from selfplay.settings import (
     Positive,
     Share,
     Temperature,
+    assignment,
     merged,
     one_of,
     override,
@@ -459,7 +460,8 @@ def read_config(data: object) -> Config:
 def load_preset(name: str, *assignments: str, **values: Any) -> Config:
     """Return the configuration of a preset or a YAML file, with values and assignments on top.
 
-    assignments: such as `learner.r=16`. values: by key; those that are None are left out.
+    assignments: such as `learner.r=16`. values: by key; those that are None are left out. Raises
+    ConfigError for what cannot be used, teachers beside `rollout.tasks` among it.
 
     Example:
 
@@ -467,9 +469,16 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
         16
     """
     data = merged(read_preset(name), {key: v for key, v in values.items() if v is not None})
-    for assignment in assignments:
-        override(data, assignment)
-    return read_config(data)
+    for text in assignments:
+        override(data, text)
+    config = read_config(data)
+    teachers = dict(map(assignment, assignments)).get("teachers", values.get("teachers"))
+    if teachers and config.rollout.tasks is not None:
+        raise ConfigError(
+            f"teachers is {teachers} and rollout.tasks is {config.rollout.tasks}, whose tasks "
+            "students get instead of teachers'; leave out teachers, or --set rollout.tasks=null"
+        )
+    return config
 
 
 def config_text(config: Config) -> str:
