@@ -13,7 +13,7 @@ from small_models import small_model
 from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
 from lora_evo.model import load_tokenizer, resolve
-from selfplay import load_preset
+from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measured
 from selfplay.files.read import conclusion, read_run
@@ -296,6 +296,15 @@ def test_an_adapter_that_does_not_fit_is_refused(
     learner, _ = open_learner(config)
     with pytest.raises(ConfigError, match=words):
         warm_start(learner, config)
+
+
+def test_it_is_refused_before_the_base_is_opened(runs, finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "open_population", None)
+    for place, rank in ((finished[0], 4), (tmp_path / "no", 8), (tmp_path, 8)):
+        config = runs.config(f"warm_start={place}", f"learner.r={rank}")
+        with pytest.raises(ConfigError, match=f"^warm_start: {place}: .*such as `selfplay sft"):
+            training.train(config, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 def test_the_command(data, tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from league import League
-from lora_evo import EngineStopped, LoraEvoError, load_adapter, read_lineage, write_text
+from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, write_text
 from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
@@ -160,6 +160,7 @@ def new_run(
         config = for_workers(config)
     extensions, template = _checked(config, extensions)
     require_seeds(config)
+    starting_adapter(config)  # refused here, not after minutes of opening the base
     create(directory, config)
     with (
         closing(lock(directory)),
@@ -252,27 +253,44 @@ def warm_start(population: Population | RemotePopulation, config: Config) -> Non
 
     Raises ConfigError for an adapter of another base, other modules or another rank.
     """
+    if adapter := starting_adapter(config):
+        with _blaming_warm_start(config):
+            for member in population.members:
+                population.replace(member, adapter, member)
+
+
+def starting_adapter(config: Config) -> Adapter | None:
+    """Return the adapter that `warm_start` names; None without.
+
+    Raises ConfigError where there is none, or one of another base or rank.
+    """
     if config.warm_start is None:
-        return
+        return None
     place = Path(config.warm_start)
-    try:
-        adapter = load_adapter(place)
+    with _blaming_warm_start(config):
+        adapter, record = load_adapter(place), read_lineage(place)
         named = adapter.config.base_model_name_or_path
         if named is None or not same_base(named, config.base):
             raise LoraEvoError(f"it is an adapter of {named}, and base is {config.base}")
-        record, bits = (
-            read_lineage(place),
-            BaseModel.quantization_of(config.base, config.load_in_4bit),
-        )
+        bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
         if record is not None and record.quantization != bits:
             trained, here = (one or "plain weights" for one in (record.quantization, bits))
             raise LoraEvoError(f"its base was in {trained}, and load_in_4bit gives {here}")
-        for member in population.members:
-            population.replace(member, adapter, member)
+        for path, slot in adapter.slots.items():
+            if slot.rank != config.learner.r:
+                raise LoraEvoError(f"{path} has another rank, {slot.rank}")
+        return adapter
+
+
+@contextmanager
+def _blaming_warm_start(config: Config) -> Iterator[None]:
+    try:
+        yield
     except (LoraEvoError, OSError) as error:
         raise ConfigError(
-            f"warm_start: {place}: {error}; expected a PEFT adapter of this base with learner.r="
-            f"{config.learner.r} and learner.target_modules, such as `selfplay sft --base` makes"
+            f"warm_start: {config.warm_start}: {error}; expected a PEFT adapter of this base with "
+            f"learner.r={config.learner.r} and learner.target_modules, such as `selfplay sft "
+            "--base` makes"
         ) from error
 
 
