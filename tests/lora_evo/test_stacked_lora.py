@@ -168,7 +168,8 @@ def test_wrong_arguments(tiny):
     for change, message in (
         ({"members": []}, "one or more different names"),
         ({"members": ["a", "a"]}, "one or more different names"),
-        ({"r": 0}, "rank r is 0"),
+        ({"r": 0}, "rank r is 0; expected 1 to 64"),
+        ({"r": 10**9}, "rank r is 1000000000"),
     ):
         arguments = {"members": ["a"], "r": 2, "lora_alpha": 4, "seed": 0} | change
         with pytest.raises(ValueError, match=message):

@@ -277,8 +277,6 @@ def stack_adapters(
     """
     if not members or len(set(members)) != len(members):
         raise LoraEvoError(f"members must be one or more different names, found {list(members)}")
-    if r < 1:
-        raise LoraEvoError(f"rank r is {r}, expected at least 1")
     linears = trainable_layers(model)
     names = dict.fromkeys(path.rpartition(".")[2] for path in linears)
     if missing := set(target_modules) - names.keys():
@@ -291,6 +289,9 @@ def stack_adapters(
             f"trained on (experts cannot); expected target_modules among {some}"
         )
     chosen = {p: linear for p, linear in linears.items() if p.rpartition(".")[2] in target_modules}
+    largest = max(min(linear.in_features, linear.out_features) for linear in chosen.values())
+    if not 1 <= r <= largest:
+        raise LoraEvoError(f"rank r is {r}; expected 1 to {largest}, which an update here can have")
     adapters = put_on(model, chosen, members, r, lora_alpha)
     for path, layer in adapters.layers.items():
         for member, down in zip(members, layer.lora_A, strict=True):

@@ -41,10 +41,10 @@ def merge_svd(setup: Setup) -> Recipe:
     weights, beside = factors(setup), merge_cat(setup)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
+        _check_rank(setup, path, slots)
         rank = setup.config.rank(path)
         if len(slots) == 1 and rank >= slots[0].rank:
             return beside(path, slots)
-        _check_rank(setup, path, slots)
         joint = join(slots)
         return joint.child(joint.blend(weights), rank, setup.config.scale(path))
 
