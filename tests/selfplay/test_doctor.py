@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from selfplay import load_preset
+from selfplay import load_preset, seed_tasks
 from selfplay.machine.devices import GIB
 from selfplay.machine.doctor import _gap
 from selfplay.members import population
@@ -58,6 +58,14 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
         assert 0.1 * GIB < diagnosis["memory"][name] < 8 * GIB, name
     assert all(diagnosis["planned"][moment] > 0 for moment in ("sampling", "learning"))
     assert not list(here.iterdir())
+
+
+def test_with_a_file_of_tasks_nobody_proposes(here, tmp_path):
+    (tmp_path / "t.jsonl").write_text(json.dumps(seed_tasks("nano", 1, 5)[0].to_row()))
+    text = doctor(more=["rollout.tasks=t.jsonl", "learner.learning_rate=0"]).stdout
+    assert "nano: hf, float32, 2 members on CPU" in text
+    assert "learning: 8 tasks of t.jsonl were attempted, 0 of 4 updates moved a member" in text
+    assert not {"propose", "verify"} & set(text.split())
 
 
 def test_the_text_has_all_of_it(here):
