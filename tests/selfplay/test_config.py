@@ -6,7 +6,6 @@ from typing import get_args, get_type_hints
 import pytest
 import yaml
 
-from selfplay import settings
 from selfplay.config import Config, config_text, load_preset, read_config
 from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
@@ -99,13 +98,6 @@ def keys_of(config):
             yield from ((f"{name}.{key}", of) for key, of in keys_of(hint))
         else:
             yield field
-
-
-def test_every_alias_leads_to_a_key():
-    keys = dict(keys_of(Config))
-    for meant, names in settings._ALIASES.items():
-        assert set(meant.split(" or ")) <= keys.keys()
-        assert not {*names.split()} & keys.keys()
 
 
 def beyond_bounds():

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from msgspec import UNSET
 
 from league import League
 from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
-from selfplay import evolution, step, training
+from selfplay import step, training
 from selfplay.config import load_preset, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.files.checkpoint import read_checkpoint
@@ -117,15 +116,6 @@ def test_a_child_has_its_first_parents_rate_more_or_less(whole):
             assert row.members[child].learning_rate == factor * birth.learning_rate
     checkpoint = read_checkpoint(whole / "checkpoints" / "step-4")
     assert checkpoint.rates == {child: birth.learning_rate for child, birth in births.items()}
-
-
-def test_a_loops_own_rate_goes_to_the_child_and_goes_with_who_is_removed():
-    rates = {"s0": 1e-3, "s1": 5e-3}
-    run = SimpleNamespace(rates=rates, config=load_preset("nano"), seed=lambda *keys: 7)
-    assert evolution._pass_rate(run, "student", "s0", "s1", "s2") == 5e-3
-    assert rates == {"s1": 5e-3, "s2": 5e-3}
-    assert evolution._pass_rate(run, "teacher", "t0", "t1", "t2") is UNSET
-    assert rates.keys() == {"s1", "s2"}
 
 
 @pytest.fixture

@@ -17,15 +17,9 @@ PAIRS = {"inputs": [f"{n}" for n in range(6)], "outputs": [f"{n * n}" for n in r
 TASKS = [
     {"id": "1-a", "kind": "code_o", **CALL},
     {"id": "1-b", "kind": "code_i", **CALL},
-    {
-        "id": "2-c",
-        "kind": "code_f",
-        "program": "def f(n):\n    return n * n",
-        **PAIRS,
-        "message": "a square",
-        "visible": 3,
-        "status": "ok",
-    },
+    {"id": "2-c", "kind": "code_f", "program": "def f(n):\n    return n * n", "status": "ok"}
+    | {"message": "a square", "visible": 3}
+    | PAIRS,
     {"id": "2-d", "kind": "code_e", "program": "def f():\n    return 1 / 0", "status": "ok"},
     {"id": "2-e", "kind": "code_o", "status": "exception"},
 ]

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import runpy
 import shutil
 import sys
 from dataclasses import replace
@@ -9,7 +10,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from forked import python
 from lora_evo import OPERATORS, Operator
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.files.checkpoint import save_checkpoint
@@ -17,15 +17,7 @@ from selfplay.files.layout import open_config
 from selfplay.files.read import read_run
 from selfplay.learning.rewards import TeacherReward, training_samples
 from selfplay.run import Extensions
-from selfplay.step import (
-    evolve,
-    match,
-    propose,
-    record_outcomes,
-    record_step,
-    solve,
-    verify,
-)
+from selfplay.step import evolve, match, propose, record_outcomes, record_step, solve, verify
 from selfplay.training import new_run, open_run, resume, train
 from selfplay_command import command, train_until
 from selfplay_command import refused as refused_command
@@ -214,18 +206,25 @@ def test_a_reward_that_compares_is_given_what_it_needs(runs, tmp_path):
         assert run.extensions.teacher_reward is reward
 
 
-def test_a_scripts_own_function_is_handed_over_again(tmp_path):
+def test_a_scripts_own_function_is_handed_over_again(tmp_path, module, monkeypatch, capsys):
     """By the script, by `python -m`, or by another, which may have changed it."""
     home, text = str(tmp_path / "run"), MINE + SCRIPT
     (tmp_path / "begins.py").write_text(text)
     (tmp_path / "other.py").write_text(text.replace("0.25", "0.75"))
-    assert python(tmp_path / "begins.py", "begin", home, *TINY).strip() == ":half"
-    missing, done = python("-m", "begins", "resume", home, cwd=tmp_path).splitlines()
+
+    def printed(run, script, *words):
+        monkeypatch.setattr(sys, "argv", [script, *words])
+        run(script, run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    by_name = functools.partial(runpy.run_module, alter_sys=True)
+    assert printed(runpy.run_path, "begins.py", "begin", home, *TINY) == [":half"]
+    missing, done = printed(by_name, "begins", "resume", home)
     assert missing.startswith("reward.teacher names half, which the program that began the run")
     assert missing.endswith("resume(RUN, extensions=Extensions(teacher_reward=...))")
     assert done == "2 steps, 0 changes"
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-2")
-    done = python("-m", "other", "resume", home, cwd=tmp_path).splitlines()[1]
+    done = printed(by_name, "other", "resume", home)[1]
     assert done == "2 steps, 1 changes"
 
 

@@ -13,8 +13,6 @@ from selfplay.config import load_preset
 from selfplay.errors import ConfigError
 from selfplay.files.read import read_run
 from selfplay.files.trackers import step_metrics
-from selfplay.machine import cost
-from selfplay.machine.plan import plan_run
 from selfplay.reports.run_page import report, summary
 from selfplay.sampling.texts import Attempt
 from selfplay.tasks.buffer import nano_tasks
@@ -170,15 +168,6 @@ def test_teachers_that_are_typed_beside_a_file_are_refused_and_those_of_a_preset
     assert load_preset("nano", tasks).teachers == 0
     assert load_preset("nano", tasks, "teachers=0", teachers=3).teachers == 0
     assert load_preset("nano", tasks, "rollout.tasks=null", teachers=3).teachers == 3
-
-
-def test_the_plan_has_no_proposals(runs, given):
-    settings = ("template=nano", f"rollout.tasks={given}")
-    plan, free = (plan_run(runs.config(*s), "H100") for s in (settings, settings[:1]))
-    assert plan.step.proposals.count == 0
-    assert plan.step.attempts.count == free.step.attempts.count
-    hours = cost.planned_hours(runs.config(*settings), plan)
-    assert [phase for phase, time in hours.items() if not time] == ["proposals"]
 
 
 def test_a_task_without_a_teacher_trains_its_student_in_a_loop_of_ones_own(runs):

@@ -9,11 +9,9 @@ from json_lines import write_rows
 from small_models import small_model
 from transformers import AutoModelForCausalLM
 
-from lora_evo import load_adapter, read_lineage
+from lora_evo import read_lineage
 from lora_evo.model import load_base_model, load_tokenizer, open_engine
-from lora_evo.model.stacked_lora import stack_saved
 from selfplay import load_preset
-from selfplay.config import for_workers
 from selfplay.errors import ConfigError
 from selfplay.learning.sft import fine_tune
 from selfplay.machine import base_defaults
@@ -53,33 +51,6 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(run, runs, tmp_path):
     train_until(3, config, tmp_path / "run", phase="update")
     resume(tmp_path / "run")
     assert runs.outcome(tmp_path / "run") == runs.outcome(run)
-
-
-@with_bits
-@pytest.mark.skipif(not find_spec("ray"), reason="workers need Ray: pip install ray")
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
-def test_two_workers_write_the_bytes_of_one_process(runs, tmp_path):
-    settings = ("steps=1", "learner.learning_rate=0.01", "eval.eval_every=0")
-    config = for_workers(runs.config(*BITS, *settings))
-    train(config, tmp_path / "one")
-    train(config, tmp_path / "two", workers=2)
-    assert runs.outcome(tmp_path / "two") == runs.outcome(tmp_path / "one")
-
-
-@with_bits
-def test_an_exported_member_says_in_peft_what_it_says_here(run, tmp_path):
-    peft = pytest.importorskip("peft")
-    worked("export", run, "s0", "--out", tmp_path / "s0")
-    assert read_lineage(tmp_path / "s0").quantization == NF4
-    ids = torch.arange(10, 40)[None]
-    base = load_base_model("nano", torch.device("cpu"), "float32", load_in_4bit=True)
-    with torch.no_grad():
-        theirs = peft.PeftModel.from_pretrained(base.model, tmp_path / "s0").eval()(ids).logits
-    base = load_base_model("nano", torch.device("cpu"), "float32", load_in_4bit=True)
-    stack = stack_saved(base.model, {"s0": load_adapter(tmp_path / "s0")})
-    with torch.no_grad(), stack.route([0]):
-        ours = base.model(ids).logits
-    assert torch.allclose(ours, theirs, rtol=0, atol=1e-6 * float(theirs.abs().max()))
 
 
 @with_bits

@@ -21,14 +21,7 @@ from selfplay.machine.architecture import model_config, read_architecture
 from selfplay.machine.devices import gpu
 from selfplay.machine.plan import make_plan, micro_batch, rows_in_budget, workload
 
-PRESETS = {
-    "7b-4t4s": (),
-    "7b-1t1s": (),
-    "7b-8t8s": (),
-    "7b-azr": (),
-    "7b-azr-long": (),
-    "smol": (),
-}
+PRESETS = ("7b-4t4s", "7b-8t8s", "7b-azr", "7b-azr-long", "smol")
 TIED = {
     "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "vocab_size": 151936,
     "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True,
@@ -56,7 +49,7 @@ def without_values(model):
 
 def full_size(preset, layers=LAYERS):
     """The configuration of a preset and the shape of its base, cut to so many layers."""
-    config = load_preset(preset, *PRESETS[preset])
+    config = load_preset(preset)
     shape = Qwen2Config(**TIED) if preset == "smol" else model_config(config.base)
     shape.num_hidden_layers = min(layers, shape.num_hidden_layers)
     shape.layer_types = shape.layer_types[: shape.num_hidden_layers]

@@ -1,14 +1,12 @@
 """What the sandbox failed at counts nowhere."""
 
 from random import Random
-from threading import Event
 from types import SimpleNamespace
 
 from code_verifier import Grade, Status, Task, Verdict
 from league import League
 from selfplay.files.write import metrics_row
 from selfplay.learning.rewards import training_samples
-from selfplay.sampling.judge import grade
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.step import match, propose, record_outcomes, solve, verify
 from selfplay.training import new_run
@@ -109,22 +107,3 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     at_validation = [p for p in broken if p.status == Status.SANDBOX_ERROR]
     assert row.infra_errors["proposals"] == len(at_validation) > 0
     assert row.infra_errors["attempts"] >= sum(len(p.attempts) for p in broken) > 0
-
-
-def test_the_first_attempt_is_graded_before_the_last_is_written():
-    first = Event()
-
-    def graded(task, answer, sandbox):
-        first.set()
-        return Grade(1.0, "right")
-
-    def written():
-        for i in range(3):
-            yield attempts[i]
-        assert first.wait(60), "nothing was graded meanwhile"
-        yield attempts[3]
-
-    template = SimpleNamespace(kind=lambda name: SimpleNamespace(grade=graded))
-    attempts = [Attempt("s0", TASK, i, 1.0, answer="1" if i < 3 else None) for i in range(4)]
-    grade(written(), SimpleNamespace(workers=1), SimpleNamespace(template=template))
-    assert [a.score for a in attempts] == [1.0, 1.0, 1.0, 0.0]

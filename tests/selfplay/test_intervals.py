@@ -7,11 +7,7 @@ docs/experiments.md.
 import numpy as np
 import pytest
 
-from selfplay.experiments.measures import (
-    Estimate,
-    estimate,
-    student_t,
-)
+from selfplay.experiments.measures import Estimate, estimate, student_t
 
 
 def test_the_mean_is_over_seeds_and_missing_tasks_are_left_out():

@@ -124,13 +124,3 @@ def test_gradients_under_float16_layers_are_those_of_float32(tiny):
         half = cosines[1][member]
         assert torch.cosine_similarity(exact, half, dim=0) > 0.999
         assert float(half.norm() / exact.norm()) == pytest.approx(1.0, abs=0.05)
-
-
-def test_the_loss_scale_is_divided_out_of_what_moves_a_member(tiny):
-    plain, scaled = learner(tiny), learner(tiny)
-    scaled.loss_scale = 4096.0
-    stats = [made.update(samples(tiny)) for made in (plain, scaled)]
-    for member in tiny.members:
-        assert stats[0][member].grad_norm == pytest.approx(stats[1][member].grad_norm, rel=1e-6)
-        for key, tensor in state(plain, member).items():
-            torch.testing.assert_close(state(scaled, member)[key], tensor)

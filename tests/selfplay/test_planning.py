@@ -1,22 +1,33 @@
-"""Plans: sizes equal to what the modules really hold, what fits, and which GPUs are known."""
+"""Plans: sizes are those of real modules and hours those of a real update; what fits a card."""
 
 import json
+import math
 import os
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from small_models import small_model
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, LlamaConfig
 
-from lora_evo.model import export_adapter, load_tokenizer, stack_adapters
+from lora_evo.model import Rollout, export_adapter, load_tokenizer, stack_adapters
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.errors import ConfigError
+from selfplay.learning.batch import TrainingSample
 from selfplay.machine.architecture import read_architecture
-from selfplay.machine.devices import GIB, Machine, gpu, set_allocator, this_machine
-from selfplay.machine.plan import make_plan, refuse_what_cannot_fit, workload
+from selfplay.machine.cost import USUAL, measured_hours, planned_hours
+from selfplay.machine.devices import CARDS, GIB, Machine, gpu, set_allocator, this_machine
+from selfplay.machine.plan import (
+    Rows,
+    Workload,
+    make_plan,
+    plan_run,
+    refuse_what_cannot_fit,
+    workload,
+)
 from selfplay.members.population import open_learner
 from selfplay.settings import preset_names
 from selfplay_command import command, refused, worked
@@ -62,15 +73,6 @@ def test_a_step_has_the_rows_of_the_configuration():
     assert (step.proposals.limit, step.attempts.limit) == (4096, 4096)
     single = workload(load_preset("7b-azr"))
     assert (single.proposals.count, single.members) == (192, 1)
-
-
-def test_checkpoints_are_what_a_run_keeps(runs, whole):
-    config = runs.config()
-    plan = make_plan(config, read_architecture("nano"), gpu("H100"))
-    files = (whole / "checkpoints" / "step-4" / "learner").glob("*.safetensors")
-    tensors = [t for path in files for t in load_file(path).values()]
-    assert plan.checkpoint == sum(t.nbytes for t in tensors if t.dim())
-    assert plan.checkpoints == plan.checkpoint * (config.keep_checkpoints + 1)
 
 
 @pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"smol"}))
@@ -223,3 +225,81 @@ def test_a_worker_has_its_part_of_moments_and_gradients_and_all_of_the_rest():
     said = worked("plan", "nano", "--gpu", "24", "--workers", "2")
     assert "memory, GiB, of each of 2 workers" in said
     assert "each of 2 workers with nano needs " in said
+
+
+def hours(preset, card, *assignments, workers=None):
+    config = load_preset(preset, *assignments)
+    return planned_hours(config, plan_run(config, card, workers))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_arithmetic_of_an_update_is_what_is_counted_in_one(monkeypatch, checkpointing):
+    monkeypatch.setitem(CARDS, "H100", (79.1, math.inf, 1.0))  # a FLOP a second
+    config = load_preset("nano", "learner.r=1")
+    config = replace(config, learner=replace(config.learner, gradient_checkpointing=checkpointing))
+    learner, _ = open_learner(config)
+    prompt, completion = tuple(range(40)), tuple(range(20))
+    rollout = Rollout("s0", prompt, completion, (-6.0,) * 20, "stop")
+    samples = [TrainingSample("s0", rollout, (-1.0) ** i, task_id=str(i)) for i in range(8)]
+    with FlopCounterMode(display=False) as counter:
+        learner.update(samples)
+    plan, none = plan_run(config, "H100"), Rows(1, prompt=0, longest_prompt=1, limit=0)
+    step = Workload(none, Rows(8, prompt=40, longest_prompt=40, limit=40, samples=8), 1)
+    planned = planned_hours(config, replace(plan, step=step))["learning"]
+    counted = counter.get_total_flops()
+    assert 0.9 < counted / (planned * 3600 / config.steps) < 1.3
+
+
+@pytest.mark.parametrize(
+    ("phase", "rows", "seconds"),
+    [
+        ("attempts", 256, 13.2),
+        ("attempts", 32, 6.19),
+        ("attempts", 32, 4.75),
+        ("learning", 256, 17.8),
+    ],
+)
+def test_the_range_holds_what_was_measured_of_a_7b_on_an_h100(phase, rows, seconds):
+    """Rows of 512 + 512 tokens, each with its own prompt: docs/gpu.md, "What it shows"."""
+    config = load_preset("7b-4t4s", f"rollout.max_rows={rows}")
+    plan, none = plan_run(config, "H100"), Rows(1, prompt=0, longest_prompt=1, limit=0)
+    step = Workload(none, Rows(rows, prompt=512, longest_prompt=512, limit=1024), 8)
+    low = planned_hours(config, replace(plan, step=step))[phase] * 3600 / config.steps
+    assert low < seconds < low / USUAL
+
+
+def test_hours_follow_the_card_the_steps_and_the_workers():
+    one = hours("7b-4t4s", "H100")
+    assert list(one) == ["proposals", "attempts", "learning", "evaluation"]
+    twice = hours("7b-4t4s", "H100", "steps=400")
+    assert twice["learning"] == pytest.approx(2 * one["learning"])
+    slower = hours("7b-4t4s", "A100-80GB")
+    assert slower["learning"] / one["learning"] == pytest.approx(989 / 312, rel=0.05)
+    assert one["attempts"] < slower["attempts"] < 3.2 * one["attempts"]
+    shared = hours("7b-4t4s", "H100", workers=4)
+    assert shared["learning"] == pytest.approx(one["learning"] / 4)
+    assert hours("7b-4t4s", "H100", "eval.eval_every=0")["evaluation"] == 0
+    assert hours("nano", "24") == {}, "no data sheet"
+
+
+def test_rows_decoded_together_share_the_reading_and_4_bits_are_read_and_written():
+    few, many = (hours("7b-24gb", "4090", f"rollout.max_rows={n}") for n in (8, 32))
+    assert many["attempts"] < few["attempts"] / 2
+    plain = hours("7b-24gb", "4090", "load_in_4bit=false")
+    assert 1.2 < hours("7b-24gb", "4090")["attempts"] / plain["attempts"] < 2.5
+
+
+def test_a_plan_prints_hours_by_phase():
+    said = worked("plan", "7b-24gb", "--gpu", "4090")
+    (line,) = [line for line in said.splitlines() if line.startswith("time, 200 steps on RTX4090")]
+    low, high = map(float, re.search(r": ([\d.]+) to ([\d.]+) hours", line).groups())
+    assert high == pytest.approx(low / USUAL, rel=0.01)
+    assert "  learning  " in said
+    printed = json.loads(worked("plan", "7b-24gb", "--gpu", "4090", "--json"))
+    assert sum(printed["hours"].values()) == pytest.approx(low, abs=0.06)
+
+
+def test_a_doctor_counts_phases_as_often_as_the_run_has_them():
+    config = load_preset("nano", "steps=40", "evolution.evolve_every=10")
+    found = measured_hours(config, {"load": 3600.0, "solve": 3600.0, "evolve": 3600.0})
+    assert found == {"load": 1, "solve": 40, "evolve": 3}

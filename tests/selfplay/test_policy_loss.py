@@ -19,9 +19,6 @@ def test_masked_completions_weigh_nothing():
     assert found == pytest.approx([1 / 4, 0, 1 / 12, 0, 1 / 3])
     found = weights(loss_type="dapo", mask_truncated_completions=True)
     assert found == pytest.approx([1 / 2, 0, 1 / 5, 0, 1 / 5])
-
-
-def test_all_masked_or_empty_is_no_division_by_zero():
     options = LearnerConfig(mask_truncated_completions=True)
     assert token_weights([0, 0], [3, 0], [True, False], options, 256) == [0.0, 0.0]
 

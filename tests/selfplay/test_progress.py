@@ -4,10 +4,8 @@ import re
 from io import StringIO
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
-from selfplay.errors import wrapped
 from selfplay.files.read import read_run, warnings_of
 from selfplay.files.rows import (
     BirthRow,
@@ -42,58 +40,38 @@ BAR = re.compile(r"\d+/[\d?]+ \d:")
 
 
 def rate(**values):
-    numbers = {
-        "solve_rate": 0.5,
-        "base_solve_rate": 0.25,
-        "difference": 0.25,
-        "standard_error": 0.1,
-    }
+    numbers = {"solve_rate": 0.5, "base_solve_rate": 0.25, "difference": 0.25}
+    numbers["standard_error"] = 0.1
     kinds = {"code_o": RateRow(**numbers)}
     return SolvingRow(**numbers | values, kinds=kinds)
 
 
 def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs):
+    numbers = rate(solved=(1, 2), judged=(2, 2), over_start=0.1)
+    measured = [EvalRow(step=1, member=f"s{i}", role="student", solving=numbers) for i in range(8)]
+    births = [BirthRow(f"s{i}", f"s{i + 8}", ("s1", "s2"), "slot_swap") for i in (0, 3)]
+    written = {}
+    for terminal in (True, False):
+        progress, said = shown(terminal=terminal)
+        with progress.showing(runs.config("steps=1", "students=8"), HOME):
+            progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
+        written[terminal] = [line for line in seen(said) if not BAR.search(line)]
+    assert max(map(len, written[True])) <= 80
+    assert max(map(len, written[False])) > 160
+    assert " ".join(written[True]).split() == " ".join(written[False]).split()
+
+
+def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs):
     progress, said = shown()
-    members = [f"s{i}" for i in range(8)]
-    births = [
-        BirthRow(f"s{i}", f"s{i + 8}", (f"s{i + 1}", f"s{i + 2}"), "slot_swap") for i in (0, 3)
-    ]
-    measured = [
-        EvalRow(
-            step=1,
-            member=m,
-            role="student",
-            solving=rate(solved=(1, 2), judged=(2, 2), over_start=0.1),
-        )
-        for m in members
-    ]
-    with progress.showing(runs.config("steps=1", "students=8"), HOME):
-        assert not BAR.search(said.getvalue())  # the base model loads
-        progress.phase("eval")
-        assert BAR.search(said.getvalue())
-        progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
-    plain, written = shown(terminal=False)
-    with plain.showing(runs.config("steps=1", "students=8"), HOME):
-        plain.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
-    printed = [line for line in seen(said) if not BAR.search(line)]
-    words = " ".join(printed).split()
-    assert max(map(len, printed)) <= 80
-    assert words == written.getvalue().split()
-    assert max(map(len, written.getvalue().splitlines())) > 160
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_start_says_what_run_it_is_and_how_to_stop_and_resume(runs, terminal):
-    progress, said = shown(terminal=terminal)
     with progress.showing(runs.config("steps=40", "save_every=2"), HOME):
         pass
-    assert (
-        "populora on nano: 2 teachers, 2 students, 40 steps, seed 1, in runs/a-run\n"
-        in said.getvalue()
-    )
-    assert "Ctrl-C stops it; from its last checkpoint (one every 2 steps)" in said.getvalue()
-    assert f"selfplay resume {HOME}\n" in said.getvalue()
-    progress, said = shown(terminal=terminal)
+    for words in (
+        "populora on nano: 2 teachers, 2 students, 40 steps, seed 1, in runs/a-run\n",
+        "Ctrl-C stops it; from its last checkpoint (one every 2 steps)",
+        f"selfplay resume {HOME}\n",
+    ):
+        assert words in said.getvalue()
+    progress, said = shown(terminal=False)
     with progress.showing(runs.config("steps=2", "mode=azr"), Path("a run"), 1):
         pass
     first, _, resume, *_ = said.getvalue().splitlines()
@@ -204,22 +182,12 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
                 append_rows(home / "eval.jsonl", measured)
                 progress.step(row, measured)
         warned[end] = [line for line in said.getvalue().splitlines() if "warning" in line]
+    fell = "  warning: s0 fell by {} points on held-out tasks: {}"
     assert warned == {
-        5: [
-            "  warning: s0 fell by 5.0 ± 2.2 points on held-out tasks: 55.0 % at the start, "
-            "50.0 % after step 5"
-        ],
-        10: [
-            "  warning: s0 fell by 6.0 ± 2.4 points on held-out tasks: 50.0 % after step 5, "
-            "44.0 % after step 10"
-        ],
+        5: [fell.format("5.0 ± 2.2", "55.0 % at the start, 50.0 % after step 5")],
+        10: [fell.format("6.0 ± 2.4", "50.0 % after step 5, 44.0 % after step 10")],
         15: ["  warning: 75 % of the tasks have one structure: teachers repeat a program"],
     }
-
-
-def test_wrapping_keeps_indents_and_long_words():
-    path = "/a/very/long/path/to/a-run"
-    assert wrapped(f"  one two-three {path}\nfour", 12) == f"  one\n    two-three\n    {path}\nfour"
 
 
 def test_a_role_whose_texts_are_all_cut_is_named_with_the_setting_to_raise(runs, tmp_path):

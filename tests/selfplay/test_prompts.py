@@ -1,80 +1,255 @@
-"""What templates write comes back; of the nano model's form, anything else is None."""
+"""What reaches a base: no prompt that is too long, its start token, no control token but the
+template's, one date; and no closed answer is lost.
+"""
+
+import re
+from collections import namedtuple
+from dataclasses import replace
 
 import pytest
+import tokenizers
+from json_lines import write_rows
+from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from code_verifier import Proposal, Task
-from selfplay.tasks import azr, nano
-from selfplay.tasks.nano import NUM_INPUTS
-from selfplay.tasks.template import AZR, NANO
+from lora_evo.model import choose_device, load_base_model
+from selfplay.config import read_config
+from selfplay.errors import ConfigError
+from selfplay.sampling.judge import open_sandbox, validated
+from selfplay.sampling.prompts import Prompts
+from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
+from selfplay.tasks import azr
+from selfplay.tasks.template import AZR, NANO, control_token_in, control_tokens, template_named
+from selfplay.training import new_run, train
 
-PROGRAM = "def f(a):\n    b = a + 1\n    return b"
-OTHER = "def f(x):\n    return x[::-1]"
+ECHO = "def f(a):\n    return a + [1]"
 
 
-def task(kind, n=NUM_INPUTS):
-    if kind != "code_f":
-        return Task(kind, PROGRAM, "3", "4", id="k")
-    inputs, outputs = (tuple(str(i + add) for i in range(n)) for add in (0, 1))
-    return Task(
-        kind, PROGRAM, inputs=inputs, outputs=outputs, message="add one", visible=n // 2, id="k"
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_base_model("nano", choose_device("cpu"), "float32").tokenizer
+
+
+def listing(count):
+    items = list(range(count))
+    return Task(kind="code_o", program=ECHO, input=str(items), output=str([*items, 1]))
+
+
+def draft(kind, references=(), proposal=None, number=0):
+    return Proposed(number, "p", "t0", "s0", kind, tuple(references), 1, proposal=proposal)
+
+
+def attempt(task):
+    return Attempt("s0", task, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("template", "references", "limit"), [("nano", 1, 60), ("azr", 1, 3000), ("azr", 4, 3000)]
+)
+def test_every_prompt_with_accepted_tasks_is_within_the_bound(
+    runs, tokenizer, template, references, limit
+):
+    settings = (f"rollout.max_prompt_length={limit}", f"rollout.num_references={references}")
+    config = runs.config(*settings)
+    prompts = Prompts(config, template_named(template, "nano"), tokenizer, None)
+    tasks = [listing(n) for n in range(2, 400, 3 if template == "nano" else 9)]
+    accepted = [task for task in tasks if not prompts.why_too_long(task)]
+    assert 2 < len(accepted) < len(tasks)
+    drafts = [
+        draft(kind, accepted[-shown:])
+        for kind, shown in (("code_o", references), ("code_i", references), ("code_f", 1))
+    ]
+    attempts = [attempt(task) for task in accepted]
+    requests = [*prompts.requests(drafts), *prompts.requests(attempts)]
+    longest = max(len(request.prompt_ids) for request in requests)
+    assert limit * 0.8 < longest <= limit
+    assert longest + config.longest_completion <= config.longest_sample
+    # The next longer one would not have fitted.
+    one_more = tasks[len(accepted)]
+    (request,) = prompts.requests([draft("code_o", [one_more] * references)])
+    (solving,) = prompts.requests([attempt(one_more)])
+    assert max(len(request.prompt_ids), len(solving.prompt_ids)) > limit
+
+
+def test_what_the_context_leaves_is_the_bound_where_nothing_is_set(runs, tokenizer):
+    template = template_named("nano", "nano")
+    config = runs.config("rollout.max_completion_length=448")
+    bound = Prompts(config, template, tokenizer, 512)
+    assert bound.why_too_long(listing(10)) == ""
+    reason = bound.why_too_long(listing(60))
+    assert "at most 64 fit (what the longest completion leaves of the context of 512)" in reason
+    assert Prompts(config, template, tokenizer, None).why_too_long(listing(400)) == ""
+    tighter = replace(config, rollout=replace(config.rollout, max_prompt_length=50))
+    assert "at most 50 fit (rollout.max_prompt_length)" in (
+        Prompts(tighter, template, tokenizer, 512).why_too_long(listing(60))
     )
 
 
-@pytest.mark.parametrize("thought", ["", "b=4;?1;", "First <b>, then c.\n"])
-@pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
-@pytest.mark.parametrize(("template", "own"), [(NANO, nano), (AZR, azr)], ids=["nano", "azr"])
-def test_what_a_template_writes_it_reads_back(template, own, kind, thought):
-    mine = task(kind, own.NUM_INPUTS)
-    gold = {"code_o": mine.output, "code_i": mine.input, "code_f": mine.program}[kind]
-    assert template.parse_answer(mine, template.answer_text(mine, thought)) == gold
-    reference = Task("code_o", PROGRAM, "99", "100")
-    found = template.parse_proposal(kind, [reference], template.proposal_text(mine, thought))
-    assert found == Proposal(kind, mine.program, mine.input, mine.inputs, mine.message)
+def test_a_bound_that_nothing_fits_is_refused(runs, tmp_path):
+    config = runs.config("rollout.max_prompt_length=5")
+    line = r"not even the shortest task fits into a prompt: .* at most 5 fit"
+    with pytest.raises(ConfigError, match=line):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("kind", ["code_o", "code_i"])
-def test_nano_prompts_show_the_reference_and_plans_are_not_read(kind):
-    prompt = NANO.propose_prompt(kind, [task(kind)])
-    assert prompt == f"<|propose_{kind[-1]}|>{PROGRAM}<|input|>3<|plan|>"
-    found = NANO.parse_proposal(kind, [task(kind)], f"2 add if<|program|>{OTHER}<|input|>[1, 2]")
-    assert found == Proposal(kind, OTHER, "[1, 2]")
+def test_a_valid_task_that_is_too_long_is_refused_by_name(runs, tmp_path):
+    config = runs.config("rollout.max_prompt_length=80", "eval.eval_every=0")
+    with new_run(config, tmp_path / "run") as run:
+        proposals = [Proposal("code_o", ECHO, str(list(range(count)))) for count in (3, 200)]
+        written = [draft("code_o", (), proposal, i) for i, proposal in enumerate(proposals)]
+        short, long = validated(written, run.sandbox, run.population.prompts)
+    assert (short.status, short.metrics is None) == ("ok", False)
+    assert (long.status, long.task, long.metrics) == ("too_long", None, None)
+    assert "a prompt that shows it has" in long.reason
 
 
-def test_nano_code_f_proposal_takes_the_references_program():
-    reference = task("code_o")
-    assert NANO.propose_prompt("code_f", [reference]) == f"<|propose_f|>{PROGRAM}<|plan|>"
-    inputs = [str(i) for i in range(NUM_INPUTS)]
-    found = NANO.parse_proposal(
-        "code_f", [reference], "<|input|>".join(["2", *inputs]) + "<|message|>add one"
-    )
-    assert found == Proposal("code_f", PROGRAM, inputs=tuple(inputs), message="add one")
+def test_a_held_out_task_that_is_too_long_ends_the_run_before_it_begins(runs, tmp_path):
+    rows = [
+        {"kind": t.kind, "program": t.program, "input": t.input, "output": t.output}
+        for t in (listing(3), listing(200))
+    ]
+    held_out = write_rows(tmp_path / "tasks.jsonl", rows)
+    settings = ("rollout.max_prompt_length=80", f"eval.held_out=[{held_out}]")
+    with pytest.raises(ConfigError, match=r"eval.held_out: tasks.jsonl/2: a prompt that"):
+        train(runs.config(*settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-def test_nano_solver_sees_neither_the_answer_nor_hidden_examples():
-    o, i, f = (NANO.solve_prompt(task(k)) for k in ("code_o", "code_i", "code_f"))
-    assert o == f"<|solve_o|>{PROGRAM}<|input|>3<|think|>"
-    assert i == f"<|solve_i|>{PROGRAM}<|output|>4<|think|>"
-    shown = "".join(f"<|input|>{n}<|output|>{n + 1}" for n in range(NUM_INPUTS // 2))
-    assert f == f"<|solve_f|>add one{shown}<|think|>"
+RIGHT = "add one</think>\n<answer>```output\n4\n```"
 
 
-def test_nano_ill_formed_answers_are_none():
-    for text in (
-        *("", "4", "<|answer|>", "<|answer|>  \n", "<|answer|>4<|answer|>4"),
-        *("<|input|>3<|answer|>4", "<|answer|>4<|think|>", "<|answer|>4<|pad|>"),
+@pytest.mark.parametrize(
+    ("template", "text", "why", "answer"),
+    [
+        ("azr", f"{RIGHT}</answer>\nUser: And then?\nAssistant: <think>hm</think>", "length", "4"),
+        ("azr", f"{RIGHT}</answer><answer>5</answer>", "stop", "4"),
+        ("azr", f"{RIGHT}\nUser:", "stop", "4"),
+        ("azr", RIGHT, "length", None),
+        ("nano", "<|answer|>4", "stop", "4"),
+        ("nano", "<|answer|>4", "length", None),
+    ],
+)
+def test_an_answer_counts_once_it_is_closed_whatever_follows(
+    runs, tokenizer, template, text, why, answer
+):
+    prompts = Prompts(runs.config(), template_named(template, "nano"), tokenizer, None)
+    task = Task("code_o", "def f(a):\n    return a + 1", "3", "4")
+    (asked,) = prompts.requests([attempt(task)])
+    assert asked.stop == (("</answer>", "\nUser:") if template == "azr" else ())
+    read = prompts.read(attempt(task), replace(NOT_SAMPLED, finish_reason=why, text=text))
+    assert read == answer
+    if template == "azr":
+        mine = text.replace("```output\n4\n```", f"```python\n{ECHO}\n```\n\n```input\n[1]\n```")
+        completion = replace(NOT_SAMPLED, finish_reason=why, text=mine.partition("<answer>5")[0])
+        assert (prompts.read(draft("code_o"), completion) is not None) == (answer is not None)
+
+
+Added = namedtuple("Added", "content special")
+SPECIAL = ("<s>", "[INST]", "[gMASK]", "<fim_prefix>", "<pad>")
+CONTROL = (*SPECIAL, "<|im_end|>", "[UNUSED_TOKEN_3]", "|||EMAIL|||")
+PLAIN = ("    ", "def", "->", "_x_", "range(", "[0]")
+"""Added tokens that programs are made of, as models of code have."""
+ADDED = {i: Added(text, text in SPECIAL) for i, text in enumerate((*CONTROL, *PLAIN), 1)}
+
+
+class Tokenizer:
+    """An added token or a character at a time, after a start token where it is asked for."""
+
+    bos_token = "<s>"
+    added_tokens_decoder = ADDED
+    chat_template = "{{ messages[0].content }}"
+
+    def encode(self, text, add_special_tokens):
+        numbers = {token.content: number for number, token in ADDED.items()}
+        parts = re.split(f"({'|'.join(map(re.escape, numbers))})", text)
+        ids = ([numbers[p]] if p in numbers else [20 + ord(c) for c in p] for p in parts)
+        return [1] * add_special_tokens + [number for some in ids for number in some]
+
+
+CALL = Task("code_o", "def f(x):\n    return x", "1", "1", id="a")
+
+
+@pytest.mark.parametrize(
+    ("template", "frame", "starts"),
+    [
+        (AZR, AZR.frame, 1),
+        (AZR, lambda request: f"<s>{request}", 1),  # a frame that begins with it already
+        (NANO, NANO.frame, 0),
+    ],
+)
+def test_a_prompt_begins_as_the_tokenizer_begins_a_text_once(template, frame, starts):
+    prompts = Prompts(read_config({}), replace(template, frame=frame), Tokenizer(), None)
+    drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
+    (request,) = prompts.requests(drafts)
+    assert request.prompt[:2].count(1) == request.prompt.count(1) == starts
+
+
+def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_and_words():
+    tokens = control_tokens(Tokenizer())
+    assert set(tokens.texts.values()) == set(CONTROL)
+    assert not tokens.first_in("def f(x):\n    return [_x_ -> 0 for i in range(x)][0]")
+
+
+def test_what_counts_is_what_the_tokenizer_itself_reads():
+    """This one lowers texts before it looks for tokens, and has an unknown one."""
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    inner.normalizer = tokenizers.normalizers.Lowercase()
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", pad_token="\n")
+    words = [tokenizers.AddedToken("end", single_word=True, special=True)]
+    made.add_special_tokens({"additional_special_tokens": words})
+    made.add_tokens([tokenizers.AddedToken("<|im_end|>", normalized=True)])
+    for text, token in (
+        *(("a <|IM_END|> b", "<|im_end|>"), ("the end of it", "end"), ("a <unk>", "<unk>")),
+        *(("a.append(b)", ""), ("unknown words\nare plain", "")),
     ):
-        assert NANO.parse_answer(task("code_o"), text) is None, text
+        said = control_token_in(replace(CALL, output=text), control_tokens(made))
+        assert said == (f"its output holds {token!r}, which prompts are made of" if token else "")
 
 
-@pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
-def test_nano_ill_formed_proposals_are_none(kind):
-    one = f"2<|program|>{PROGRAM}<|input|>1"
-    six, add = "<|input|>".join("p123456"), "<|message|>add"
-    for text in (
-        *("", PROGRAM, f"{PROGRAM}<|input|>1", f"{one}<|input|>2", f"{one}<|output|>2"),
-        *(f"2<|program|>{PROGRAM}<|output|>1", one.replace("2<", "2<|plan|>add<", 1)),
-        *(f"2<|program|>{PROGRAM}{one[1:]}", add, "<|input|>".join("p12345") + add),
-        *(f"{six}<|input|>7{add}", six, f"{six}{add}<|message|>one", f"{six}{add}<|input|>7"),
-        *(six.replace("1", "1<|output|>2") + add, six.replace("p", "p<|plan|>") + add),
-    ):
-        assert NANO.parse_proposal(kind, [task("code_o")], text) is None, text
+def test_every_text_of_a_task_is_looked_at():
+    tokens = control_tokens(Tokenizer())
+    assert not control_token_in(CALL, tokens, AZR.marks)
+    plain = replace(CALL, inputs=("1",), outputs=("1",))
+    for part in ("program", "input", "output", "message", "inputs", "outputs"):
+        for token in ("<s>", "[INST]", "<|im_end|>", "<think>"):
+            text = f"'{token}'"
+            task = replace(plain, **{part: (text,) if part.endswith("s") else text})
+            said = control_token_in(task, tokens, AZR.marks)
+            assert said.startswith(f"its {part.removesuffix('s')} holds {token!r}")
+
+
+def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
+    """What is written holds no control token; what comes of it does."""
+    prompts = Prompts(read_config({}), AZR, Tokenizer(), None)
+    texts = [
+        ('def f(x):\n    return chr(60) + "|im_" + x + "|>"', "'end'"),
+        ('def f(tag):\n    return "<" + tag + ">"', "'s'"),
+        ('def f(tag):\n    return "<" + tag + ">"', "'h1'"),
+    ]
+    written = [
+        Proposed(i, str(i), "t0", "s0", "code_o", (), 0, proposal=Proposal("code_o", *text))
+        for i, text in enumerate(texts)
+    ]
+    with open_sandbox(read_config({"sandbox": {"workers": 1}})) as sandbox:
+        first, second, third = validated(written, sandbox, prompts)
+    assert (first.status, first.task) == ("form", None)
+    assert first.reason == "its output holds '<|im_end|>', which prompts are made of"
+    assert second.reason == "its output holds '<s>', which prompts are made of"
+    assert third.task.output == "'<h1>'"
+
+
+class Dated(Tokenizer):
+    """Renders as transformers does."""
+
+    chat_template = "Today is {{ strftime_now('%d %B %Y') }}. {{ messages[0].content }}"
+
+    def apply_chat_template(self, turns, tokenize, add_generation_prompt, **named):
+        texts, _ = render_jinja_template([turns], chat_template=self.chat_template, **named)
+        return texts[0]
+
+
+def test_the_day_that_a_template_shows_is_always_the_same():
+    assert "Today is 26 July 2024." in azr.chat_frame(Dated(), "m")("x")

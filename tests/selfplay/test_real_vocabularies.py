@@ -13,7 +13,6 @@ from selfplay.training import resume
 from selfplay_command import train_until
 
 SHAPES = [
-    ("qwen2", 151936, True),  # Qwen2.5 up to 3B
     ("qwen3", 152064, False),  # Qwen2.5 and Qwen3 from 7B on
     ("llama", 128256, True),  # Llama 3.2
 ]

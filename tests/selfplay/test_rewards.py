@@ -160,13 +160,6 @@ def test_absolute_zero_learns_from_earlier_tasks_whitened_over_tokens():
     assert training_samples(step, read_config({}), replayed) == training_samples(step, Config())
 
 
-def test_the_rollouts_behind_the_solve_rate_are_the_ones_the_student_learns_from():
-    teacher, student = split(training_samples(STEP, Config()))
-    assert [s.rollout.completion_ids[0] for s in teacher] == [0, 1000, 2000, 3000, 4000]
-    for sample, attempt in zip(student, (a for p in STEP for a in p.attempts), strict=True):
-        assert sample.rollout is attempt.rollout
-
-
 def test_advantages_of_the_hand_made_step():
     samples = training_samples(STEP, Config())
     rewards = [0.5, 0.0, 0.0, -1.0, -1.0]

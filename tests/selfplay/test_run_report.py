@@ -14,23 +14,9 @@ from programs import python
 from rich.console import Console
 
 from selfplay.errors import RunDirectoryError
-from selfplay.files.read import (
-    conclusion,
-    quarters,
-    read_run,
-    smooth,
-    warnings_of,
-)
-from selfplay.reports.charts import skill
-from selfplay.reports.pages import duration, figure
+from selfplay.files.read import conclusion, read_run, warnings_of
 from selfplay.reports.progress import Progress
-from selfplay.reports.run_page import (
-    PLUS_MINUS,
-    choose,
-    report,
-    report_charts,
-    summary,
-)
+from selfplay.reports.run_page import PLUS_MINUS, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
 
 
@@ -182,34 +168,15 @@ def test_every_line_that_a_legend_names_is_drawn_and_a_lone_measurement_is_marke
     assert named == ["s0", "s1", "s2"]
     assert {row["member"] for row in gains if "member" in row} == set(named)
     assert [row["step"] for row in gains if row.get("alone")] == [20]
-    assert all(row["dot"] for row in gains if "member" in row)
     tasks, layers = parts_of(drawn["eval: Teachers' tasks, solved by the base"][0])
     assert layers["line"]["encoding"]["color"]["legend"]["values"] == ["t1", "t2"]
-    assert [row["member"] for row in tasks if row.get("alone")] == ["t2"]
+    assert {"middle": 37.5, "title": "tasks that the frozen base wrote"} in tasks
 
 
-def test_both_charts_of_the_evaluation_have_the_base_and_ticks_where_it_was_measured(measured):
-    drawn = report_charts(read_run(measured))
-    for name, middle, title in (
-        ("Held-out gain of the students", 0.0, "frozen base"),
-        ("Teachers' tasks, solved by the base", 37.5, "tasks that the frozen base wrote"),
-    ):
-        rows, layers = parts_of(drawn[f"eval: {name}"][0])
-        assert {"middle": middle, "title": title} in rows
-        assert layers["line"]["encoding"]["x"]["axis"]["values"] == [0, 10, 20]
-
-
-def test_a_stranger_is_shown_what_this_is_and_that_members_think(measured, tmp_path):
-    text = Page(page_of(tmp_path, measured)).text
-    opening = text[: text.index("Evaluation against")]
+def test_a_stranger_is_shown_what_this_is(measured, tmp_path):
+    opening = Page(page_of(tmp_path, measured)).text.partition("Evaluation against")[0]
     for words in ("teachers (t0, t1, …) write", "students (s0, s1, …) solve", "a ± b is a number"):
         assert words in opening
-    assert "code_i, find an input that gives the output" in opening
-    assert "one agent" not in opening
-    assert re.search(r"frozen base +40.0 % +40.0 % +20.0\n", summary(measured))
-
-
-def test_a_single_agent_is_shown_as_one_and_so_is_a_run_that_goes_on(tmp_path):
     run = make_run(tmp_path / "solo", steps=6, mode="azr")
     opening = Page(page_of(tmp_path, run)).text.partition("Evaluation against")[0]
     assert "one agent (a0) writes" in opening
@@ -235,9 +202,6 @@ def test_a_member_that_falls_is_named_with_both_rates(measured, tmp_path):
     page = Page(page_of(tmp_path, measured))
     assert page.count("p", "fell") == 1
     assert line in page.text
-    rows = read_rows(measured / "eval.jsonl")
-    write_rows(measured / "eval.jsonl", [row for row in rows if row["step"] < 20])
-    assert "fell by" not in summary(measured)
 
 
 SIGNS = (
@@ -307,12 +271,12 @@ def test_hostile_texts_names_and_settings_are_shown_and_never_run(tmp_path):
     assert "\x1b" not in summary(run)
 
 
-@pytest.mark.parametrize("file", ["metrics.jsonl", "tasks.jsonl"])
-def test_a_torn_last_line_is_dropped(tmp_path, file):
+def test_a_torn_last_line_is_dropped(tmp_path):
     run = make_run(tmp_path / "torn", steps=4)
     whole = page_of(tmp_path, run)
-    with (run / file).open("ab") as handle:
-        handle.write('{"step": 5, "text": "é'.encode()[:-1])
+    for file in ("metrics.jsonl", "tasks.jsonl"):
+        with (run / file).open("ab") as handle:
+            handle.write('{"step": 5, "text": "é'.encode()[:-1])
     assert page_of(tmp_path, run) == whole
 
 
@@ -320,8 +284,6 @@ def test_damage_is_named_with_file_and_line(tmp_path):
     run = make_run(tmp_path / "damaged", steps=3)
     for file, line, expected in (
         ("metrics.jsonl", '{"step": 2,', "one JSON object"),
-        ("metrics.jsonl", '{"step": "two"}', "field step: expected `int`, got `str`"),
-        ("metrics.jsonl", '{"valid_share": 1}', "required field `step`"),
         ("metrics.jsonl", '{"step": 2, "solve_rates": [1]}', "expected `array` of length 6"),
         ("tasks.jsonl", '{"id": "x", "step": "1"}', "step: expected `int`"),
     ):
@@ -333,15 +295,6 @@ def test_damage_is_named_with_file_and_line(tmp_path):
         assert expected in str(caught.value)
         (run / file).write_text(whole)
     assert not (tmp_path / "page.html").exists()
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(RunDirectoryError, match=r"not a run: it has no config\.yaml"):
-        summary(tmp_path / "nowhere")
-    new = make_run(tmp_path / "new", steps=2)
-    (new / "metrics.jsonl").write_text("")
-    with pytest.raises(RunDirectoryError, match="no finished step"):
-        summary(new)
 
 
 def test_sparse_runs_give_a_page(tmp_path):
@@ -370,20 +323,16 @@ def test_long_runs_and_long_texts_stay_small(tmp_path):
         assert max(map(len, chart.to_dict()["datasets"].values())) <= 400 * 33
 
 
-def test_every_section_can_be_gone_to_and_parents_have_skills(whole, tmp_path):
-    read = read_run(whole)
+def test_every_section_can_be_gone_to_and_a_task_be_followed(whole, tmp_path):
     page = Page(page_of(tmp_path, whole))
     anchors = {a["href"][1:] for t, a in page.tags if t == "a"}
     assert anchors == {a["id"] for t, a in page.tags if t == "section"}
-    assert {task.id for task in read.tasks() if task.base_attempts}
-    for words in ("· shown seed-", "teacher · reward ", ", advantage "):
-        assert words in page.text, "a task is followed from its reference to what it moved"
-    drawn = report_charts(read)
-    for title in ("eval: Held-out gain of the students", "population: Teachers against students"):
-        assert drawn[title][0].to_dict()["datasets"]
-    child, parent = read.births[0][1].child, read.births[0][1].parents[0]
-    assert skill(read)[parent][0] == 0
-    assert set(skill(read)[child]) >= {read.births[0][0]}
+    for words in ("· shown seed-", "teacher · reward ", ", advantage ", "charts over steps"):
+        assert words in page.text
+    (axis,) = (attrs for tag, attrs in page.tags if attrs.get("id") == "axis")
+    steps = [step.tokens.sampled for step in read_run(whole).steps]
+    tokens = {str(n): sum(steps[:n]) for n in range(1, len(steps) + 1)}
+    assert json.loads(axis["data-tokens"]) == tokens
 
 
 def test_the_gallery_shows_some_tasks_of_three_steps_and_each_reason(run, tmp_path):
@@ -396,58 +345,3 @@ def test_the_gallery_shows_some_tasks_of_three_steps_and_each_reason(run, tmp_pa
         assert words in Page(text).text
     rows = [row for row in read_run(run).tasks() if (row.step, row.kind) == (1, "code_o")]
     assert [task.status for task in choose(rows)] == ["ok"] * 4 + ["exception", "form"]
-
-
-def test_lives_follow_replacements(run):
-    everyone = {life.name: life for life in read_run(run).lives()}
-    assert set(everyone) == {"t0", "t1", "s0", "s1", "t2", "s2", "t3"}
-    assert (everyone["t0"].died, everyone["t2"].born) == (10, 10)
-    assert {n: x.generation for n, x in everyone.items() if x.birth} == {"t2": 1, "s2": 1, "t3": 2}
-    assert everyone["t2"].place == everyone["t0"].place
-    assert everyone["t3"].birth.parents == ("t1", "t2")
-    assert everyone["s1"].died is None
-
-
-def test_texts_their_cut_share_and_divergences_have_a_line_for_each_role(whole):
-    drawn = report_charts(read_run(whole))
-    for title in ("Length", "Cut off", "Clipped", "Sampler against learner", "Entropy"):
-        chart, hint = drawn[f"health: {title}"]
-        (rows,) = chart.to_dict()["datasets"].values()
-        assert hint
-        assert {row["role"] for row in rows} == {"teacher", "student"}
-    kinds, _ = drawn["eval: Held-out gain by kind of task"]
-    (rows,) = kinds.to_dict()["datasets"].values()
-    assert {row["step"] for row in rows} == {2, 4}
-    measured = {kind for r in read_run(whole).solvers() for kind in r.rate.kinds}
-    assert {row["kind"] for row in rows} == measured
-
-
-def test_charts_may_be_over_the_tokens_that_were_generated(whole, tmp_path):
-    page = Page(page_of(tmp_path, whole))
-    (axis,) = (attrs for tag, attrs in page.tags if attrs.get("id") == "axis")
-    assert "charts over steps" in page.text
-    tokens = json.loads(axis["data-tokens"])
-    steps = [step.tokens.sampled for step in read_run(whole).steps]
-    assert tokens == {str(n): sum(steps[:n]) for n in range(1, len(steps) + 1)}
-    (script,) = re.findall("<script>(.*?)</script>", page_of(tmp_path, whole), re.DOTALL)
-    assert "dataset.tokens" in script
-
-
-def test_quarters_are_means_of_what_is_known():
-    assert quarters([(i, float(i)) for i in range(1, 13)]) == (2.0, 11.0)
-    assert quarters([(1, None), (2, 1.0)]) is None
-
-
-def test_smoothing_keeps_constants_and_skips_gaps():
-    points = [(i, None if i == 5 else 3.0) for i in range(30)]
-    assert all(y == pytest.approx(3.0) for _, y in smooth(points))
-    assert len(smooth(points)) == 29
-    assert smooth([(1, None)]) == []
-
-
-def test_words_and_numbers():
-    assert [figure(x) for x in (0, 0.12345, -0.5, 12.34, 123456.0, None)] == [
-        *("0", "0.123", "−0.500", "12.3", "123,456", "–")
-    ]
-    assert figure(0.1234, share=True, signed=True) == "+12.3 %"
-    assert [duration(s) for s in (4.26, 250, 7500)] == ["4.3 s", "4 min 10 s", "2 h 5 min"]

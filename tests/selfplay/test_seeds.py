@@ -73,7 +73,6 @@ def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(run
     ("settings", "words"),
     [
         (["rollout.seed_tasks=8"], "has 7 different valid tasks .* rollout.seed_tasks=7"),
-        (["rollout.self_seed=true"], "expected one of them"),
         (["rollout.seed_file=no.jsonl"], "rollout.seed_file: there is no file no.jsonl"),
         (["rollout.seed_file=null", "template=azr"], "seed_tasks is 4, and template azr has one"),
     ],

@@ -8,11 +8,9 @@ import pytest
 import torch
 from json_lines import write_rows
 from mortal import changes_until_death
-from small_models import small_model
 
 from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
-from lora_evo.model import load_tokenizer, resolve
 from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measured
@@ -20,7 +18,6 @@ from selfplay.files.read import conclusion, read_run
 from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.members.population import open_learner
 from selfplay.reports.run_page import summary
-from selfplay.settings import read_preset
 from selfplay.tasks.template import AZR, template_named
 from selfplay.training import warm_start
 from selfplay_command import command, refused, worked
@@ -96,23 +93,18 @@ def test_rows_of_both_forms_become_judged_tasks(tmp_path, judge):
     assert [task.kind for task, _ in only] == ["code_f"]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{", "line 1: not JSON"),
-        ('{"program": "x"}\n', "line 1: field 'input' is missing"),
-        ('{"snippet": "def f(x): return x", "input": 3}\n', "line 1: field 'input' is of type int"),
-        ('{"kind": "code_e", "program": "x"}\n', "line 1: unknown kind 'code_e'; expected one of"),
-        ('{"program": "x", "input": "1"}\n', "1 rows of .* give 0 tasks of code_o, 1 refused"),
-        ("", "0 rows of .* give 0 tasks of code_o; expected rows as"),
-    ],
-)
-def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge, text, words):
+def test_a_file_without_tasks_is_refused_in_one_line(tmp_path, judge):
     path = tmp_path / "tasks.jsonl"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=words) as caught:
-        read_tasks(path, AZR, ("code_o",), judge, [].append)
-    assert "\n" not in str(caught.value)
+    for text, words in (
+        ("{", "line 1: not JSON"),
+        ('{"program": "x", "input": 3}\n', "line 1: field 'input' is of type int"),
+        ('{"kind": "code_e", "program": "x"}\n', "line 1: unknown kind 'code_e'; expected one of"),
+        ('{"program": "x", "input": "1"}\n', "1 rows of .* give 0 tasks of code_o, 1 refused.*"),
+        ("", "0 rows of .* give 0 tasks of code_o; expected rows as"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"^.*{words}.*$"):
+            read_tasks(path, AZR, ("code_o",), judge, [].append)
 
 
 class Letters:
@@ -144,23 +136,14 @@ def examples(runs, tasks, *assignments, said=None, held_out=2, longest=10_000):
 
 
 @pytest.mark.parametrize("name", ["azr", "nano"])
-def test_each_task_is_written_in_both_roles_and_reads_back(runs, name):
+def test_each_task_is_written_in_both_roles(runs, name):
     tasks = solved_tasks(6)
-    training, held_out = examples(runs, tasks, f"template={name}")
-    assert len(training) + len(held_out) == 2 * len(tasks)
-    template = template_named(name, "nano")
-    answered = 0
-    for pair in training:
-        prompt, completion = texts(pair)
-        assert completion.endswith("$")
-        answered += any(prompt == template.solve_prompt(task) for task, _ in tasks)
-    assert answered == len(training) // 2
-
-
-@pytest.mark.parametrize(("programs", "held_out"), [(6, 1), (150, 24)])
-def test_a_fifth_of_few_programs_is_held_out(runs, programs, held_out):
-    _, measured = examples(runs, solved_tasks(programs), held_out=None)
-    assert len(measured) == 4 * held_out  # two kinds, two roles
+    training, held_out = examples(runs, tasks, f"template={name}", held_out=None)
+    assert (len(training), len(held_out)) == (20, 4), "a fifth of few programs"
+    prompts = {template_named(name, "nano").solve_prompt(task) for task, _ in tasks}
+    pairs = [texts(pair) for pair in training]
+    assert all(completion.endswith("$") for _, completion in pairs)
+    assert sum(prompt in prompts for prompt, _ in pairs) == len(pairs) // 2
 
 
 def test_the_seed_holds_programs_out_that_no_training_prompt_shows(runs):
@@ -209,7 +192,7 @@ def deaths(runs, data, finished, tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("share", [0.2, 0.6, pytest.param(0.95, marks=pytest.mark.slow), 1.0])
+@pytest.mark.parametrize("share", [0.2, pytest.param(0.95, marks=pytest.mark.slow), 1.0])
 def test_killed_and_run_again_gives_the_same_bytes(runs, data, finished, deaths, tmp_path, share):
     k = max(1, round(share * deaths))
     again = lambda: start(runs, data, tmp_path / "warm")  # noqa: E731
@@ -243,12 +226,6 @@ def test_what_was_begun_is_not_resumed_with_other_settings(runs, data, tmp_path)
         start(runs, data, tmp_path / "warm", say=stop)
     with pytest.raises(RunDirectoryError, match="was begun with another steps"):
         start(runs, data, tmp_path / "warm", "steps=7")
-    checkpoint = tmp_path / "warm.part" / "checkpoint.pt"
-    older = torch.load(checkpoint)
-    del older["settings"]["load_in_4bit"]
-    torch.save(older, checkpoint)
-    with pytest.raises(RunDirectoryError, match="was begun by a selfplay without load_in_4bit; "):
-        start(runs, data, tmp_path / "warm")
 
 
 def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path):
@@ -281,7 +258,6 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     ("place", "assignment", "words"),
     [
         ("warm", "learner.r=4", "another rank.* with learner.r=4"),
-        ("warm", "learner.target_modules=[q_proj]", "adapter covers 10 modules, the stack 5"),
         ("other", "steps=1", "is an adapter of mistral, and base is nano"),
         ("no", "steps=1", "expected a PEFT adapter"),
     ],
@@ -308,41 +284,20 @@ def test_it_is_refused_before_the_base_is_opened(runs, finished, tmp_path, monke
 
 
 def test_the_command(data, tmp_path):
-    small = [part for a in SMALL[:2] for part in ("--set", a)]
+    small = [part for a in (*SMALL[:2], "learner.r=2") for part in ("--set", a)]
     flags = [*small, "--data", data, "--steps", 2, "--batch-size", 2, "--held-out", 2]
-    flags += ["--set", "learner.r=2"]
     said = worked("sft", *flags, "--out", tmp_path / "w")
     assert "held-out loss" in said.splitlines()[-1]
     assert load_adapter(tmp_path / "w").config.r == 2
-    assert read_preset("nano")["learner"]["r"] == 8
 
 
-def test_layers_of_any_name_are_checkpointed(runs, data, tmp_path):
-    base = shutil.copytree(resolve("nano"), tmp_path / "base")
-    model = small_model("falcon", leave_out=("head_dim",), vocab_size=len(load_tokenizer("nano")))
-    model.save_pretrained(base)  # its layers are `h`
-    settings = (f"base={base}", "learner.target_modules=[query_key_value]", "learner.r=2")
-    losses = [
-        start(runs, data, tmp_path / on, *settings, f"learner.gradient_checkpointing={on}")
-        for on in ("true", "false")
-    ]
-    assert losses[0] == losses[1]
-    assert losses[0][0] != losses[0][-1]
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
+def test_the_command_refuses_in_one_line(data, tmp_path):
+    for flags, words in (
         (("--data", "nothing.jsonl"), "there is no file nothing.jsonl"),
-        (("--set", "base=/no/such/model", "--data", "{data}"), "/no/such/model"),
-        (("--preset", "nanno", "--data", "{data}"), "did you mean nano?"),
-        (("--set", "steps=3", "--data", "{data}"), "type --steps"),
-        (("--held-out", "99", "--data", "{data}"), "12 programs, 12 held out"),
-    ],
-)
-def test_the_command_refuses_in_one_line(data, tmp_path, flags, words):
-    given = [flag.format(data=data) for flag in flags]
-    refused(command("sft", *given, "--out", tmp_path / "w"), words)
+        (("--set", "steps=3", "--data", data), "type --steps"),
+        (("--held-out", "99", "--data", data), "12 programs, 12 held out"),
+    ):
+        refused(command("sft", *flags, "--out", tmp_path / "w"), words)
 
 
 def test_examples_need_an_end_token():

@@ -41,8 +41,7 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
     tasks = [task(f"def f(a):\n    return {x}", "0", end) for x, end in programs]
     held_out = write_rows(tmp_path / "held-out.jsonl", [t.to_row() for t in tasks])
     config = runs.config(
-        *("steps=2", "rollout.max_proposal_length=48"),
-        f"eval.held_out=[{held_out}]",
+        *("steps=2", "rollout.max_proposal_length=48"), f"eval.held_out=[{held_out}]"
     )
     own = Extensions(task_kinds=[example.CODE_E])
     train(config, tmp_path / "whole", extensions=own)
@@ -68,15 +67,13 @@ def test_a_fourth_kind_trains_is_evaluated_resumes_and_is_shown(runs, tmp_path, 
 
 def test_the_examples_kind_judges_calls_by_how_they_end(example):
     with open_sandbox(read_config({})) as sandbox:
-
-        def judged(program, given):
-            verdict = example.CODE_E.validate(Proposal("code_e", program, given), sandbox)
-            return verdict.task.output if verdict.task else verdict.status
-
-        assert judged("def f(a):\n    return 1 / a", "0") == "4"
-        assert judged("def f(a):\n    return 1 / a", "1") == "0"
-        assert judged("def f(a):\n    raise KeyError", "1") == Status.EXCEPTION
-        assert judged("def f(", "1") == Status.SYNTAX_ERROR
+        for program, given, end in (
+            *(("return 1 / a", "0", "4"), ("return 1 / a", "1", "0")),
+            ("raise KeyError", "1", Status.EXCEPTION),
+        ):
+            proposal = Proposal("code_e", f"def f(a):\n    {program}", given)
+            verdict = example.CODE_E.validate(proposal, sandbox)
+            assert end == (verdict.task.output if verdict.task else verdict.status)
         scores = [example.CODE_E.grade(task("", "", "4"), a, sandbox).score for a in ("4", "0")]
         assert scores == [1.0, 0.0]
 
@@ -100,17 +97,10 @@ def test_a_kind_that_cannot_be_had_is_refused_in_one_line(runs, tmp_path, exampl
 
     assert "cannot import no_such" in refused("no_such:KIND")
     assert "own_task_kind:ENDS is of type tuple; expected" in refused("own_task_kind:ENDS")
-    assert "has the name of another kind, code_e" in refused(
-        CODE_E, ":code_e", handed=[example.RaisedException()]
-    )
-    assert "task_kinds holds own_task_kind:CODE_E, and" in refused(
-        "code_o", handed=[example.CODE_E]
-    )
-    for name in ("code_x", "Code_o"):
-        with pytest.raises(ConfigError, match=r"rollout.kinds names .* expected one of code_o"):
-            read_config({"rollout": {"kinds": [name]}})
-    with pytest.raises(ConfigError, match="unknown kind 'code_x'; expected one of code_o, code_i"):
-        template_named("nano", "nano").solve_prompt(Task("code_x", "p"))
+    twice = refused(CODE_E, ":code_e", handed=[example.RaisedException()])
+    assert "has the name of another kind, code_e" in twice
+    unused = refused("code_o", handed=[example.CODE_E])
+    assert "task_kinds holds own_task_kind:CODE_E, and" in unused
 
 
 def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path, example):

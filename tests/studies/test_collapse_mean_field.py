@@ -10,7 +10,6 @@ from studies.collapse.mean_field import (
     REWARDS,
     World,
     expected_reward,
-    picture,
     simulate,
     threshold,
     trap_pay,
@@ -95,9 +94,3 @@ def test_teachers_that_do_not_learn_stay_even(reward):
     course = simulate(World(members=2, rate=0.0, reward=reward), SEEDS)
     assert course.trap_share == pytest.approx(1 / 9, abs=0.06)
     assert course.collapsed == 0.0
-
-
-def test_picture_has_a_cell_for_every_world_that_it_shows():
-    worlds = [World(members=m, traps=t, steps=5) for m in (1, 2) for t in (0, 1, 3)]
-    rows = [{**vars(w), **vars(simulate(w, SEEDS))} for w in worlds]
-    assert len(picture(rows).to_dict()["data"]["values"]) == 4

@@ -2,10 +2,8 @@
 
 import gc
 import os
-import runpy
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 import warnings
@@ -15,12 +13,9 @@ from selfplay.cli import main
 
 
 class Forked:
-    """Calls `act()` in a session of its own; as `subprocess.Popen`, as far as tests need it.
+    """Calls `act()` in a session of its own; as `subprocess.Popen`, as far as tests need it."""
 
-    errors: the file of its standard error, by default its standard output.
-    """
-
-    def __init__(self, act, errors=None):
+    def __init__(self, act):
         self.returncode = None
         read, write = os.pipe()
         sys.__stdout__.flush()
@@ -29,7 +24,7 @@ class Forked:
             self.pid = os.fork()
         if self.pid == 0:
             os.close(read)
-            _become(act, write, write if errors is None else errors.fileno())
+            _become(act, write)
         os.close(write)
         self.stdout = os.fdopen(read)
 
@@ -44,11 +39,8 @@ class Forked:
         return said, None
 
 
-def start(at, _environment, *arguments):
-    """Start a command of selfplay; return once it waits in that step.
-
-    `standing.start` does the same in a new interpreter.
-    """
+def start(at, *arguments):
+    """Start a command of selfplay; return once it waits in that step."""
 
     def act():
         solve = step.solve
@@ -71,37 +63,13 @@ def start(at, _environment, *arguments):
     raise AssertionError(f"{said}{process.communicate()}: {process.returncode}")
 
 
-def python(*words, cwd=None):
-    """Run a script or, after `-m`, a module, as `programs.python` does in a new interpreter."""
-    words = [str(word) for word in words]
-
-    def act():
-        if cwd:
-            os.chdir(cwd)
-        if words[0] == "-m":
-            sys.path.insert(0, os.getcwd())
-            sys.argv = words[1:]
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(words[0]))
-            sys.argv = words
-            runpy.run_path(words[0], run_name="__main__")
-
-    with tempfile.TemporaryFile("w+") as errors:
-        process = Forked(act, errors)
-        said, _ = process.communicate()
-        errors.seek(0)
-        assert process.returncode == 0, errors.read()[-3000:]
-    return said
-
-
-def _become(act, output, errors):
+def _become(act, output):
     """End this process as an interpreter ends that did nothing but `act()`."""
     status = 1
     try:
         os.setsid()
-        for stream, handle in ((output, 1), (errors, 2)):
-            os.dup2(stream, handle)
+        for handle in (1, 2):
+            os.dup2(output, handle)
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)

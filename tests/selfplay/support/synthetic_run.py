@@ -14,6 +14,7 @@ from selfplay.config import config_text
 from selfplay.tasks.buffer import held_out_tasks
 
 KINDS = ("code_o", "code_i", "code_f")
+COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 HOSTILE = "</script><script>alert(1)</script>"
 PROGRAM = """def f(xs):
     total = 0
@@ -21,10 +22,7 @@ PROGRAM = """def f(xs):
         if x > {limit} and x < 9:
             total += x
     return total"""
-BIRTHS = (
-    *((10, "t0", "t2", ["t1"]), (20, "s0", "s2", ["s1"])),
-    (30, "t2", "t3", ["t1", "t2"]),
-)
+BIRTHS = (*((10, "t0", "t2", ["t1"]), (20, "s0", "s2", ["s1"])), (30, "t2", "t3", ["t1", "t2"]))
 """The step, who is removed, the child and its parents."""
 
 
@@ -122,23 +120,10 @@ def make_step(rng, step, steps, members, births, *, rise=1.0, wave=0.0, turns=0)
             k: {"proposed": 16, "valid_share": 0.6, "solve_rate": r} for k, r in kinds.items()
         },
         "rejected": {"form": step % 6, "exception": 1 + step % 5},
-        "complexity": {
-            name: 5 + rise * share + e
-            for name, e in zip(
-                ("ast_depth", "cyclomatic", "loc", "variables"), noise[2:6], strict=True
-            )
-        },
+        "complexity": dict(zip(COMPLEXITY, 5 + rise * share + noise[2:6], strict=True)),
         "coverage": {"structures": 10 * step, "new": 10, "commonest": 1 - share},
         "solve_rates": [1, 0, 2, 0, 1, 1],
-        "members": {
-            m: {
-                "role": roles[m[0]],
-                "reward": 0.2,
-                "valid_share": 0.6,
-                "entropy": 0.5 + step / 1000,
-            }
-            for m in members
-        },
+        "members": {m: {"role": roles[m[0]], "entropy": 0.5 + step / 1000} for m in members},
         "tokens": {"sampled": 1000, "trained": 400},
         "seconds": {"propose": 0.5, "solve": 0.7, "update": 0.8},
     }
@@ -147,9 +132,8 @@ def make_step(rng, step, steps, members, births, *, rise=1.0, wave=0.0, turns=0)
         _, removed, child, parents = birth
         operator = "slot_swap" if parents[1:] else "svd_structured"
         members[members.index(removed)] = child
-        row["evolution"] = [
-            {"removed": removed, "child": child, "parents": parents, "operator": operator}
-        ]
+        born = {"removed": removed, "child": child, "parents": parents, "operator": operator}
+        row["evolution"] = [born]
     lead_of = {"t": lead, "s": -lead}
     row["ratings"] = {m: [25 + lead_of[m[0]], 2.0] for m in members if m[0] in lead_of}
     return row
