@@ -3,9 +3,11 @@
 import base64
 import json
 import pickle
+import tomllib
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,9 @@ from code_verifier import (
 )
 from code_verifier.jail import server
 from code_verifier.scripts.suites import equal_output, read_tests, run_tests
+
+_FILE = Path(__file__).parent / "corpus" / "unit_tests.toml"
+CORPUS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
 def packed(data: bytes) -> str:
@@ -125,22 +130,32 @@ def test_right_and_wrong_programs(
     assert found.reason
 
 
-EVIL = """
+DEFINITIONS = {
+    "Anything(": """
 class Anything(int):
     def __eq__(self, other): return True
     def __gt__(self, other): return True
     def __hash__(self): return 0
+""",
+    "Opaque(": """
 class Opaque:
     def __eq__(self, other): return True
     def __gt__(self, other): return True
-"""
+""",
+    "Eq(": "class Eq:\n    __eq__ = lambda a, b: True\n",
+}
+
+
+def defined(program: str) -> str:
+    """A program with the definitions of the classes that it uses."""
+    return "".join(text for name, text in DEFINITIONS.items() if name in program) + program
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        EVIL + "def f(x): return Anything(0)",
-        EVIL + "def f(x): return Opaque()",
+        "def f(x): return Anything(0)",
+        "def f(x): return Opaque()",
         "import sys\nsys.exit(0)",
         "import os\nos._exit(0)",
         "import os, sys\nframe = sys._getframe()\n"
@@ -165,7 +180,7 @@ class Opaque:
     ],
 )
 def test_a_deceitful_program_fails(runner: ScriptRunner, program: str, row: dict[str, Any]) -> None:
-    found = run_tests(runner, program, read_tests(row), 0.3)
+    found = run_tests(runner, defined(program), read_tests(row), 0.3)
     assert (found.score, found.judged) == (0.0, True)
 
 
@@ -228,59 +243,12 @@ def test_the_reward_of_a_batch() -> None:
     assert found == [1.0, 0.0, 1.0, 1.0]
 
 
-JUDGE = {
-    "exit": "print(6)\nexit()",
-    "quit": "print(6)\nquit(0)",
-    "names of the shell": "help, copyright, credits, license\nprint(6)",
-    "an empty folder": "import os\nprint(6 + len(os.listdir()))",
-    "an open descriptor": "print(open(0).read().strip())",
-    "a device": "print(open('/dev/stdin').read().strip())",
-    "its size": "import os\nprint(os.read(0, os.fstat(0).st_size).decode())",
-    "a fast reader": (
-        "import io, os, sys\n"
-        "sys.stdin = io.TextIOWrapper(io.BytesIO(os.read(0, max(os.fstat(0).st_size, 8192))))\n"
-        "input = lambda: sys.stdin.readline().rstrip()\nprint(input())"
-    ),
-    "attributes": "import sys\nprint(input() if sys.stdin.mode == 'r' and sys.stdout.name else 0)",
-    "standard error": "import sys\nsys.stderr.buffer.write(b'x')\nprint(input(), file=sys.stderr)\n"
-    "print(6)",
-    "a file that is not there": (
-        "import sys\ntry:\n    sys.stdin = open('input.txt')\nexcept FileNotFoundError:\n"
-        "    pass\nprint(input())"
-    ),
-    "a path that is not there": "import os\nprint(0 if os.path.exists('input.txt') else input())",
-    "output at the end": "import atexit\natexit.register(lambda: print(input()))",
-    "a larger stack": (
-        "import resource, os\nmost = resource.getrlimit(resource.RLIMIT_STACK)[1]\n"
-        "resource.setrlimit(resource.RLIMIT_STACK, (most, most))\nprint(input(), end=__file__[:0])"
-    ),
-    "an event loop": (
-        "import asyncio\nasync def main():\n    await asyncio.sleep(0.01)\n"
-        "    print(sum(await asyncio.gather(asyncio.to_thread(lambda: int(input())),\n"
-        "        asyncio.sleep(0, 0))))\nasyncio.run(main())"
-    ),
-    "the user's locale": (
-        "import locale\nlocale.setlocale(locale.LC_ALL, '')\n"
-        "print(locale.format_string('%d', int(input()), grouping=True))"
-    ),
-    "files of its own": (
-        "import os\nwith open('a.txt', 'w') as f: print(input(), file=f)\n"
-        "with open('a.txt', 'ab') as f: f.write(b'7')\n"
-        "with open('a.txt', 'r+') as f: print(f.readline(), end='')\n"
-        "try:\n    open('a.txt', 'x')\nexcept FileExistsError:\n    os.remove('a.txt')\n"
-        "assert not os.path.exists('a.txt') and not os.listdir()"
-    ),
-    "sortedcontainers": "from sortedcontainers import *\nprint(*SortedList([int(input())]))",
-    "names in front": "print(sum(Counter(accumulate([int(input())])).elements()))",
-}
-
-
-@pytest.mark.parametrize("how", JUDGE)
+@pytest.mark.parametrize("how", CORPUS["judge"])
 def test_contest_programs_run_as_on_a_judge(how: str) -> None:
     if how == "sortedcontainers":
         pytest.importorskip(how)
     row = {"inputs": ["6"], "outputs": ["6"]}
-    assert rewards.compute_score("contest", fence(JUDGE[how]), row) == 1.0
+    assert rewards.compute_score("contest", fence(CORPUS["judge"][how]), row) == 1.0
 
 
 def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRunner) -> None:
@@ -293,78 +261,29 @@ def test_a_value_that_is_large_in_memory_is_read_in_proportion(runner: ScriptRun
         tracemalloc.stop()
 
 
-RUNS = {
-    "an exception": ("    try:\n        candidate(0)\n        assert False\n"
-        "    except ValueError:\n        pass", "def f(x): raise ValueError", "def f(x): return x"),
-    "a changed argument": ("    a = [3, 1]\n    candidate(a)\n    assert a == [1, 3]",
-        "def f(x): x.sort()", "def f(x): return sorted(x)"),
-    "a function": ("    add = candidate(2)\n    assert add(3) == 5",
-        "def f(x): return lambda y: x + y", "def f(x): return lambda y: x"),
-    "a generator": ("    assert list(candidate(3)) == [0, 1, 2]\n"
-        "    assert next(candidate(3)) == 0",
-        "def f(x): yield from range(x)", "def f(x): yield x"),
-    "an object": ("    node = candidate(2)\n    assert node.value == 2 and node.next is None",
-        "class Node:\n    def __init__(self, v): self.value, self.next = v, None\n"
-        "def f(x): return Node(x)",
-        "class Node:\n    value, next = 0, None\ndef f(x): return Node()"),
-    "a lambda": ("    for n in range(3):\n        assert candidate(lambda x: x + n) == 1 + n",
-        "def f(g): return g(1)", "def f(g): return 1"),
-    "a class": ("    box = candidate(2)\n    box.put(3)\n    assert box.total() == 5",
-        "class f:\n    def __init__(self, x): self.x = x\n    def put(self, y): self.x += y\n"
-        "    def total(self): return self.x", "class f:\n    def __init__(self, x): pass"),
-    "decimals": ("    from decimal import Decimal\n    import datetime\n"
-        "    assert candidate(1) == (Decimal('0.1'), datetime.date(2024, 1, 1))",
-        "from datetime import date\nfrom decimal import Decimal\n"
-        "def f(x): return Decimal('0.1'), date(2024, 1, x)",
-        "import datetime\ndef f(x): return 0.1, datetime.date(2024, 1, 1)"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, name: str) -> None:
-    test, right, wrong = RUNS[name]
-    tests = read_tests({"entry_point": "f", "test": f"def check(candidate):\n{test}"})
-    assert run_tests(runner, right, tests, 2.0) == Grade(1.0, "", 1, 1)
-    found = run_tests(runner, wrong, tests, 2.0)
+@pytest.mark.parametrize("case", CORPUS["runs"], ids=lambda case: case["name"])
+def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[str, str]) -> None:
+    tests = read_tests({"entry_point": "f", "test": f"def check(candidate):\n{case['test']}"})
+    assert run_tests(runner, case["right"], tests, 2.0) == Grade(1.0, "", 1, 1)
+    found = run_tests(runner, case["wrong"], tests, 2.0)
     assert (found.score, found.judged) == (0.0, True)
     assert found.reason
 
 
-WINS_INSIDE = {
-    "reads the caller's frame": "import sys\ndef f(x):\n    sys._getframe(1).f_locals",
-    "replaces check": "def check(candidate): pass\ndef f(x): return 0",
-    "replaces a module's function": (
-        "import math\nmath.isclose = lambda *x, **k: True\ndef f(x): return 0"
-    ),
-    "yields what equals all": EVIL + "def f(x):\n    yield Anything(0)",
-    "holds what equals all": EVIL + "def f(x): return [Anything(0)]",
-    "equals by a built-in function": "class A:\n    __eq__ = str\ndef f(x): return A()",
-    "equals by its metaclass": (
-        "class M(type):\n    def __eq__(cls, other): return True\nclass A(metaclass=M): pass\n"
-        "def f(x): return A"
-    ),
-    "ends in a thread": "import os, threading\nthreading.Timer(0, os._exit, (0,)).start()\n"
-    "def f(x):\n    while True: pass",
-    "ends at exit": "import atexit\natexit.register(print)\ndef f(x): raise SystemExit(0)",
-    "ends early": "import os\ndef f(x): os._exit(0)",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WINS_INSIDE)
+@pytest.mark.parametrize("name", CORPUS["deceits"])
 @pytest.mark.parametrize("wanted", ["[4]", "4", "math.isclose"])
-def test_a_deceitful_program_fails_beside_its_test(
+def test_a_deceitful_program_fails_in_the_process_of_its_test(
     runner: ScriptRunner, name: str, wanted: str
 ) -> None:
     check = f"for x in [3]: assert candidate(x) == {wanted} or list(candidate(x)) == {wanted}"
     if wanted == "math.isclose":
         check = "import math\n    for x in [3]: assert math.isclose(candidate(x), 4.0)"
     row = {"entry_point": "f", "test": f"def check(candidate):\n    {check}"}
-    found = run_tests(runner, WINS_INSIDE[name], read_tests(row), 0.3)
+    found = run_tests(runner, defined(CORPUS["deceits"][name]), read_tests(row), 0.3)
     assert (found.score, found.judged) == (0.0, True)
 
 
-EQUAL = "class Eq:\n    __eq__ = lambda a, b: True\n"
-ITS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
+FORMS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
     "near": "abs(candidate(n) - 2 * n) < 1e-6", "in": "2 * n in candidate(n)",
     "close": "math.isclose(candidate(n), 2 * n)", "value": "candidate(n).value == 2 * n",
     "listed": "list(candidate(n)) == [2 * n]", "array": "np.allclose(candidate(n), 2 * n)",
@@ -372,84 +291,25 @@ ITS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
     "later": "[v := candidate(n)] and math.isclose(v, 2 * n)",
     "all": "all(map(operator.eq, candidate(n), [2 * n]))",
     "items": "all(a == b for a, b in zip(candidate(n), [2 * n]))"}  # fmt: skip
-PATCH = "['tests'].Test.run = lambda *a: None\ndef f(x): return 0"
-UP = "fr = {0}sys, {1}getframe')()\nwhile fr: fr = {0}fr, {2}back')\ndef f(x): return 0"
-CHEATS = {
-    "the starter": ("is", "import __main__\nvars(__main__.p.jail)" + PATCH),
-    "globals": ("is", "import time\ntime.sleep.__globals__" + PATCH),
-    "referents": ("is", "import gc, time\ngc.get_referents(time.sleep)[1]" + PATCH),
-    "joined globals": ("is", "import time\nn = 'globals'\ngetattr(time.sleep, f'__{n}__')" + PATCH),
-    "other letters": ("is", "import sys\nfr = sys._ｇetframe()\nwhile fr:\n"
-        "    t = fr.ｆ_locals.get('test')\n    if t: type(t).run = lambda *a: None\n"
-        "    fr = fr.ｆ_back\ndef f(x): return 0"),
-    "joined frames": ("is", "import sys\nn = 'f_'\nfr = getattr(sys, f'{n[1]}getframe')()\n"
-        "while fr:\n    t = getattr(fr, f'{n}locals').get('test')\n"
-        "    if t: type(t).run = lambda *a: None\n    fr = getattr(fr, f'{n}back')\n"
-        "def f(x): return 0"),
-    "a frame of a failure": ("is", "n = 'f_'\ntry: 1 / 0\nexcept ZeroDivisionError as e:\n"
-        "    fr = getattr(e.__traceback__, f't{n[1:]}frame'.replace('t_', 'tb_'))\nwhile fr:\n"
-        "    t = getattr(fr, f'{n}locals').get('test')\n"
-        "    if t: type(t).run = lambda *a: None\n    fr = getattr(fr, f'{n}back')\n"
-        "def f(x): return 0"),
-    "a debugger": ("is", "import io, sys\nsys.stdin = io.StringIO('u\\nu\\n!tests.Test.run = "
-        "lambda *a: None\\nc\\n')\ngetattr(sys, 'break' + str('pointhook'))()\n"
-        "def f(x): return 0"),
-    "the collector's lists": ("is", "import gc\nn = '_objects'\ndef f(x):\n"
-        "    for o in getattr(gc, f'get{n}')():\n"
-        "        if type(o).__name__ == 'Test': type(o).judged = lambda *a: 0\n"
-        "    return 0"),
-    "own abs": ("near", "abs = lambda x: 0\ndef f(x): return 0"),
-    "own range": ("is", "range = lambda *a: []\ndef f(x): return 0"),
-    "own math": ("close", "class math:\n    isclose = lambda *a: True\ndef f(x): return 0"),
-    "subtracts": ("near", "class R:\n    __sub__ = lambda a, b: 0\ndef f(x): return R()"),
-    "contains": ("in", "class R:\n    __contains__ = lambda a, b: True\ndef f(x): return R()"),
-    "an array": ("array", "class R:\n    __array_function__ = lambda *a: True\n"
-        "def f(x): return R()  # numpy"),
-    "a cached function": ("is", EQUAL + "import functools\n@functools.cache\n"
-        "def f(x): return Eq()"),
-    "a callable": ("is", EQUAL + "class C:\n    def __call__(self, x): return Eq()\nf = C()"),
-    "a list's heir": ("are", EQUAL + "class L(list): pass\ndef f(x): return L([Eq()])"),
-    "an iterator": ("listed", EQUAL + "def f(x): return map(lambda _: Eq(), [1])"),
-    "an iterator's items": ("all", EQUAL + "def f(x): return map(lambda _: Eq(), [1])"),
-    "own items": ("items", EQUAL + "class R:\n    def __iter__(self): return iter([Eq()])\n"
-        "def f(x): return R()"),
-    "an attribute": ("value", EQUAL + "class R: value = Eq()\ndef f(x): return R()"),
-    "a changed class": ("is", "from collections import Counter\n"
-        "Counter.__eq__ = lambda a, b: True\ndef f(x): return Counter()"),
-    "a change in a call": ("later", "import math\ndef f(x):\n"
-        "    math.isclose = lambda *a: True\n    return 0"),
-    "another module": (
-        "member",
-        "import sys\nclass M:\n    isclose = lambda *a: True\nsys.modules['math'] = M\n"
-        "def f(x): return 0",
-    ),
-    "a module's class": (
-        "member",
-        "import math\nclass M(type(math)):\n    def __getattribute__(self, name):\n"
-        "        return {} if name == '__dict__' else lambda *a: True\nmath.__class__ = M\n"
-        "def f(x): return 0",
-    ),
-    "a change by the collector": ("later", "import gc, math\ngc.set_threshold(1)\n"
-        "def change(*_): math.isclose = lambda *a: True\ngc.callbacks.append(change)\n"
-        "def f(x): return 0"),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHEATS)
-def test_no_cheap_trick_passes_a_test_beside_it(runner: ScriptRunner, name: str) -> None:
-    its, program = CHEATS[name]
-    numpy = "import numpy as np\n" if its == "array" else ""
-    check = f"{numpy}def check(candidate):\n    for n in range(1, 4):\n        assert {ITS[its]}"
+@pytest.mark.parametrize("cheat", CORPUS["cheats"], ids=lambda cheat: cheat["name"])
+def test_no_cheap_trick_passes_a_test_in_its_process(
+    runner: ScriptRunner, cheat: dict[str, str]
+) -> None:
+    form = cheat["form"]
+    numpy = "import numpy as np\n" if form == "array" else ""
+    check = f"{numpy}def check(candidate):\n    for n in range(1, 4):\n        assert {FORMS[form]}"
     tests = read_tests({"entry_point": "f", "test": check})
-    right = {"are": "[2 * x]", "listed": "[2 * x]", "all": "[2 * x]", "items": "[2 * x]"}
-    honest = f"def f(x): return {right.get(its, '[2 * x]' if its == 'in' else '2 * x')}  # numpy"
-    if its == "value":
+    is_list = form in ("are", "listed", "all", "items", "in")
+    honest = f"def f(x): return {'[2 * x]' if is_list else '2 * x'}  # numpy"
+    if form == "value":
         honest = "class R: pass\ndef f(x):\n    r = R()\n    r.value = 2 * x\n    return r"
     assert run_tests(runner, honest, tests, 2.0).score == 1.0
-    assert run_tests(runner, program, tests, 2.0).score == 0.0
+    assert run_tests(runner, defined(cheat["program"]), tests, 2.0).score == 0.0
 
 
-def test_what_honest_programs_do_passes_beside_a_test(runner: ScriptRunner) -> None:
+def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner: ScriptRunner) -> None:
     """Its classes compare themselves, and libraries that look for their callers go on."""
     program = (
         "import enum, logging, traceback\nfrom collections import namedtuple\n"

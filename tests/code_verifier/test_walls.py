@@ -4,7 +4,9 @@ import ctypes
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -128,64 +130,8 @@ def test_the_longest_program_is_within_its_budget(sandbox: Sandbox) -> None:
     assert sandbox.run(text, "1").output == "1"
 
 
-CHANCE = {
-    "random": "import random\ndef f(x):\n    return random.random() < 2",
-    "clock": "import time\ndef f(x):\n    return time.time() > x",
-    "set": "def f(x):\n    return sorted(set([x]))",
-    "set of keys": "def f(x):\n    return len({1: 2}.keys() & {1: 3}.keys())",
-    "views by name": "def f(x):\n    k = {1: 2}.keys()\n    k &= {1: 3}.keys()\n    return len(k)",
-    "views in a function": (
-        "def g(a, b):\n    return a - b\ndef f(x):\n    return len(g({1: 2}.items(), {}.items()))"
-    ),
-    "views kept by max": (
-        "def f(x):\n    d = {1: 2}\n    return len(max(d.keys(), d.keys(), key=len) & d.keys())"
-    ),
-    "views of a class": (
-        "from collections.abc import KeysView\ndef f(x):\n    return len(KeysView({x: 1}) & [x])"
-    ),
-    "set behind a parameter": ("def g(id):\n    return id\ndef f(x):\n    return g(id(x) > 0)"),
-    "hash": "from decimal import Decimal\ndef f(x):\n    return hash(Decimal(x)) > 0",
-    "text of a function": "def g(): pass\ndef f(x):\n    return len(str(g)) > 0",
-    "text of an instance": "class A: pass\ndef f(x):\n    a = A()\n    return len(f'{a}') > 0",
-    "text of what a method gets": (
-        "class A:\n    def g(*a): return len(f'{a}')\ndef f(x):\n    a = A()\n    return a.g() > 0"
-    ),
-    "text of what an operator gets": (
-        "class A:\n    def __add__(self, other): return len(f'{other}')\n"
-        "def f(x):\n    a = A()\n    b = A()\n    return a.__add__(b) > 0"
-    ),
-    "text of what a function makes": (
-        "class A: pass\ndef g(): return A()\ndef f(x):\n    return len(f'{g()}') > 0"
-    ),
-    "text by a method": "def f(x):\n    return len('{}'.format(lambda: 1)) > 0",
-    "text by %": "def f(x):\n    return len('%s' % (iter([]),)) > 0",
-    "text of what a box holds": "def f(x):\n    box = [f]\n    return len(str(box[0])) > 0",
-    "text of a method": "def f(x):\n    a = [].append\n    return len(str(a)) > 0",
-    "text of iterators": "def f(x):\n    return [len(str(i)) > 0 for i in map(iter, [[x]])]",
-    "text of an argument": "def g(h):\n    return len(f'{h}')\ndef f(x):\n    return g(g) > 0",
-    "text of an error": (
-        "def f(x):\n    try:\n        [].index(f)\n    except ValueError as e:\n"
-        "        return len(e.args[0]) > 0"
-    ),
-    "what a decorator keeps": (
-        "box = []\ndef keep(g):\n    box.append(g)\n    return g\n@keep\ndef h(): pass\n"
-        "def f(x):\n    return len(str(box[0])) > 0"
-    ),
-    "text of a property": (
-        "class A:\n    def __repr__(self): return ''\n    @property\n    def p(self): return 1\n"
-        "def f(x):\n    return len(str(A.p)) > 0"
-    ),
-    "text of a module's function": (
-        "import functools\ndef f(x):\n    return len(str(functools.wraps)) > 0"
-    ),
-    "text of a method by a format": "def f(x):\n    return len('{0.append}'.format([])) > 0",
-    "frame by names of its own": (
-        "def f(x):\n    dict(gi_frame=1, f_builtins=1)\n"
-        "    return (i for i in [1]).gi_frame.f_builtins['hash'](x) == x"
-    ),
-}
-
-
+_FILE = Path(__file__).parent / "corpus" / "chance.toml"
+CHANCE = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 CHAINS = {
     "functions": "def v0(x): return x\n" + "".join(f"v{n + 1}=v{n}\n" for n in range(6000)),
     "instances": "class A: pass\n"
@@ -202,27 +148,13 @@ def test_no_chain_of_names_delays_the_reader(sandbox: Sandbox, kind: str) -> Non
     assert verdict.status == wanted[kind], verdict.reason
 
 
-@pytest.mark.parametrize("source", CHANCE)
-def test_what_can_reach_chance_is_run_sixteen_times(sandbox: Sandbox, source: str) -> None:
-    verdict = sandbox.check(CHANCE[source], "1")
-    assert (verdict.status, verdict.runs) == (Status.OK, 16)
-
-
-PLAIN = (
-    "def f(x):\n    return str(x) + f'{x + 1}' + '%d' % (x % 2)",
-    "class A:\n    def __init__(self, n): self.n = n\ndef f(x):\n    return A(x - 1).n & 3",
-    "def f(x):\n    d = {x: 1}\n    return [k - v for k, v in sorted(d.items())], max(d.items())",
-    "from collections import Counter\ndef f(x):\n    return str(Counter([x]).most_common(1)[0])",
-    "import re\ndef f(x):\n    return ', '.join(map(str, re.findall('a', 'aa' * x)))",
-    "def f(x):\n    return sorted([x, -x], key=lambda n: str(n)), f'{sum(n for n in [x])}'",
-    "def g(n):\n    return n if n < 2 else g(n - 1) + g(n - 2)\ndef f(x):\n    return repr(g(x))",
-)
-
-
-@pytest.mark.parametrize("plain", PLAIN)
-def test_what_cannot_is_run_twice(sandbox: Sandbox, plain: str) -> None:
-    verdict = sandbox.check(plain, "1")
-    assert (verdict.status, verdict.runs) == (Status.OK, 2)
+@pytest.mark.parametrize(("table", "runs"), [("sixteen", 16), ("twice", 2)])
+def test_what_can_reach_chance_is_run_sixteen_times_and_the_rest_twice(
+    sandbox: Sandbox, table: str, runs: int
+) -> None:
+    verdicts = sandbox.check_many((program, "1") for program in CHANCE[table].values())
+    ends = {name: (v.status, v.runs) for name, v in zip(CHANCE[table], verdicts, strict=True)}
+    assert ends == dict.fromkeys(CHANCE[table], (Status.OK, runs))
 
 
 def test_every_input_is_compared_between_executions(sandbox: Sandbox) -> None:

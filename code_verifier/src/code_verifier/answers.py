@@ -1,9 +1,9 @@
-"""The reader of answers in what a model writes: fenced blocks, and which of them is the program.
+"""Read answers in completions: fenced blocks, and which of them is the program.
 
-A block opens with three backticks or tildes or more, at the start of a line or behind prose where a
-language follows, and closes with a line of as many. A fence inside of a text of the program closes
-nothing: a Python block ends at the first fence up to which it parses, if there is one. Lines end at
-line feed, carriage return, or both. All of it takes time linear in the length of the text.
+A block opens with at least three backticks or tildes, at the start of a line, or behind prose if a
+language follows, and closes with a line of as many. A fence inside a string of the program does not
+close it: a Python block ends at the first fence up to which it parses, if there is one. Lines end
+at line feed, carriage return, or both. Reading takes time linear in the length of the text.
 """
 
 import ast
@@ -40,13 +40,13 @@ _PROGRAM = (
 )
 _TRIES = 8
 _MOST_PARSED = 1 << 17
-"""Characters that are parsed of one answer, to find out which block is the program."""
+"""Most characters of one answer that are parsed to find the program among its blocks."""
 _PER_PARSE = 64
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. language: in small letters, "" for none. closed: whether it has an end."""
+    """A fenced block. language: in lower case, "" for none. closed: whether it has an end."""
 
     language: str
     text: str
@@ -54,22 +54,22 @@ class Block:
 
     @property
     def is_python(self) -> bool:
-        """Whether it is marked as Python."""
+        """Whether its language is Python."""
         return _PYTHON.fullmatch(self.language) is not None
 
 
 class _Reader:
-    """Reads the blocks of one text, and parses no more of it than `_MOST_PARSED`."""
+    """Reads the blocks of one text, and parses at most `_MOST_PARSED` characters of it."""
 
     def __init__(self, text: str) -> None:
         self.lines = _LINE.findall(text)
-        self.left = _MOST_PARSED
+        self.budget = _MOST_PARSED
 
     def tree(self, text: str) -> ast.Module | None:
-        """The tree of a text; None where it does not parse, or too much has been parsed."""
-        if len(text) > self.left:
+        """The tree of a text; None if it does not parse, or the budget is used up."""
+        if len(text) > self.budget:
             return None
-        self.left -= len(text) + _PER_PARSE
+        self.budget -= len(text) + _PER_PARSE
         try:
             return parse_program(text).tree
         except ProgramError:
@@ -83,7 +83,7 @@ class _Reader:
             number += 1
             if fence:
                 if behind_prose and self._reopens(number, fence):
-                    continue  # the prose speaks of a fence
+                    continue  # a fence that is only mentioned
                 match = _LANGUAGE.match(info)
                 block, end = self._block(number, fence, match[1].lower() if match else "")
                 yield block
@@ -97,11 +97,12 @@ class _Reader:
             if _is_end(self.lines[end], fence):
                 block = Block(language, _dedented(self.lines[start:end]), closed=True)
                 first = first or (block, end)
-                if language in _OTHER or (size <= self.left and self.tree(block.text) is not None):
+                affordable = size <= self.budget
+                if language in _OTHER or (affordable and self.tree(block.text) is not None):
                     return block, end
                 tries += 1
             size += len(self.lines[end])
-            if first and (tries == _TRIES or size > self.left):
+            if first and (tries == _TRIES or size > self.budget):
                 break
         text = "" if first else _dedented(self.lines[start:])
         return first or (Block(language, text, closed=False), len(self.lines))
@@ -116,7 +117,7 @@ class _Reader:
 
 
 def _opening(line: str) -> tuple[str, str, bool]:
-    """The fence that the line opens ("" for none), what stands behind it, and whether prose stands
+    """The fence that the line opens ("" for none), the text behind it, and whether there is text
     before it."""
     line = line.strip()
     for tick in "`~":
@@ -134,8 +135,7 @@ def _is_end(line: str, fence: str) -> bool:
 
 
 def _dedented(lines: list[str]) -> str:
-    """The lines of a block without their last line end; one in a list item is indented as a
-    whole."""
+    """The lines of a block without common indentation, as in a list item, and the last line end."""
     margins = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
     margin = min(margins, default=0)
     text = "".join(line[margin:] if line.strip() else line for line in lines) if margin else ""
@@ -150,35 +150,35 @@ def code_blocks(text: str) -> list[Block]:
 def find_program(text: str, entry: str = "") -> str | None:
     """Return the program in a completion's text, or None.
 
-    It is looked for where `find_answer` looks. Of its blocks the program is the last that is
-    Python: marked as such, or not marked and by its look. entry: a name that it defines, if one of
-    them does. A block of a shell, of output or of another language never is.
+    It is searched where `find_answer` searches. The program is the last Python block: marked as
+    Python, or unmarked and with a program's statements. entry: a name; a block that defines it is
+    preferred. A block of a shell, of output or of another language is never the program.
     """
     text, tagged, blocks = _answer_part(text)
     reader = _Reader("")
-    others = [block for block in blocks if block.language not in _OTHER]
-    trees = [(block, tree) for block in others if (tree := reader.tree(block.text)) is not None]
-    python = [(block, tree) for block, tree in trees if block.is_python or _looks_like_one(tree)]
+    candidates = [block for block in blocks if block.language not in _OTHER]
+    trees = [(block, tree) for block in candidates if (tree := reader.tree(block.text)) is not None]
+    python = [(block, tree) for block, tree in trees if block.is_python or _is_program(tree)]
     ranks = (
         [block for block, tree in python if entry and entry in bound_names(tree)],
         [block for block, _ in python],
-        [block for block in others if block.is_python],
-        others,
+        [block for block in candidates if block.is_python],
+        candidates,
     )
     best = next((rank[-1].text for rank in ranks if rank), text if tagged and not blocks else "")
     return best.strip() or None
 
 
-def _looks_like_one(tree: ast.Module) -> bool:
+def _is_program(tree: ast.Module) -> bool:
     return any(isinstance(node, _PROGRAM) for node in ast.walk(tree))
 
 
 def find_answer(text: str, value: bool = False) -> str | None:
     """Return the answer in a completion's text, or None.
 
-    It is looked for after the last `</think>`, inside the last `<answer>...</answer>` if there is
-    one: the program in its blocks, as `find_program` says, or else the last block that is no
-    shell's; without a block the whole content of the tag. value: no program is looked for.
+    It is searched after the last `</think>`, inside the last `<answer>...</answer>` if there is
+    one: the program in the blocks (`find_program`), else the last block that is not of a shell;
+    without a block the whole content of the tag. value: a value is wanted, not a program.
     """
     if not value and (program := find_program(text)) is not None:
         return program
@@ -190,7 +190,7 @@ def find_answer(text: str, value: bool = False) -> str | None:
 
 
 def _answer_part(text: str) -> tuple[str, bool, list[Block]]:
-    """Where an answer stands, whether that is an answer tag, and its blocks."""
+    """The text that holds the answer, whether it was in an answer tag, and its blocks."""
     text = text.rpartition("</think>")[2]
     end = text.rfind(_CLOSE)
     start = text.rfind(_OPEN, 0, end) if end >= 0 else -1

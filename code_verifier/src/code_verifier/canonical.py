@@ -1,10 +1,9 @@
-"""Values of exact built-in types, written in one canonical form.
+"""Write values of exact built-in types in one canonical form.
 
 None, Ellipsis, bool, int, float, complex, str, bytes, list, tuple, set and dict. No method of a
-subclass or of a metaclass is ever called. Two values are the same value exactly when their
-canonical texts are equal: 1, True and 1.0 differ, and so do 0.0 and -0.0, which programs can tell
-apart. Sets and dicts are written in an order that depends on their members only. This runs in the
-confined child too, and so imports next to nothing.
+subclass or of a metaclass is ever called. Two values are the same exactly when their canonical
+texts are equal: 1, True and 1.0 differ, and so do 0.0 and -0.0. The order in sets and dicts depends
+only on their members. The module also runs in the confined child, and so imports almost nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ _NAME_CHARS = 80
 _INFINITY = float("inf")
 
 
-def canonical(value: object, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> str:
-    """The canonical literal of `value`, at most `max_chars` characters.
+def canonical(value: object, max_chars: int = MAX_CHARS) -> str:
+    """Return the canonical literal of `value`, at most `max_chars` characters.
 
     Raises LiteralError with status `not_literal` (another type, a float that is not finite,
-    nesting deeper than `max_depth`, a cycle) or `too_long`.
+    nesting deeper than 64 levels, a cycle) or `too_long`.
 
         >>> canonical({"b": {3, 1}, "a": 1.0})
         "{'a': 1.0, 'b': {1, 3}}"
     """
     budget = [max_chars]
-    text = _write(value, max_depth, budget)
+    text = _write(value, MAX_DEPTH, budget)
     if len(text) > max_chars:
         raise LiteralError(f"longer than {max_chars} characters", "too_long")
     return text
@@ -107,7 +106,7 @@ def _container(value: Any, kind: type, depth: int, budget: list[int]) -> str:
 
 
 def order(value: Any, text: str) -> tuple[int, Any, str]:
-    """Sort key of a set member or dict key: numbers by value, then texts, then the rest."""
+    """Return the sort key of a set member or dict key: numbers by value, texts, then others."""
     kind = type(value)
     if kind is int or kind is bool or kind is float:
         return (0, value, text)

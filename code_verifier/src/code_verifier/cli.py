@@ -44,11 +44,11 @@ _COSTS = {
 }
 """The layers of protection, and what the absence of each means."""
 _ROWS = (".jsonl", ".json", ".gz")
-"""How the names of files of rows end, as a rule."""
+"""Usual endings of the names of files of rows."""
 
 
 class _Commands(click.Group):
-    """Ends with the code that the command returns, or with the one of its error."""
+    """Ends the process with the exit code of the command or of its error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         try:
@@ -88,8 +88,8 @@ class _Commands(click.Group):
 def main() -> None:
     """Run untrusted Python programs, grade answers to code tasks, and measure code.
 
-    Files are JSON Lines, one object a line; `-` is standard input or output, and gzip is read as
-    it is. Finished results are always kept.
+    Files are JSON Lines, one object a line; `-` is standard input or output, and gzip files are
+    read, too. Finished results are never lost.
 
     Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable
     input; 130 interrupted.
@@ -111,7 +111,7 @@ _out_options = _options(
         "--out",
         type=_path,
         required=True,
-        help="Write the results to this file, a row each; - prints them.",
+        help="Write a row for each result to this file; - prints the rows.",
     ),
     _json_option,
 )
@@ -129,18 +129,18 @@ _sandbox_options = _options(
         "--wall-s",
         click.FloatRange(1e-3, 86_400.0),
         2.0,
-        "Most seconds that one execution may take, of real time and also of processor time.",
+        "Time limit of one execution in seconds, for real time and for processor time.",
     ),
     _option(
         "--memory-mb",
         click.IntRange(1, 2**20),
         256,
-        "Most memory that one execution may take, in MiB.",
+        "Memory limit of one execution, in MiB.",
     ),
     click.option(
         "--allow-weak",
         is_flag=True,
-        help="Run programs even where the kernel offers no filter of system calls. Unsafe.",
+        help="Unsafe: run programs even where the kernel offers no filter of system calls.",
     ),
 )
 
@@ -152,18 +152,18 @@ _sandbox_options = _options(
     "--runs",
     click.IntRange(2, len(HASH_SEEDS)),
     2,
-    "How often each program is executed, at least; all outputs must be equal.",
+    "Fewest executions of each program; all outputs must be equal.",
 )
 def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limits: Any) -> int:
     """Check that programs run and give the same output every time.
 
-    ROWS is a JSON Lines file with {"id"?, "program", "input"} on a line (? may be missing),
-    or Absolute Zero's {"snippet", "input", "imports"}; "inputs", a list, may stand for "input".
-    A program defines a function f; "input" is the text between the parentheses of its call, such
-    as "3, [1, 2]".
+    ROWS is a JSON Lines file with {"id"?, "program", "input"} on each line (? may be missing), or
+    Absolute Zero's {"snippet", "input", "imports"}; a list "inputs" may replace "input". A program
+    defines a function f; "input" is the text between the parentheses of its call, such as
+    "3, [1, 2]".
 
     OUT gets a row for each, in the same order: {"id", "status", "output", "reason", "wall_ms",
-    "runs"}; the status is ok, or says what is wrong. A row without an id gets its line number.
+    "runs"}; the status is ok or names the fault. The id of a row without one is its line number.
     """
     with _sandbox(workers, runs=runs, **limits) as sandbox:
         results = _run(rows, partial(_checked, sandbox), workers)
@@ -184,7 +184,7 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     "--tolerance",
     click.FloatRange(0.0, 1.0),
     0.0,
-    "How far two floats may be apart and count as equal, relative and absolute.",
+    "Relative and absolute tolerance for floats.",
 )
 def grade(
     rows: Path,
@@ -197,20 +197,20 @@ def grade(
 ) -> int:
     """Grade answers to tasks about programs: 1 is right, 0 is wrong.
 
-    ROWS is a JSON Lines file with {"id", "kind", "answer"} on a line. The kinds are:
+    ROWS is a JSON Lines file with {"id", "kind", "answer"} on each line. The kinds are:
 
     \b
       code_o  predict the output: the answer is a literal, the row has the
               right "output"
-      code_i  find an input: the answer is one for which the "program" of
-              the row gives its "output"
-      code_f  write the program: the answer is one that turns the "inputs"
-              of the row into its "outputs"; the first "visible" pairs were
-              shown, and are not judged
+      code_i  find an input: the answer is an input for which the row's
+              "program" gives its "output"
+      code_f  write the program: the answer is a program that turns the
+              row's "inputs" into its "outputs"; the first "visible" pairs
+              were shown, and are not judged
 
     OUT gets a row for each, in the same order: {"id", "score", "reason", "status", "passed"?,
-    "total"?} (? may be missing). An answer that the sandbox failed to judge has the status
-    sandbox_error and the score null, is counted as ungraded, and the exit code is 1.
+    "total"?} (? may be missing). If the sandbox fails, the status is sandbox_error, the score is
+    null, the answer counts as ungraded, and the exit code is 1.
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **limits) as sandbox:
@@ -232,12 +232,12 @@ def grade(
 @_json_option
 @_sandbox_options
 def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
-    """Find the rows of a data set that no answer can solve.
+    """Find the rows of a data set whose own solution fails.
 
-    ROWS is a JSON Lines file of tasks or tests, as rewards read them. Each row's own solution is
-    judged: canonical_solution, code, reference_solution, solution or solutions; of tasks, the
-    program or the input. Rows that it does not solve are named with the reason, and so are those
-    that cannot be read; the exit code is then 1.
+    ROWS is a JSON Lines file of tasks or tests, as rewards read them. A row's solution is its
+    canonical_solution, code, reference_solution, solution or solutions; of a task, its program or
+    input. Rows whose solution fails, and rows that cannot be read, are printed with the reason; the
+    exit code is then 1.
     """
     counts: Counter[str] = Counter()
     with _sandbox(workers, **limits) as sandbox:
@@ -251,7 +251,7 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
 
 
 def _proved(sandbox: Sandbox, line: int, row: Row) -> Row:
-    """Whether a row's own solution solves it."""
+    """The status of a row: whether its own solution solves it."""
     name = row.get("id") or row.get("task_id") or line
     try:
         grade = check_row(row, sandbox)
@@ -268,15 +268,15 @@ def _proved(sandbox: Sandbox, line: int, row: Row) -> Row:
 _METRICS_HELP = """Measure the size and complexity of Python programs.
 
 PATHS are Python files (.py), folders (all Python files below; hidden folders, __pycache__ and
-virtual environments are left out), or JSON Lines files with {"id"?, "program"} (? may be
-missing) or Absolute Zero's {"snippet", "imports"} on a line. Nothing is executed.
+virtual environments are skipped), or JSON Lines files with {"id"?, "program"} (? may be missing)
+or Absolute Zero's {"snippet", "imports"} on each line. Nothing is executed.
 
-OUT gets a row for each program: "id", the path of a Python file, and "error" where the program
-cannot be measured, else:
+OUT gets a row for each program: "id", of a Python file its path; and "error" if the program cannot
+be measured, else:
 
 \b
 """ + "\n".join(f"  {name:15}  {meaning}" for name, (_, meaning) in MEANINGS.items())
-_METRICS_HELP += "\n  structure        equal for programs that differ in names and layout only"
+_METRICS_HELP += "\n  structure        equal for programs that differ only in names and layout"
 
 
 @main.command(help=_METRICS_HELP)
@@ -301,7 +301,7 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
         return {"id": name} | asdict(numbers)
 
     def results(path: Path) -> Iterator[Row]:
-        if user_files.is_python(path) or path.is_dir():  # a folder that could not be listed
+        if user_files.is_python(path) or path.is_dir():  # the folder cannot be listed
             yield result(str(path), partial(user_files.read_program, path))
             return
 
@@ -328,13 +328,13 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
 def serve(port: int, workers: int) -> int:
     """Run programs for clients of SandboxFusion, until interrupted.
 
-    Clients POST them to /run_code; only this machine is served. At most 512 requests wait or
-    run; further ones get 503. A request that the sandbox failed at has the status SandboxError.
+    Clients POST programs to /run_code; only this machine is served. At most 512 requests wait or
+    run; more get 503. If the sandbox fails, the status is SandboxError.
     """
     from code_verifier.serve import QUEUE, Server
 
     with Server(port, workers) as server:
-        server.runner.run("", "", cpu_s=1.0)  # to find out here whether programs can be confined
+        server.runner.run("", "", cpu_s=1.0)  # raises if programs cannot be confined
         click.echo(f"{server.url} ({workers} at a time, {QUEUE} requests)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
@@ -346,8 +346,8 @@ def serve(port: int, workers: int) -> int:
 def doctor(as_json: bool) -> int:
     """Show which layers of protection are active on this machine.
 
-    Before them, which Python this is; for each layer, whether it is active, whether programs are
-    refused without it, and what its absence costs.
+    Shows this Python, and for each layer whether it is active, whether it is required, and the risk
+    without it.
     """
     active, error = _try_sandbox()
     layers = [
@@ -377,7 +377,7 @@ def doctor(as_json: bool) -> int:
 
 
 def _try_sandbox() -> tuple[set[str], str]:
-    """The layers that are active here, and why no sandbox works, or ""."""
+    """The active layers, and why no sandbox works, or ""."""
     try:
         with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
             active = {name for name, is_active in sandbox.layers().items() if is_active}
@@ -398,8 +398,8 @@ def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **mo
 
 
 def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterator[Row]:
-    """The result of every row, in order; a file without rows, or a bad row, ends it with an error.
-    workers: rows at a time, 0 for no threads."""
+    """The result of every row, in order. Raises CodeVerifierError for a file without rows, and at a
+    bad row. workers: rows at a time, 0 for no threads."""
 
     def result(item: tuple[int, Row]) -> Row:
         try:
@@ -418,12 +418,12 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
 
 
 def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:
-    """Write every row at once, and pass it on; on a terminal, say how many are done."""
-    shown = sys.stderr.isatty()
+    """Write every row at once, and yield it; on a terminal, show the number of rows."""
+    is_terminal = sys.stderr.isatty()
     with user_files.open_results(out, sources) as write:
         for number, row in enumerate(results, 1):
             write(row)
-            if shown:
+            if is_terminal:
                 click.echo(f"\r{number} rows\r", err=True, nl=False)
             yield row
 
@@ -444,8 +444,8 @@ def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
         outputs.append(verdict.output)
     at = f"input {len(outputs) + 1}: " if several and not verdict.ok else ""
     output = f"[{', '.join(outputs)}]" if several and verdict.ok else verdict.output
-    found: Row = {"id": name, "status": verdict.status, "output": output}
-    return found | {"reason": at + verdict.reason, "wall_ms": round(wall_ms, 3), "runs": runs}
+    result: Row = {"id": name, "status": verdict.status, "output": output}
+    return result | {"reason": at + verdict.reason, "wall_ms": round(wall_ms, 3), "runs": runs}
 
 
 def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
@@ -461,8 +461,8 @@ def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
 def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **more: int) -> None:
     total = counts.total() + sum(more.values())
     data = {"rows": total, name: dict(sorted(counts.items())), **more}
-    shown = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
-    rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in shown]
+    items = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
+    rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in items]
     _print(data if as_json else _table(f"{total} rows", rows), out)
 
 
@@ -479,13 +479,13 @@ def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out
 
 
 def _print(summary: str | Row, out: Path) -> None:
-    """Print what the rows come to, where they are not."""
+    """Print a summary on standard output, or on standard error if the rows are there."""
     text = summary if isinstance(summary, str) else json.dumps(summary)
     click.echo(text, err=str(out) == "-")
 
 
 def _table(title: str, rows: Sequence[Sequence[str]]) -> str:
-    """A line, and columns two spaces apart, the first one to the left."""
+    """A title, and columns two spaces apart, the first one flush left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
         cells = [f"{first:{widths[0]}}", *map(str.rjust, rest, widths[1:])]

@@ -1,4 +1,4 @@
-"""What can go wrong: the exceptions of the package, and the statuses of programs and answers."""
+"""The exceptions of the package, and the statuses of programs and answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class CodeVerifierError(ValueError):
-    """Root of every error this package raises on purpose, and itself raised for a task, proposal,
+    """Root of every error that this package raises on purpose; raised itself for a task, proposal,
     row or setting that cannot be used."""
 
 
@@ -26,7 +26,7 @@ class ProgramError(CodeVerifierError):
 
 
 class SandboxUnavailable(CodeVerifierError):
-    """The sandbox cannot start, or the kernel lacks a layer that was not waived."""
+    """The sandbox cannot start, or the kernel lacks a required layer of protection."""
 
 
 class Status:

@@ -1,9 +1,8 @@
-"""Judging what models write: the acceptance rule for proposals, and grades of answers.
+"""The acceptance rule for proposals, and grades of answers.
 
-Nothing of it runs in the caller: a program runs in the sandbox, and answers, inputs and outputs are
-read as data. code_o: the answer is the output; nothing is executed. code_i: the answer is an input;
-the task's program runs on it, and its output is compared outside. code_f: the answer is a program;
-it runs on every judged input.
+Programs run in the sandbox; answers, inputs and outputs are read as data. code_o: the answer is the
+output; nothing is executed. code_i: the answer is an input; the task's program runs on it, and its
+output is compared outside. code_f: the answer is a program; it runs on every judged input.
 """
 
 import re
@@ -17,7 +16,7 @@ from code_verifier.syntax import ParsedProgram, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict, check_kind
 
 Run = Callable[[str, Sequence[str]], Iterator[Verdict]]
-"""Verdicts of a program on inputs, when asked for."""
+"""Yields the verdicts of a program on inputs, each executed when it is needed."""
 MIN_INPUTS = 2
 _FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Status.VIOLATION)
 
@@ -64,19 +63,19 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
     if not golds:
         raise CodeVerifierError("a code_f task needs at least one hidden example to be graded")
     passed = 0
-    first: Grade | None = None  # what went wrong first
+    fault: Grade | None = None  # the first one
     for gold, verdict in zip(golds, run(answer, task.inputs[task.visible :]), strict=False):
         if verdict.status == Status.SANDBOX_ERROR:
             return _refused(verdict.status, verdict.reason)
         if verdict.output is None:
-            first = first or _refused(verdict.status, verdict.reason)
+            fault = fault or _refused(verdict.status, verdict.reason)
             if verdict.status in _FINAL:
                 break  # the same for every input, or too costly to repeat
         elif comparison.same(gold_value(verdict.output), gold):
             passed += 1
         else:
-            first = first or Grade(0.0, "wrong output on a hidden example")
-    return replace(first or Grade(1.0, "right"), passed=passed, total=len(golds))
+            fault = fault or Grade(0.0, "wrong output on a hidden example")
+    return replace(fault or Grade(1.0, "right"), passed=passed, total=len(golds))
 
 
 def _refused(status: str, reason: str) -> Grade:
@@ -86,11 +85,11 @@ def _refused(status: str, reason: str) -> Grade:
 def validate_proposal(proposal: Proposal, check: Run, limits: Limits) -> Verdict:
     """Accept a proposal as a Task, or say why not.
 
-    code_o, code_i: the pair must pass `check`. code_f: at least two inputs without
-    keywords, none of which begins with another one, since the rest may be defaults (so that no
-    hidden example is also a visible one); all passing `check`, not all of them and not all hidden
-    ones giving the same output; and a message that leaks neither the program nor hidden examples.
-    The first half of the pairs is visible.
+    code_o, code_i: the pair must pass `check`. code_f: at least two inputs without keywords must
+    pass `check`; no input may begin with another one, because the rest may be defaults, and a
+    hidden example would be a visible one; neither all outputs nor all hidden ones may be the same;
+    and the message must leak neither the program nor hidden examples. The first half of the pairs
+    is visible.
     """
     check_kind(proposal.kind)
     if proposal.kind == "code_f":
@@ -124,9 +123,9 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         if kwargs:
             reason = f"input {number} has keywords; expected values alone, to tell calls apart"
             return Verdict(Status.DUPLICATE_INPUT, reason=reason)
-        for first, other in enumerate(calls, 1):
+        for earlier, other in enumerate(calls, 1):
             if call.startswith(other) or other.startswith(call):  # the rest may be defaults
-                reason = f"inputs {first} and {number} make the same call, or may do so"
+                reason = f"inputs {earlier} and {number} make the same call, or may do so"
                 return Verdict(Status.DUPLICATE_INPUT, reason=reason)
         calls.append(call)
         tidy.append(laid_out)
@@ -166,7 +165,7 @@ _DEFINES = re.compile(r"\bdef\s+f\s*\(|\bf\s*=\s*lambda\b")
 
 
 def leaks(message: str, program: str | ParsedProgram) -> str | None:
-    """Why the message leaks the program, or None.
+    """Return why the message leaks the program, or None.
 
     It leaks when it defines a function `f`, holds the program, or quotes at least half of the
     program's lines of 10 characters or more (white space and comments never count).
@@ -178,7 +177,7 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
         clean = strip_comments(program)
     except ProgramError:
         clean = text
-    wholes = {squeezed for source in (text, clean) if (squeezed := _squeeze(source))}
+    programs = {squeezed for source in (text, clean) if (squeezed := _squeeze(source))}
     lines = {
         squeezed
         for line in [*clean.splitlines(), *text.splitlines()]
@@ -187,7 +186,7 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
     if _DEFINES.search(message):
         return "the message defines a function f"
     squeezed = _squeeze(message)
-    if any(whole in squeezed for whole in wholes):
+    if any(program in squeezed for program in programs):
         return "the message contains the program"
     starts = {squeezed[at : at + _MIN_LINE] for at in range(len(squeezed))}
     quoted = sum(line[:_MIN_LINE] in starts and line in squeezed for line in lines)
@@ -197,8 +196,8 @@ def leaks(message: str, program: str | ParsedProgram) -> str | None:
 
 
 def tells(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
-    """Whether the message holds at least half of the pairs, each with its input and its output as
-    words of their own, or all of the outputs one behind the other."""
+    """Return whether the message holds at least half of the pairs, inputs and outputs as separate
+    words, or all outputs in a row."""
     squeezed = f" {_squeeze(message)} "
     words = set(_WORD.findall(message))
 
@@ -206,9 +205,9 @@ def tells(message: str, pairs: Sequence[tuple[str, str]]) -> bool:
         text = _squeeze(text)
         return text in words if _WORD.fullmatch(text) else text in squeezed
 
-    told = sum(holds(input) and holds(output) for input, output in pairs)
-    listed = len(pairs) > 1 and _squeeze(",".join(output for _, output in pairs)) in squeezed
-    return listed or 2 * told >= len(pairs)
+    count = sum(holds(input) and holds(output) for input, output in pairs)
+    in_a_row = len(pairs) > 1 and _squeeze(",".join(output for _, output in pairs)) in squeezed
+    return in_a_row or 2 * count >= len(pairs)
 
 
 def _squeeze(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Reading Python literals as data, and when two are the same value; see `canonical` for what a
-literal is here. Every text that `repr` gives for such a value is read back as that value."""
+"""Read Python literals as data, and compare them; `canonical` defines literals. A text that `repr`
+writes for such a value is read back as the same value."""
 
 import ast
 import cmath
@@ -29,7 +29,7 @@ _INTEGERS = re.compile(r"[0-9 ,\[\]-]*")
 
 
 def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
-    """The value of one literal. Expressions, calls but `set()`, and names but `Ellipsis` are
+    """Return the value of one literal. Expressions, calls but `set()`, and names but `Ellipsis` are
     refused. Raises LiteralError.
 
         >>> parse_literal("{'a': (1, 2.5)}")
@@ -45,8 +45,8 @@ def parse_literal(text: str, max_chars: int = MAX_CHARS) -> Any:
 
 
 def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
-    """Positional and keyword arguments from the text between the parentheses of a call. Every
-    argument must be a literal. Raises LiteralError."""
+    """Return positional and keyword arguments from the text between the parentheses of a call.
+    Every argument must be a literal. Raises LiteralError."""
     quick = _integers(f"[{_at_most(max_chars, text)}]")
     if quick is not None:
         return tuple(quick), {}
@@ -56,8 +56,8 @@ def parse_arguments(text: str, max_chars: int = MAX_CHARS) -> Arguments:
 def read_arguments(
     text: str, max_chars: int = MAX_CHARS
 ) -> tuple[tuple[Any, ...], dict[str, Any], str]:
-    """Return the arguments of `parse_arguments`, and their text in Python's usual layout, without
-    comments. Unlike the canonical text it keeps the order of dicts, sets and keywords as written,
+    """Return the arguments of `parse_arguments`, and their text as Python lays it out, without
+    comments. Unlike the canonical text it keeps the written order of dicts, sets and keywords,
     which a program can see. Raises LiteralError."""
     call = _call(text, max_chars)
     args, kwargs = _arguments(call)
@@ -65,10 +65,10 @@ def read_arguments(
 
 
 def _integers(text: str) -> Any:
-    """The value of an integer, or of nested lists of integers, or None for any other text.
+    """The value of an integer or of nested lists of integers, None for any other text.
 
-    JSON and Python agree on what can be written with these characters, and JSON's reader is
-    about ten times as fast.
+    With these characters JSON and Python write the same, and JSON's reader is about ten times as
+    fast.
     """
     if _INTEGERS.fullmatch(text) is None or text.count("[") > MAX_DEPTH:
         return None
@@ -79,8 +79,8 @@ def _integers(text: str) -> Any:
 
 
 def _arguments(call: ast.Call) -> Arguments:
-    named = {str(item.arg): _literal(item.value) for item in call.keywords}
-    return tuple(map(_literal, call.args)), named
+    kwargs = {str(item.arg): _literal(item.value) for item in call.keywords}
+    return tuple(map(_literal, call.args)), kwargs
 
 
 def _call(text: str, max_chars: int) -> ast.Call:
@@ -134,8 +134,8 @@ def _read(node: Any, depth: int) -> Any:
             return ...
         case ast.Call(ast.Name("set"), [], []):
             return set()
-    what = "** in a dict" if node is None else f"{kind.__name__} is an expression"
-    raise LiteralError(f"not a Python literal: {what}")
+    reason = "** in a dict" if node is None else f"{kind.__name__} is an expression"
+    raise LiteralError(f"not a Python literal: {reason}")
 
 
 def _finite(value: Any) -> Any:
@@ -173,7 +173,7 @@ class Comparison:
     tolerance: float = 0.0
 
     def same(self, left: Any, right: Any) -> bool:
-        """Whether two values made of exact built-in types are the same. Never raises."""
+        """Return whether two values of exact built-in types are the same. Never raises."""
         try:
             if self.tolerance > 0.0:
                 return self._close(left, right)
@@ -183,10 +183,10 @@ class Comparison:
 
     def _close(self, left: Any, right: Any) -> bool:
         kind = type(left)
-        alike = kind is type(right)
-        if not alike and (self.types or not (_is_number(left) and _is_number(right))):
+        same_type = kind is type(right)
+        if not same_type and (self.types or not (_is_number(left) and _is_number(right))):
             return False
-        if _is_number(left) and not (alike and isinstance(left, int)):
+        if _is_number(left) and not (same_type and isinstance(left, int)):
             return self._near(left, right)
         if kind is list or kind is tuple:
             return len(left) == len(right) and all(map(self._close, left, right))

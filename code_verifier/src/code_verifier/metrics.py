@@ -1,8 +1,8 @@
 """Structural metrics of a program, without executing it.
 
-The cyclomatic number and Halstead's measures are radon's, taken by its visitors from a tree that is
-parsed already: radon is what people compare with. Of its raw line counts nothing is used: they take
-time that grows with the square of the lines of a statement, and refuse some valid programs.
+The cyclomatic number and Halstead's measures are radon's, computed by its visitors on a tree that
+is parsed already. radon's line counts are not used: they take time that grows with the square of
+the lines of a statement, and refuse some valid programs.
 """
 
 import ast
@@ -26,7 +26,7 @@ from code_verifier.syntax import (
 )
 
 _FRAMES = 4
-"""Python frames that a visitor of radon takes for each level of a tree, some at the leaves."""
+"""Python frames that a visitor of radon needs for each level of a tree."""
 _NESTING = frozenset(
     (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
 ) | {ast.Match}
@@ -86,8 +86,8 @@ _Nodes = Mapping[type[ast.AST], Sequence[Any]]
 
 
 def measure(program: str | ParsedProgram) -> Metrics:
-    r"""Metrics of a program, which is not executed. Raises ProgramError when it does not parse or
-    is too long or too deeply nested to be parsed.
+    r"""Return the metrics of a program, which is not executed. Raises ProgramError when it does not
+    parse, or is too long or too deeply nested to be parsed.
 
         >>> metrics = measure("def f(x):\n    return x if x > 0 else -x")
         >>> metrics.cyclomatic, metrics.loc, metrics.variables
@@ -136,7 +136,7 @@ def _bound(nodes: _Nodes) -> set[str]:
 
 
 def _complexity(tree: ast.Module, depth: int) -> tuple[int, float, float]:
-    """radon's measures of a tree of this depth. Raises ProgramError when there is no stack left.
+    """radon's measures of a tree of this depth. Raises ProgramError for one that is too deep.
 
     The cyclomatic number of the module with its functions and classes (McCabe 1976; see `Metrics`);
     the volume V = N log2 n in bits, with the length N and the vocabulary n, and the effort E = D V,
@@ -156,8 +156,8 @@ _EMPTY = " \t\f\\"
 
 
 def _code_lines(program: str, nodes: _Nodes) -> int:
-    """Lines of a program that hold code: not blank, not only a comment, not of a docstring. Every
-    line of a text that runs over several counts, whatever it looks like."""
+    """The number of lines that are neither blank, nor a comment, nor of a docstring; every line of
+    another string counts."""
     lines = _NEWLINE.split(program)
     is_code = [bool(text := line.strip(_EMPTY)) and text[0] != "#" for line in lines]
     for node in (*nodes[ast.Constant], *nodes[ast.JoinedStr]):
@@ -191,16 +191,16 @@ _FIELDS = {
 }
 """The fields of each type of node that count."""
 _Token = tuple[str, str]
-"""A name that may be replaced, or "", and the text."""
+"""A name that the program may give, or "", and the text of the token."""
 
 
 def fingerprint(program: str | ParsedProgram) -> str:
-    """The structure of a program as 16 hexadecimal digits. Raises ProgramError.
+    """Return the structure of a program as 16 hexadecimal digits. Raises ProgramError.
 
     Two programs have the same structure when they differ only in layout, comments, docstrings,
     annotations, the values of constants (not their types; a minus sign belongs to the value), or
-    in the names that the program itself gives: its variables, parameters, functions, classes and
-    `as` names. Built-in functions, attributes and imported modules count: they say what it does.
+    the names of their own variables, parameters, functions, classes and `as`. The names of built-in
+    functions, attributes and imported modules count.
     """
     tokens: list[_Token] = []
     bound: set[str] = set()
@@ -242,7 +242,7 @@ def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
 
 
 def _part(node: Any, kind: type[ast.AST], field: str, bound: set[str]) -> Any:
-    """What a field of a node adds; the names that it binds are added to `bound`."""
+    """The parts of a node's field; names that it binds are added to `bound`."""
     value = getattr(node, field, None)
     imported = kind is ast.alias and field == "name"
     if value.__class__ is str and field in _NAMES and not imported:
@@ -260,7 +260,7 @@ _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The quantile of sorted values, interpolated linearly (type 7 of Hyndman and Fan 1996)."""
+    """Return a quantile of sorted values, interpolated linearly (type 7, Hyndman and Fan 1996)."""
     place = share * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)
@@ -268,7 +268,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def summarise(metrics: Sequence[Metrics]) -> dict[str, dict[str, float]]:
-    """For every number of Metrics: mean and quantiles, named `mean`, `p0` to `p100`."""
+    """Return mean and quantiles of every number of Metrics, named `mean`, `p0` to `p100`."""
     table: dict[str, dict[str, float]] = {}
     for name in MEANINGS if metrics else ():
         values = sorted(float(getattr(item, name)) for item in metrics)

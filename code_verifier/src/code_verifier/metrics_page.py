@@ -1,7 +1,7 @@
-"""The page of `code-verifier metrics --html`: how a set of programs is spread over every metric.
+"""The page of `code-verifier metrics --html`: how programs are distributed over every metric.
 
-A page is one file that works offline, as wide as its window, light or dark as the reader's system
-is. Texts are escaped, since names of programs come from anywhere.
+A page is one file that works offline, light or dark as the reader's system. Texts are escaped,
+because names of programs are untrusted.
 """
 
 import importlib.util
@@ -59,7 +59,7 @@ draw();
 
 
 def require_charts() -> None:
-    """Raise CodeVerifierError where no page can be made, before any work is done."""
+    """Raise CodeVerifierError if a library of the charts is missing."""
     for name in ("altair", "vl_convert"):
         if importlib.util.find_spec(name) is None:
             raise CodeVerifierError(
@@ -70,8 +70,8 @@ def require_charts() -> None:
 
 def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) -> None:
     """Write an HTML page about programs by their names, with a histogram of every number, whose
-    last bar holds what lies beyond 99 %. failed: how many more could not be measured. Needs Altair
-    and vl-convert. Counting is done here, so that the page stays small however many there are."""
+    last bar also holds the largest 1 %. failed: number of programs that could not be measured.
+    Needs Altair and vl-convert. The page holds counts, so that it is small for any number."""
     charts, figures = {}, ""
     for name, (unit, meaning) in MEANINGS.items() if measured else ():
         charts[name] = _histogram([getattr(metrics, name) for _, metrics in measured], unit)
@@ -104,7 +104,7 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
 
 @cache
 def _library() -> str:
-    """Vega-Lite and all it needs, and the script that draws the charts."""
+    """Vega-Lite with its dependencies, and the script that draws the charts."""
     import vl_convert
 
     return str(vl_convert.javascript_bundle(_DRAW))
@@ -117,7 +117,7 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
     values = sorted(map(float, numbers))
     low, high = values[0], quantile(values, _TAIL)
     start, width, ticks = low, (high - low) / _BINS, alt.Axis(tickCount=5, grid=False)
-    if whole := isinstance(numbers[0], int):  # as many in every bar, half before and behind each
+    if are_whole := isinstance(numbers[0], int):  # as many in every bar, half before and behind
         start, width = low - 0.5, max(1.0, math.ceil((high - low + 1) / _BINS))
         ticks = alt.Axis(tickCount=5, tickMinStep=1, format="d", grid=False)
     counts = Counter(int((min(v, high) - start) / width) if width else 0 for v in values)
@@ -125,7 +125,7 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
     for place, count in counts.items():
         first, last = start + place * width, start + (place + 1) * width if width else start + 1.0
         label = f"{first:.3g} to {last:.3g}"
-        if whole:
+        if are_whole:
             label = f"{first + 0.5:g}" + (f" to {last - 0.5:g}" if width > 1 else "")
         gap = 0.04 * (last - first)
         bars.append({"from": first + gap, "to": last - gap, "value": label, "programs": count})
@@ -142,7 +142,7 @@ def _histogram(numbers: Sequence[float], unit: str) -> dict[str, Any]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where it is not 1."""
+    """Return a number with its noun, in the plural if it is not 1."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 

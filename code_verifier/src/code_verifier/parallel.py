@@ -1,4 +1,4 @@
-"""A map by threads that is lazy and keeps the order of its items; and an end for long work."""
+"""A lazy map by threads in the order of its items; and signals that stop long work."""
 
 import queue
 import signal
@@ -22,11 +22,11 @@ def ordered_map(
     share: bool = False,
     ahead: int = 8,
 ) -> Iterator[_Result]:
-    """`map(function, items)` by `workers + 1` threads, results in the order of the items.
+    """Yield `map(function, items)` by `workers + 1` threads, in the order of the items.
 
-    One thread more than can execute prepares what comes next. Reads at most `ahead * workers`
-    items beyond the result last taken. An exception of `function` or of the iterable arrives at its
-    place in the order. Leaving early drops what has not started, and does not wait for the rest.
+    The additional thread prepares the next item. At most `ahead * workers` items are read beyond
+    the last result. An exception of `function` or of the iterable is raised at its place in the
+    order. A caller that leaves early does not wait; items that have not started are dropped.
     share: items are hashable, and equal ones among the last 4096 have one result.
     """
     jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
@@ -90,19 +90,19 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Have TERM and HUP raise Stopped, where nobody else handles or ignores them (as `nohup` does);
-    what was before holds again afterwards. Outside of the main thread nothing changes."""
+    """Have TERM and HUP raise Stopped inside the block, unless they have a handler or are ignored
+    (as by `nohup`). Outside the main thread nothing changes."""
 
     def stop(*_: object) -> None:
         raise Stopped
 
     main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
-    taken = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     try:
-        for number in taken:
+        for number in free:
             signal.signal(number, stop)
         yield
     finally:
-        for number in taken:
+        for number in free:
             signal.signal(number, signal.SIG_DFL)

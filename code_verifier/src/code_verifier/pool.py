@@ -1,5 +1,5 @@
-"""Fork servers: the caller's end of one, and the pool of those that a sandbox keeps, started when
-first needed and replaced when they break."""
+"""Fork servers as the caller sees them, and the pool that a sandbox keeps of them: started when
+first needed, and replaced when they break."""
 
 import marshal
 import os
@@ -24,7 +24,7 @@ from code_verifier.jail.wire import LENGTH, ORDINARY, READ, READER, REPLY, STATU
 
 _START_S = 60.0
 _MAX_REPLY = (1 << 28) + (1 << 20)
-"""The most output that a caller asks for, and what a reply has beyond it."""
+"""Bytes of the largest output that a caller allows, and of the reply around it."""
 _LONGEST_WAIT_MS = 2**31 - 1
 # A bare package object spares the process every import that it does not need.
 _BOOTSTRAP = (
@@ -41,13 +41,13 @@ HASH_SEEDS = (
 
 @dataclass(frozen=True)
 class Profile:
-    """What a process of the pool is: the reader of programs, or a fork server of functions of
-    literals (strict) or of ordinary modules and scripts.
+    """The kind of a process: the reader of programs, or a fork server of functions of literals
+    (strict) or of ordinary modules and scripts.
 
-    memory: bytes of address space that a program may use beyond that of the bare process. modules:
-    which are imported before the first fork, see `jail.wire`. index: of its hash seed and, where it
-    is strict, of its clocks, entropy and addresses. clock_s: where its own clocks end. libraries:
-    their names, each with the folder that holds it.
+    memory: bytes of address space that a program may use beyond the bare process. modules: imported
+    before the first fork, see `jail.wire`. index: of the hash seed; of a strict process also of its
+    clocks, entropy and addresses. clock_s: the time at which its clocks stop. libraries: names,
+    each with the folder that holds it.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Profile:
     libraries: tuple[tuple[str, str], ...] = ()
 
     def filters(self) -> dict[str, bytes]:
-        """The filters of system calls by what a process may be; none where there are no tables."""
+        """Return the filters of system calls, by the kind of child; none for unknown machines."""
         build = syscalls.build
         filters = {
             READER: {"reader": build(1, 0, timer=True)},
@@ -70,8 +70,8 @@ class Profile:
 
 @dataclass(frozen=True)
 class Order:
-    """What a server knows of a request: `kind` is `function`, `calls` or `script`, the rest are its
-    limits (see `jail.server`) and the standard input of a script."""
+    """The part of a request that a server reads: `kind` (`function`, `calls` or `script`), limits
+    (see `jail.server`), and the standard input of a script."""
 
     kind: str
     cpu_s: float = 0.0
@@ -85,7 +85,7 @@ class Order:
 
 
 class Reply(NamedTuple):
-    """What came of a request, see `jail.wire`; the report may be forged."""
+    """The reply to a request, see `jail.wire`; the report may be forged."""
 
     status: str
     flags: int
@@ -97,16 +97,15 @@ class Reply(NamedTuple):
 
 
 class ProcessLost(Exception):
-    """The process ended, stopped answering, or answered nonsense. code: how it ended, if it did."""
+    """The process ended, stopped answering, or sent nonsense. code: its return code, or None."""
 
     code: int | None = None
 
 
 class Process:
-    """A fork server of a profile.
+    """A fork server of a profile, started by `subprocess`, which is safe in a process with threads.
 
-    Not for use by two threads at once, but for `end`. It is started by `subprocess`, which is safe
-    in a process with threads.
+    Only `end` may be called while another thread uses it.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -125,13 +124,13 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs, as far as is known without asking it."""
+        """Whether the process still runs."""
         process = self._process
         return process is not None and process.poll() is None
 
     def start(self) -> None:
-        """Start the process and wait for its first frame; one that is lost before is started once
-        more. Raises SandboxUnavailable."""
+        """Start the process and wait for its first frame; if it is lost before, start it again,
+        once. Raises SandboxUnavailable."""
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the sandbox needs Linux, and this is {sys.platform}; run it in a Linux "
@@ -161,8 +160,8 @@ class Process:
                 raise
 
     def ask(self, request: bytes, deadline: float) -> bytes:
-        """The reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
-        exception the process is closed: a late reply must not answer the next request."""
+        """Return the reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
+        exception the process is closed, so that a late reply cannot answer the next request."""
         try:
             self._write(request, deadline)
             return self._read(deadline)
@@ -173,14 +172,14 @@ class Process:
             raise
 
     def end(self) -> None:
-        """Kill the process, from any thread; a thread that waits for it gets ProcessLost."""
+        """Kill the process, from any thread; a waiting thread gets ProcessLost."""
         self._ended = True
         with self._lock:
             if self._process is not None:
                 self._process.kill()
 
     def close(self) -> int | None:
-        """Kill the process and reap it; its child ends with it. Returns how it ended, if it ran."""
+        """Kill the process with its child, and reap it. Returns its return code, if it ran."""
         with self._lock:
             process, self._process = self._process, None
         if process is None:
@@ -270,8 +269,7 @@ _PATIENCE_S = 0.05  # about what it takes to start a process
 class Pool:
     """Fork servers by profile, each used by one thread at a time and started when first used.
 
-    slots: makes what an execution holds while it runs, anew after a fork. most: processes that are
-    kept.
+    slots: makes the semaphore that an execution holds, again after a fork. most: processes to keep.
     """
 
     def __init__(
@@ -301,15 +299,15 @@ class Pool:
         self._all: set[Process] = set()
 
     def ask(self, profile: Profile, order: Order, task: bytes, grace_s: float) -> Reply:
-        """What came of a request, asked again of a new server if one is lost. grace_s: seconds
-        until it counts as lost. Raises ProcessLost, SandboxUnavailable."""
+        """Return the reply to a request; if a server is lost, ask a new one, once. grace_s: seconds
+        until a server counts as lost. Raises ProcessLost, SandboxUnavailable."""
         if self._pid != os.getpid():
             self.forget()
         request = frame(marshal.dumps(vars(order))) + frame(task)
         try:
             with self._lend(profile) as process:
                 reply = process.ask(request, time.monotonic() + grace_s)
-        except ProcessLost as error:  # where one was lost, the idle ones may be lost too
+        except ProcessLost as error:  # the idle ones may be lost, too
             if error.code == OUT_OF_BUDGET:
                 raise  # it would happen again
             with self._lend(profile, fresh=True) as process:
@@ -321,12 +319,12 @@ class Pool:
         return Reply(STATUSES[status], *numbers, reason, reply[start:])
 
     def layers(self, profile: Profile) -> dict[str, bool]:
-        """Protection layers that a server of this profile reports."""
+        """Return the protection layers that a server of this profile reports."""
         with self._lend(profile) as server:
             return dict(server.layers)
 
     def pids(self) -> list[int]:
-        """Process ids of the running processes."""
+        """Return the ids of the running processes."""
         with self._lock:
             return [pid for process in self._all if (pid := process.pid) and process.alive]
 
@@ -346,14 +344,14 @@ class Pool:
             process.close()
 
     def forget(self) -> None:
-        """After a fork: the processes belong to the parent; this process starts its own."""
+        """Forget all processes after a fork: they belong to the parent."""
         for process in self._all:
             process.abandon()
         self._reset()
 
     @contextmanager
     def _lend(self, profile: Profile, fresh: bool = False) -> Iterator[Process]:
-        """A process in a slot of its own; reading takes none."""
+        """Lend a process, and hold a slot for it, unless it is the reader."""
         with nullcontext() if profile.kind == READER else self._slots:
             process = self._take(profile, fresh)
             try:
@@ -371,17 +369,15 @@ class Pool:
     def _take(self, profile: Profile, fresh: bool) -> Process:
         surplus = None
         with self._lock:
-            if (
-                profile.index > 1 and not fresh
-            ):  # a rare one: a moment's wait beats starting another
+            if profile.index > 1 and not fresh:  # rare: a short wait is better than another process
                 self._returned.wait_for(lambda: not self._lent[profile], _PATIENCE_S)
             if self._closed:
                 raise SandboxUnavailable(_CLOSED)
             self._lent[profile] += 1
-            same = [process for of, process in self._idle if of == profile and not fresh]
-            if same:
-                self._idle.remove((profile, same[-1]))
-                return same[-1]
+            idle = [process for of, process in self._idle if of == profile and not fresh]
+            if idle:
+                self._idle.remove((profile, idle[-1]))
+                return idle[-1]
             process = Process(profile)
             self._all.add(process)
             if len(self._all) > self._most and self._idle:

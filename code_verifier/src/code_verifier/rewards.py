@@ -1,9 +1,9 @@
 """Rewards for other trainers: TRL's `reward_funcs`, verl's `compute_score`, tasks of `verifiers`.
 
-The dataset's rows say how an answer is judged. A task of ours has `kind`, and `output` (code_o),
-`program` and `output` (code_i), or `inputs`, `outputs` and optionally `visible` (code_f). Any
-other row has tests of a whole program, as `scripts.suites.read_tests` says. None of the libraries
-is imported here.
+The columns of a dataset's row decide how an answer is judged. A task of ours has `kind`, and
+`output` (code_o), `program` and `output` (code_i), or `inputs`, `outputs` and optionally `visible`
+(code_f). Any other row has tests of a whole program, see `scripts.suites.read_tests`. None of the
+libraries is imported here.
 """
 
 import json
@@ -38,8 +38,8 @@ _COLUMNS = frozenset(
 
 
 def completion_text(completion: Any) -> str:
-    """Return the text of a completion: a text itself, or the assistant's last message, whose
-    content is a text or a list of parts with `text`. What has no text is the empty text."""
+    """Return the text of a completion, "" if it has none. A completion is a text, or a list of
+    messages; of these the assistant's last one counts, with a text or parts with `text`."""
     if isinstance(completion, str):
         return completion
     for message in reversed(completion) if isinstance(completion, Sequence) else ():
@@ -57,14 +57,14 @@ def _field(value: Any, name: str) -> Any:
 
 
 class Reward:
-    """What TRL calls. `completions` and each column have one item a completion; `read` makes of a
-    row what answers are judged by."""
+    """A reward function for TRL. `completions` and each column have one item for each completion;
+    `read` makes a task or tests of a row."""
 
     def __init__(
         self,
         name: str,
         read: Callable[[Mapping[str, Any]], Task | Suite],
-        parse: Parse | None,
+        parse: Parse | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
         self.__name__ = name  # in TRL's logs
@@ -95,7 +95,7 @@ class Reward:
 
 
 def _plain(value: Any) -> Any:
-    """A row of a data set with lists where it has arrays."""
+    """A row of a data set with lists in place of arrays."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -118,9 +118,9 @@ _REFERENCES = ("canonical_solution", "code", "reference_solution", "solution", "
 
 
 def reference_of(row: Mapping[str, Any]) -> str | None:
-    """The answer that a row itself holds, or None: of a task, its program (code_f) or input
-    (code_i); of tests, the first column of canonical_solution (behind `prompt`, as in HumanEval),
-    code, reference_solution, solution and solutions (the first one in Python 3) that holds one."""
+    """Return the solution in a row, or None: of a task, its program (code_f) or input (code_i); of
+    tests, the first of the columns canonical_solution (behind `prompt`, as in HumanEval), code,
+    reference_solution, solution and solutions (the first in Python 3) that has one."""
     if row.get("kind") is not None:
         program = program_of(row, required=False) or None
         return {"code_f": program, "code_i": row.get("input")}.get(str(row["kind"]))
@@ -134,14 +134,14 @@ def reference_of(row: Mapping[str, Any]) -> str | None:
             value = [text for language, text in pairs if language in (3, "PYTHON3")]
         text = next(iter(value), None) if isinstance(value, list) else value
         if isinstance(text, str) and text.strip():
-            whole = f"{row.get('prompt') or ''}{text}" if name == _REFERENCES[0] else text
-            return find_program(whole) if "```" in text else whole
+            program = f"{row.get('prompt') or ''}{text}" if name == _REFERENCES[0] else text
+            return find_program(program) if "```" in text else program
     return None
 
 
 def check_row(row: Mapping[str, Any], sandbox: Sandbox | None = None) -> Grade | None:
-    """The grade of a row's own solution, or None where it has none. A row that not even this solves
-    gives every answer 0. Raises CodeVerifierError for a row without a task or tests."""
+    """Return the grade of a row's own solution, or None if it has none. If this is wrong, every
+    answer to the row gets 0. Raises CodeVerifierError for a row without a task or tests."""
     row = _plain(row)
     task, reference = _read(row), reference_of(row)
     if isinstance(task, Task) and task.kind == "code_o" and task.program and task.input is not None:
@@ -156,7 +156,7 @@ _checked: set[int] = set()
 
 
 def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | None) -> None:
-    """Warn of a row that nobody has solved yet and that its own solution does not solve."""
+    """Warn, once for each task, of a row that its own solution does not solve."""
     if hash(task) in _checked:
         return
     _checked.add(hash(task))
@@ -177,7 +177,7 @@ def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> 
 
 
 def _answer(task: Task | Suite, text: str, parse: Parse | None = None) -> str | None:
-    """The answer to a task in a completion's text, by `parse`, or as the kind of the task needs."""
+    """The answer to a task in a completion's text, by `parse`, or by the kind of the task."""
     if parse is not None:
         return parse(text)
     if isinstance(task, Suite):
@@ -190,11 +190,11 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse | None = None) -> Re
 
     sandbox: where programs run; None opens one at the first call, with a worker per processor.
     parse: finds the answer in a completion's text; None reads it as `code_verifier.answers` does. A
-    copy of the function that is sent to another process has processes of its own there.
+    copy of the function in another process starts its own sandbox there.
 
-    A fault of the sandbox gives None, TRL's word for a reward that does not apply. A completion
-    without any reward is left out of its group's baseline and has the advantage 0. Raises
-    CodeVerifierError when a dataset row is no task.
+    A fault of the sandbox gives None, which for TRL means that the reward does not apply: a
+    completion without any reward is left out of its group's baseline and has the advantage 0.
+    Raises CodeVerifierError when a dataset row is no task.
 
         >>> reward = trl_reward()  # GRPOTrainer(..., reward_funcs=reward)
         >>> reward(["<answer>7</answer>", "It is 8."], kind=["code_o"] * 2, output=["7"] * 2)
@@ -203,28 +203,28 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse | None = None) -> Re
     return Reward("task_reward", Task.from_row, parse, sandbox)
 
 
-def tests_reward(parse: Parse | None = None) -> Reward:  # noqa: PT028  (no test)
-    """Return a reward function of TRL for whole programs: 1.0 for one that passes all tests of its
-    row, else 0.0, also for none; None for a fault of the sandbox, as `trl_reward`.
+def tests_reward() -> Reward:
+    """Return a reward function of TRL for whole programs: 1.0 if the program passes all tests of
+    its row, 0.0 if not or if there is none; None for a fault of the sandbox, as `trl_reward`.
 
-    The tests are those of MBPP's columns, of an entry point with inputs and outputs, or of standard
-    input and output. Raises CodeVerifierError when a dataset row has none of these.
+    The tests are MBPP's columns, an entry point with inputs and outputs, or standard input and
+    output. Raises CodeVerifierError when a dataset row has none of these.
 
         >>> reward = tests_reward()  # GRPOTrainer(..., reward_funcs=reward)
         >>> answer = "<answer>def double(x): return 2 * x</answer>"
         >>> reward([answer], test_list=[["assert double(2) == 4"]])
         [1.0]
     """
-    return Reward("tests_reward", read_tests, parse)
+    return Reward("tests_reward", read_tests)
 
 
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None
 ) -> float:
-    """Return the reward of one completion, as verl asks for it: 1.0 right, 0.0 wrong or missing.
+    """Return the reward of one completion for verl: 1.0 right, 0.0 wrong or missing.
 
-    ground_truth: a row, or its JSON. A fault of the sandbox raises SandboxUnavailable, since verl
-    takes no None for a reward; a row that has neither a task nor tests raises CodeVerifierError.
+    ground_truth: a row, or its JSON. A fault of the sandbox raises SandboxUnavailable, because verl
+    cannot take None as a reward; a row without a task or tests raises CodeVerifierError.
 
         >>> compute_score("mine", "<answer>7</answer>", {"kind": "code_o", "output": "7"})
         1.0
@@ -252,26 +252,24 @@ def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = No
     return grade.score
 
 
-def verifiers_reward(
-    sandbox: Sandbox | None = None, parse: Parse | None = None
-) -> Callable[[Any, Any], Awaitable[float]]:
+def verifiers_reward(sandbox: Sandbox | None = None) -> Callable[[Any, Any], Awaitable[float]]:
     """Return `reward(task, trace)`: 1.0 for a right last reply, 0.0 for a wrong or missing one.
 
-    task: data with a mapping `row`, a task of ours or tests. trace: has a text `last_reply`. The
-    arguments are those of `trl_reward`. A fault of the sandbox raises SandboxUnavailable:
-    `verifiers` takes no None for a reward, but an exception makes the rollout a failed one. A row
-    of neither raises CodeVerifierError.
+    sandbox: as in `trl_reward`. task: has a mapping `row` with a task of ours or tests. trace: has
+    a text `last_reply`. A fault of the sandbox raises SandboxUnavailable, because `verifiers`
+    cannot take None as a reward; the exception marks the rollout as failed. A row without a task or
+    tests raises CodeVerifierError.
     """
 
     async def reward(task: Any, trace: Any) -> float:
-        import asyncio  # only those who use it pay for it
+        import asyncio  # slow to import
 
         row = getattr(task, "row", None)
         if not isinstance(row, Mapping):
             kind = type(row).__name__
             raise CodeVerifierError(f"the task's row is of type {kind}; expected a mapping")
         tests = _read(row)
-        answer = _answer(tests, str(trace.last_reply), parse)
+        answer = _answer(tests, str(trace.last_reply))
         score = await asyncio.to_thread(_score, tests, answer, sandbox)
         if score == 0.0:
             await asyncio.to_thread(_check_once, tests, row, sandbox)

@@ -1,7 +1,7 @@
-"""The sandbox: settings and processes of one caller, and what can be asked of them.
+"""The sandbox: runs, checks, validates and grades programs with the settings of one caller.
 
-Programs are executed through a pool, each time read and examined anew by a child of a fork server,
-and what their executions give is compared here.
+The reader compiles a program, children of fork servers execute it, and this module compares the
+results.
 """
 
 import marshal
@@ -25,7 +25,7 @@ from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 CHANCE_RUNS = 16
 _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 _OF_PROGRAM = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
-"""What a child may report; the program may have forged it."""
+"""The statuses that a child may report; the program may have forged the report."""
 _GRACE_S = 10.0
 _READER = Profile(READER, 1 << 30)
 _KEPT = 2 * len(HASH_SEEDS) + 1
@@ -35,13 +35,13 @@ _PER_WORKER = 6
 class Sandbox(AbstractContextManager["Sandbox"]):
     r"""Runs programs, each execution in a fresh confined process.
 
-    workers: executions at a time. limits: what one execution may use. runs: executions of one
-    `check`, each under a hash seed and clocks of its own; a program that can reach a
-    source of chance gets 16. comparison: how answers are compared.
-    allow_weak: go on where the kernel offers no system-call filter.
+    workers: executions at a time. limits: of one execution. runs: executions of one `check`, each
+    with its own hash seed and clocks; a program that can reach a source of chance gets 16.
+    comparison: how answers are compared. allow_weak: run even where the kernel offers no
+    system-call filter.
 
-    May be shared by threads and survives a fork of the caller. Close it, or use `with`.
-    Raises SandboxUnavailable when processes cannot be confined.
+    Threads may share it, and it survives a fork of the caller. Close it, or use `with`. Raises
+    SandboxUnavailable when processes cannot be confined.
 
         >>> with Sandbox(workers=1) as sandbox:
         ...     sandbox.run("def f(x):\n    return sorted(x)", "[3, 1, 2]").output
@@ -78,11 +78,11 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         self._pool.close()
 
     def layers(self) -> dict[str, bool]:
-        """Protection layers that are active in this sandbox's processes."""
+        """Return the protection layers, and whether each is active in this sandbox's processes."""
         return self._pool.layers(self._profile(0))
 
     def pids(self) -> list[int]:
-        """Process ids of the running fork servers."""
+        """Return the process ids of the running fork servers."""
         return self._pool.pids()
 
     def run(self, program: str, input: str) -> Verdict:
@@ -90,7 +90,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return self._judge(program, input, 1)
 
     def check(self, program: str, input: str) -> Verdict:
-        r"""The acceptance rule: policy, then equal canonical output of all executions.
+        r"""Apply the acceptance rule: policy, then equal canonical outputs of all executions.
 
         >>> with Sandbox(workers=1) as sandbox:
         ...     sandbox.check("def f(x):\n    return x + 1", "4").output
@@ -101,23 +101,23 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return self._judge(program, input, self.runs)
 
     def run_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`run` on each input, in parallel."""
+        """Apply `run` to each input, in parallel."""
         return list(self.run_many((program, input) for input in inputs))
 
     def check_inputs(self, program: str, inputs: Sequence[str]) -> list[Verdict]:
-        """`check` on each input, in parallel."""
+        """Apply `check` to each input, in parallel."""
         return list(self.check_many((program, input) for input in inputs))
 
     def iter_run(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """`run` on each input, lazily: it is executed only when its verdict is requested."""
+        """Yield the verdict of `run` on each input, executed when it is requested."""
         return (self._judge(program, input, 1) for input in inputs)
 
     def iter_check(self, program: str, inputs: Sequence[str]) -> Iterator[Verdict]:
-        """`check` on each input, lazily: it is executed only when its verdict is requested."""
+        """Yield the verdict of `check` on each input, executed when it is requested."""
         return (self._judge(program, input, self.runs) for input in inputs)
 
     def validate(self, proposal: Proposal) -> Verdict:
-        r"""The acceptance rule for a proposed task of any kind.
+        r"""Apply the acceptance rule to a proposed task of any kind.
 
         >>> with Sandbox(workers=1) as sandbox:
         ...     proposal = Proposal("code_o", "def f(x):\n    return x + 1", input="4")
@@ -131,25 +131,26 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
 
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
-        """`run` for every (program, input), in order."""
+        """Yield the verdict of `run` on every (program, input), in order, in parallel."""
         return ordered_map(lambda pair: self.run(*pair), pairs, self.workers)
 
     def check_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
-        """`check` for every (program, input), in order."""
+        """Yield the verdict of `check` on every (program, input), in order, in parallel."""
         return ordered_map(lambda pair: self.check(*pair), pairs, self.workers)
 
     def validate_many(self, proposals: Iterable[Proposal]) -> Iterator[Verdict]:
-        """`validate` for every proposal, in order."""
+        """Yield the verdict of `validate` on every proposal, in order, in parallel."""
         return ordered_map(self.validate, proposals, self.workers)
 
     def grade_many(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
-        """`grade` for every (task, answer), in order; equal pairs close together judged once."""
+        """Yield the grade of every (task, answer), in order, in parallel; equal pairs that are
+        close to each other are judged once."""
         return ordered_map(lambda pair: self.grade(*pair), pairs, self.workers, share=True)
 
     def _judge(self, program: str, input: str, runs: int) -> Verdict:
-        """Execute `runs` times, sixteen where more than one and the program or the input can reach
-        a source of chance: the verdict is the first that is not ok or differs, else ok. Raises
-        CodeVerifierError when an argument is not a str."""
+        """Execute `runs` times, or sixteen times if `runs` is above 1 and the program or the input
+        can reach a source of chance. The verdict is the first that is not ok or has another output,
+        else ok. Raises CodeVerifierError when an argument is not a str."""
         texts: dict[str, object] = {"program": program, "input": input}
         for name, text in texts.items():
             if not isinstance(text, str):
@@ -158,10 +159,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if len(program) > self.limits.program_chars:
             reason = f"the program is longer than {self.limits.program_chars} characters"
             return Verdict(Status.TOO_LONG, reason=reason)
-        read = self._read(program, input)
-        if isinstance(read, Verdict):
-            return read
-        code, flags = read
+        compiled = self._compile(program, input)
+        if isinstance(compiled, Verdict):
+            return compiled
+        code, flags = compiled
         if runs > 1 and flags & CHANCE:
             runs = max(runs, CHANCE_RUNS)
         modules = ALL if flags & MORE else COMMON
@@ -181,8 +182,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
         return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
-    def _read(self, program: str, input: str) -> tuple[bytes, int] | Verdict:
-        """The code with its arguments, and their flags; or the verdict that refuses them."""
+    def _compile(self, program: str, input: str) -> tuple[bytes, int] | Verdict:
+        """The code with its arguments, and the flags of `jail.wire`; or a verdict that refuses."""
         limits = self.limits
         task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
         try:
@@ -200,8 +201,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         return Profile(STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)
 
     def _execute(self, code: bytes, index: int, modules: str) -> Verdict:
-        """Execute once, under hash seed and clocks `index`; again with all modules where one that
-        it looked for was missing."""
+        """Execute once, with hash seed and clocks `index`; again with all modules if one was
+        missing."""
         limits = self.limits
         task = marshal.dumps((code, vars(limits)))
         wall_s, room = limits.wall_s, 4 * limits.output_chars + 4096
@@ -241,20 +242,20 @@ def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
 
 @cache
 def shared_sandbox() -> Sandbox:
-    """The sandbox used when a caller passes none, opened at the first use: a worker per
+    """Return the sandbox of callers that pass none, opened at the first use: a worker per
     processor."""
     return Sandbox(workers=os.cpu_count() or 1)
 
 
 @lru_cache(maxsize=512)  # all executions of a program give one text, as a rule
 def _forged(text: str) -> str:
-    """Why a child's result cannot be trusted, or an empty text; a child may have been taken over:
-    its text is data until it proves canonical."""
+    """Why a child's result is forged, or "". A program may control its child, so that the text is
+    trusted only if it is canonical."""
     try:
-        same = canonical(parse_literal(text, len(text)), len(text)) == text
+        is_canonical = canonical(parse_literal(text, len(text)), len(text)) == text
     except LiteralError as error:
         return str(error)
-    return "" if same else "the text is not canonical"
+    return "" if is_canonical else "the text is not canonical"
 
 
 def _reported(report: bytes) -> tuple[str, str]:

@@ -1,9 +1,9 @@
 """Serve SandboxFusion's `/run_code` on this machine, so that its clients need no container.
 
 A request is JSON: `code`, and optionally `stdin`, `run_timeout` (processor seconds), `files` (name
-to base64; a program reads and imports them from memory). Python is the only language, and what a
-program writes ends with it, so that no file can be fetched. The address is the loopback's, and
-cannot be another: whoever reaches it runs programs.
+to base64; a program reads and imports them from memory). Python is the only language. The files
+that a program writes are lost when it ends, so none can be fetched. The address is always the
+loopback's, because everybody who reaches it can run programs.
 """
 
 import base64
@@ -21,7 +21,7 @@ from code_verifier.scripts.runner import ScriptRun, ScriptRunner
 
 HOST = "127.0.0.1"
 QUEUE = 512
-"""Requests that wait or run at a time; more are answered 503."""
+"""Most requests that wait or run at a time; more get 503."""
 _MOST_BYTES = 1 << 27
 _BUSY = "too many requests wait; send fewer at a time, or start more workers"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -51,7 +51,7 @@ class Server(ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone away is no error."""
+        """Ignore a client that has gone away."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -62,10 +62,10 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 30.0  # seconds to wait for more of a request
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing for each request."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """`/v1/ping`, by which clients find out whether the server is up."""
+        """Answer `/v1/ping`, by which clients test whether the server is up."""
         if refusal := self._stranger():
             self._refuse(403, refusal)
         elif self.path == "/v1/ping":
@@ -74,13 +74,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, f"no {self.path} here; expected POST /run_code")
 
     def do_POST(self) -> None:
-        """`/run_code`. Nothing of a request is read before it is known to be answered."""
+        """Answer `/run_code`. The body is read only if the request is accepted."""
         sizes = self.headers.get_all("Content-Length", [])
         text = sizes[0] if len(sizes) == 1 else ""
-        known = text.isascii() and text.isdecimal() and len(text) < 12
+        is_number = text.isascii() and text.isdecimal() and len(text) < 12
         if refusal := self._stranger():
             self._refuse(403, refusal)
-        elif not known or int(text) > _MOST_BYTES or "Transfer-Encoding" in self.headers:
+        elif not is_number or int(text) > _MOST_BYTES or "Transfer-Encoding" in self.headers:
             line = f"expected one number up to {_MOST_BYTES} as Content-Length"
             self._refuse(413, line)
         elif self.path.rstrip("/") != "/run_code":
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.places.release()
 
     def _run(self, size: int) -> None:
-        """Read the body, and answer with what the program does."""
+        """Read the body, run the program and answer."""
         try:
             body = self._read(size)
             self._answer(200, run_code(self.server.runner, body))
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, {"detail": str(error)})
 
     def _read(self, size: int) -> bytes:
-        """A body of so many bytes, in the time for something to arrive and one second a MiB."""
+        """A body of `size` bytes; it may take the time-out and one second a MiB."""
         ends = time.monotonic() + self.timeout + size / (1 << 20)
         body = bytearray()
         while len(body) < size:
@@ -119,25 +119,25 @@ class _Handler(BaseHTTPRequestHandler):
         return bytes(body)
 
     def _stranger(self) -> str:
-        """Why the request is not from this machine's own programs, or "": a web page that a browser
-        here shows can send some, with its own address as origin or under a name of its own."""
+        """Why the request may come from a web page in a browser on this machine, or "": such pages
+        send their address as origin, or another name as host."""
         hosts = self.headers.get_all("Host", ["localhost"])
-        own = {f"http://{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        ours = {f"http://{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         foreign = [host for host in hosts if not _LOCAL.fullmatch(host.strip())]
-        foreign += [origin for origin in self.headers.get_all("Origin", []) if origin not in own]
+        foreign += [origin for origin in self.headers.get_all("Origin", []) if origin not in ours]
         if foreign or len(hosts) > 1:
-            shown = (foreign or hosts)[0][:80]
-            return f"Host or Origin is {shown!r}; only programs on this machine are served"
+            name = (foreign or hosts)[0][:80]
+            return f"Host or Origin is {name!r}; only programs on this machine are served"
         return ""
 
     def _refuse(self, status: int, line: str) -> None:
-        """Answer in a line a request whose body is not read, and close the connection."""
+        """Answer without reading the body, and close the connection."""
         self.close_connection = True
         self._answer(status, {"detail": line})
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
             self.connection.settimeout(1.0)
-            self.rfile.read(1 << 16)  # of what is on its way, which would reset the connection
+            self.rfile.read(1 << 16)  # unread bytes would reset the connection
 
     def _answer(self, status: int, content: Any) -> None:
         data = json.dumps(content).encode()
@@ -163,8 +163,8 @@ def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
     if not isinstance(code, str) or not isinstance(stdin, str | None):
         raise CodeVerifierError("expected 'code', a text, and 'stdin', a text or null")
     if (language := row.get("language", "python")) != "python" or row.get("fetch_files"):
-        shown = repr(language)[:40]
-        raise CodeVerifierError(f"language is {shown}; expected 'python', and no 'fetch_files'")
+        name = repr(language)[:40]
+        raise CodeVerifierError(f"language is {name}; expected 'python', and no 'fetch_files'")
     if stdin and _SURROGATE.search(stdin):
         raise CodeVerifierError("'stdin' holds half of a surrogate pair, which is no character")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MOST_S:

@@ -1,4 +1,4 @@
-"""Programs and expressions of unknown origin as syntax trees, without executing or warning."""
+"""Parse untrusted programs and expressions, without executing them and without warnings."""
 
 import ast
 import copy
@@ -15,27 +15,27 @@ from typing import Any
 from code_verifier.errors import ProgramError
 
 FAILURES = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError)
-"""What Python's parser and compiler raise for texts that they refuse."""
+"""The exceptions of Python's parser and compiler for texts that they refuse."""
 _LOCK = threading.RLock()
 """CPython 3.11 counts the depth of a tree per process, not per thread (gh-106905): two threads that
-parse at once can end in a SystemError. Filters of warnings are per process too."""
+parse at the same time can get a SystemError. Filters of warnings are per process too."""
 if hasattr(os, "register_at_fork"):  # a fork while another thread parses must not leave it locked
     os.register_at_fork(
         before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
     )
 _WARNED = re.compile(r"\\|[0-9][A-Za-z_]")
-"""What the tokenizer warns of: unknown escapes, and a number that runs into a word (`1or 2`)."""
+"""Texts with tokenizer warnings: unknown escapes, and a number that runs into a word (`1or 2`)."""
 _SPARE_FRAMES = 200
 FILE_NAME = "<program>\ud800"
-"""Of a program that is parsed or compiled. Python looks in the file of this name for the line of a
-SyntaxError; none can have it."""
+"""The file name of programs. Python looks for the line of a SyntaxError in the file of this name,
+which no file can have."""
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of one expression.
+    """Return the syntax tree of one expression.
 
-    Raises SyntaxError for every text that Python's parser refuses, whatever the parser itself
-    raised (null bytes, surrogates, excessive nesting, over-long integers).
+    Raises SyntaxError for every text that Python's parser refuses, also for null bytes, surrogates,
+    excessive nesting and over-long integers.
     """
     tree: ast.Expression = _parse(text, "eval")
     return tree.body
@@ -43,8 +43,8 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextmanager
 def deep_recursion(frames: int) -> Iterator[None]:
-    """Raise the recursion limit by `frames` when that is more than a few. The limit is one for all
-    threads, and the parser minds it: neither works in the other's time."""
+    """Raise the recursion limit by `frames`, if these are more than a few. All threads share the
+    limit, and the parser obeys it, so that it waits meanwhile."""
     if frames <= _SPARE_FRAMES:
         yield
         return
@@ -58,7 +58,7 @@ def deep_recursion(frames: int) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """One line for one of FAILURES, with its place when known."""
+    """Return one line for one of FAILURES, with its place if known."""
     if not isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error}"
     return f"{error.msg} (line {error.lineno})" if error.lineno else str(error.msg)
@@ -77,25 +77,25 @@ def _parse(text: str, mode: str) -> Any:
 
 
 MAX_PROGRAM = 2**20
-"""Characters. A tree takes up to some hundred bytes of memory per character of its text."""
+"""Most characters of a program. A tree takes some hundred bytes of memory per character."""
 Documented = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-"""What can have a docstring."""
+"""Nodes that can have a docstring."""
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedProgram:
-    """A program and its syntax tree, for all that reads it: nothing here changes the tree."""
+    """A program and its syntax tree; functions that take it never change the tree."""
 
     text: str
     tree: ast.Module
 
 
 def parse_program(program: str | ParsedProgram) -> ParsedProgram:
-    """The program with its tree; one that is parsed already is returned as it is. Raises
-    ProgramError when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
+    """Return the program with its tree; a parsed one is returned unchanged. Raises ProgramError
+    when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
     if isinstance(program, ParsedProgram):
         return program
     if len(program) > MAX_PROGRAM:
@@ -111,7 +111,8 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
 
 
 def bound_names(tree: ast.AST, everywhere: bool = False) -> set[str]:
-    """The names that a module binds at its top level, `if` and `try` included; or everywhere."""
+    """Return the names that a module binds at its top level, `if` and `try` included; or
+    everywhere."""
     names: set[str] = set()
     stack: list[ast.AST] = [tree]
     while stack:
@@ -135,7 +136,7 @@ def bound_names(tree: ast.AST, everywhere: bool = False) -> set[str]:
 
 
 def docstring_of(node: Documented) -> ast.Expr | None:
-    """The statement that is the node's docstring."""
+    """Return the statement that is the node's docstring, or None."""
     match node.body:
         case [ast.Expr(ast.Constant(str())) as first, *_]:
             return first
@@ -143,13 +144,13 @@ def docstring_of(node: Documented) -> ast.Expr | None:
 
 
 def strip_comments(program: str | ParsedProgram) -> str:
-    r"""The program without comments and docstrings, in the layout of `ast.unparse`. Raises
+    r"""Return the program without comments and docstrings, in the layout of `ast.unparse`. Raises
     ProgramError when the program does not parse.
 
         >>> strip_comments("def f(x):  # adds one\n    return x+1")
         'def f(x):\n    return x + 1'
     """
-    root = copy.copy(parse_program(program).tree)  # statements of its own, the same expressions
+    root = copy.copy(parse_program(program).tree)  # statements are copied, expressions shared
     stack: list[ast.AST] = [root]
     while stack:
         node = stack.pop()

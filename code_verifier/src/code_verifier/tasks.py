@@ -1,6 +1,6 @@
-"""What is proposed, asked and answered: tasks of the three kinds and what becomes of them.
+"""Tasks, proposals, verdicts, grades and limits; and how they are read from rows.
 
-The dataclasses carry tasks of other kinds, too; a `Sandbox` validates and grades the three.
+The dataclasses can hold tasks of other kinds, too; a `Sandbox` validates and grades three kinds.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ class Task:
         >>> grade(task, "-3").score
         1.0
 
-    - kind: what is asked for: `code_o` an output, `code_i` an input, `code_f` a program.
+    - kind: the wanted answer: `code_o` an output, `code_i` an input, `code_f` a program.
     - input: the text between the parentheses of the call (code_o; one right answer of code_i).
     - output: a literal (code_o, code_i).
     - inputs: one text a call (code_f).
-    - message: what the proposer says about the program (code_f).
-    - visible: leading pairs that are shown and not judged (code_f).
+    - message: the proposer's hint about the program (code_f).
+    - visible: number of pairs, the first ones, that are shown and not judged (code_f).
     """
 
     kind: str
@@ -54,19 +54,19 @@ class Task:
             raise CodeVerifierError(f"visible is {self.visible}; expected 0 to {len(self.inputs)}")
 
     def with_id(self) -> "Task":
-        """The same task, named by a hash of its contents."""
+        """Return the task with a hash of its contents as id."""
         fields = [self.kind, self.program, self.input, self.output]
         text = json.dumps([*fields, self.inputs, self.outputs, self.message, self.visible])
         return replace(self, id=hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
 
     def to_row(self) -> dict[str, Any]:
-        """The task as a row for JSON: every column, whatever the kind, in this order.
+        """Return the task as a row for JSON: every column, whatever the kind, in this order.
 
         | column | type | of |
         |---|---|---|
-        | `id` | text | "" where it has none |
-        | `kind` | text | one of KINDS, or what another kind is called |
-        | `program` | text | "" where the kind does not need it |
+        | `id` | text | "" for none |
+        | `kind` | text | one of KINDS, or the name of another kind |
+        | `program` | text | "" if the kind does not need it |
         | `input` | text or null | code_o, code_i |
         | `output` | text or null | code_o, code_i |
         | `inputs`, `outputs` | lists of texts, equally long | code_f, else empty |
@@ -78,14 +78,14 @@ class Task:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], complete: bool = False) -> Self:
-        """The task of a row with the columns of `to_row`, of which it needs some only.
+        """Return the task of a row with columns of `to_row`.
 
-        There must be `kind` and what an answer is judged by: `output` (code_o), `program` and
-        `output` (code_i), `inputs` and `outputs` (code_f). complete: there must also be what a
-        solver or a reader is shown, `program` and the `input` of code_o. The other columns of the
-        kind may be missing or null, those of other kinds and unknown ones are passed over; a task
-        of a kind of your own has whatever columns there are. Absolute Zero's `snippet` and
-        `imports` may stand for `program`; an `id` that is a number becomes its text.
+        A row needs `kind` and the columns by which an answer is judged: `output` (code_o),
+        `program` and `output` (code_i), `inputs` and `outputs` (code_f). complete: it also needs
+        `program`, and the `input` of code_o, which solvers and readers are shown. Other columns of
+        the kind may be missing or null, columns of other kinds and unknown ones are ignored; a task
+        of a kind of your own has all columns of its row. Absolute Zero's `snippet` and `imports`
+        may replace `program`; a number as `id` becomes its text.
 
         Raises CodeVerifierError that names the column, what was found and what was expected.
         """
@@ -93,15 +93,15 @@ class Task:
         program = program_of(row, kind == "code_i" or (complete and kind in KINDS))
         name = "" if (number := id_of(row)) is None else str(number)
         if kind in ("code_o", "code_i"):
-            shown = complete and kind == "code_o"
-            text = text_field(row, "input") if shown else text_or_none(row, "input")
+            required = complete and kind == "code_o"
+            text = text_field(row, "input") if required else text_or_none(row, "input")
             return cls(kind, program, text, text_field(row, "output"), id=name)
-        own = row if kind not in KINDS else {}
+        pair = row if kind not in KINDS else {}
         return cls(
             kind,
             program,
-            text_or_none(own, "input"),
-            text_or_none(own, "output"),
+            text_or_none(pair, "input"),
+            text_or_none(pair, "output"),
             text_list(row, "inputs"),
             text_list(row, "outputs"),
             message=text_or_none(row, "message") or "",
@@ -112,11 +112,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a proposer wrote.
+    """A task that a proposer suggests.
 
     - input: the text between the parentheses of the call (code_o, code_i).
     - inputs: one text a call (code_f).
-    - message: a hint at what the program does (code_f).
+    - message: a hint about the program (code_f).
     """
 
     kind: str
@@ -127,10 +127,10 @@ class Proposal:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the proposal of a row: of `to_row` of a task, or of Absolute Zero's seeds.
+        """Return the proposal of a row of `Task.to_row`, or of Absolute Zero's seeds.
 
-        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o.
-        CodeVerifierError: as in `Task.from_row`.
+        Without `kind`, a row with `inputs` and no `input` is code_f, any other code_o. Raises
+        CodeVerifierError as `Task.from_row` does.
         """
         several = row.get("inputs") is not None and not row.get("input")
         kind = text_or_none(row, "kind") or ("code_f" if several else "code_o")
@@ -141,20 +141,20 @@ class Proposal:
         return cls(kind, program_of(row, kind in KINDS), text, text_list(row, "inputs"), message)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process is made of: all but the tree, which it makes again."""
+        """Leave out the tree in a copy for another process, which parses the program again."""
         return {name: value for name, value in vars(self).items() if name != "parsed"}
 
     @cached_property
     def parsed(self) -> ParsedProgram:
-        """The program with its tree, made at the first use and kept, so that `strip_comments`,
-        `Sandbox.validate`, `measure` and `fingerprint` parse it once. Raises ProgramError."""
+        """The program with its tree, parsed once for `strip_comments`, `Sandbox.validate`,
+        `measure` and `fingerprint`. Raises ProgramError."""
         return parse_program(self.program)
 
 
 def check_kind(kind: str) -> None:
     """Raise CodeVerifierError for a kind that is not one of KINDS."""
     if kind not in KINDS:
-        from difflib import get_close_matches  # only who mistypes pays for it
+        from difflib import get_close_matches  # slow to import
 
         close = get_close_matches(str(kind)[:60], KINDS, 1)
         raise CodeVerifierError(
@@ -167,10 +167,10 @@ def check_kind(kind: str) -> None:
 class Verdict:
     """Outcome of running or checking a program, or of a proposal.
 
-    - output: a canonical literal exactly when a program's status is `ok`.
-    - wall_ms: the longest of the executions, in milliseconds.
-    - runs: executions made.
-    - task: what a proposal became, exactly when its status is `ok`.
+    - output: a canonical literal if a program's status is `ok`, else None.
+    - wall_ms: of the longest execution, in milliseconds.
+    - runs: number of executions.
+    - task: the task of a proposal if its status is `ok`, else None.
     """
 
     status: str
@@ -187,13 +187,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Grade:
-    """Outcome of an answer.
+    """The grade of an answer.
 
     - score: 1.0 right, 0.0 wrong. Also 0.0 for an answer that was not `judged`, which never counts.
-    - passed: hidden examples that came out right (code_f only).
+    - passed: hidden examples with the right output (code_f only).
     - total: hidden examples (code_f only).
-    - status: `ok` when the answer was compared, else why it could not be: `sandbox_error` for a
-      fault of the sandbox, any other status for a fault of the answer.
+    - status: `ok` if the answer was compared, `sandbox_error` for a fault of the sandbox, another
+      status for a fault of the answer.
     """
 
     score: float
@@ -204,13 +204,13 @@ class Grade:
 
     @property
     def judged(self) -> bool:
-        """False for a fault of the sandbox: it says nothing about the answer."""
+        """Whether the grade is about the answer, and not a fault of the sandbox."""
         return self.status != Status.SANDBOX_ERROR
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one execution, each with the verdict status of its excess.
+    """Limits of one execution, each with the verdict status of a program that exceeds it.
 
     - wall_s: seconds of real time (`timeout`).
     - cpu_s: seconds of processor time (`timeout`).
@@ -248,9 +248,8 @@ def text_field(row: Mapping[str, Any], *names: str) -> str:
         text = text_or_none(row, name)
         if text is not None:
             return text
-    wanted = " or ".join(map(repr, names))
-    shown = ", ".join([repr(name[:40]) for name in row][:8])
-    raise CodeVerifierError(f"field {wanted} is missing; found {shown or 'nothing'}")
+    fields = ", ".join([repr(name[:40]) for name in row][:8]) or "nothing"
+    raise CodeVerifierError(f"field {' or '.join(map(repr, names))} is missing; found {fields}")
 
 
 def text_or_none(row: Mapping[str, Any], name: str) -> str | None:
@@ -279,7 +278,7 @@ def _typed(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
 
 
 def program_of(row: Mapping[str, Any], required: bool = True) -> str:
-    """The program of a row: `program`, or AZR's `snippet` with its `imports` in front."""
+    """Return the program of a row: `program`, or AZR's `snippet` behind its `imports`."""
     program = text_or_none(row, "program")
     if program is not None:
         return program
@@ -287,8 +286,8 @@ def program_of(row: Mapping[str, Any], required: bool = True) -> str:
         return ""
     snippet = text_field(row, "program", "snippet")
     lines = {line.strip() for line in snippet.splitlines()}
-    missing = [line for line in text_list(row, "imports") if line.strip() not in lines]
-    return "\n".join([*missing, snippet])
+    imports = [line for line in text_list(row, "imports") if line.strip() not in lines]
+    return "\n".join([*imports, snippet])
 
 
 def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int | float | None:

@@ -1,9 +1,9 @@
-"""Files that a user may give: JSON Lines, one object a line, in and out; and Python files as they
-lie in folders, read as texts: nothing is imported or executed.
+"""Files of users: JSON Lines, one object a line, in and out; and Python files in folders, which are
+read as texts, never imported or executed.
 
-Memory stays bounded whatever a file holds. Finished results survive every end: rows go to
-`OUT.PID.part`, each at once, which takes the name `OUT` when the work ends, also with an error or
-an interrupt or a full disk. Only a killed process leaves it behind.
+Memory is bounded for any file. Finished results are never lost: each row is written at once to
+`OUT.PID.part`, which is renamed to `OUT` when the work ends, also by an error, an interrupt or a
+full disk. Only a killed process leaves it behind.
 """
 
 import gzip
@@ -26,15 +26,15 @@ from code_verifier.errors import CodeVerifierError, ProgramError
 from code_verifier.syntax import MAX_PROGRAM
 
 MAX_LINE = 8 * 2**20
-"""Bytes of the longest line that is read; ten times what the default limits let through."""
+"""Most bytes of a line; ten times as many as the default limits allow."""
 
 Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the objects of a JSON Lines file with their line numbers, from 1; blank lines are
-    passed over, `-` is standard input, gzip is unpacked whatever the name. Raises CodeVerifierError
-    for a file or a line that cannot be read, OSError.
+    """Yield the objects of a JSON Lines file with their line numbers, from 1. Blank lines are
+    skipped, `-` is standard input, gzip is recognised by content. Raises CodeVerifierError for a
+    file or a line that cannot be read, OSError.
     """
     name = "standard input" if str(path) == "-" else str(path)
     if path.is_dir():
@@ -119,14 +119,14 @@ def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row]
 
 
 def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
-    """Raise CodeVerifierError when no file can be written at `path`, before the work begins, or
-    when it would take the place of one of `sources`."""
+    """Raise CodeVerifierError if no file can be written at `path`, or if it would overwrite one of
+    `sources`."""
     if path.is_dir() or not path.parent.is_dir():
         reason = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
         reason = "it is a folder; name a file" if path.is_dir() else reason
         raise CodeVerifierError(f"cannot write {path}: {reason}")
     for source in sources if path.exists() else ():
-        with suppress(OSError):  # a source that is gone cannot be overwritten
+        with suppress(OSError):  # a missing source cannot be overwritten
             if path.samefile(source):
                 raise CodeVerifierError(f"{path} is the input itself; name another file to write")
 
@@ -149,20 +149,20 @@ def _write(file: BinaryIO, row: Row, path: Path) -> None:
 
 
 def is_python(path: Path) -> bool:
-    """Whether a file is a Python file by its name."""
+    """Return whether a file has the name of a Python file."""
     return path.suffix.lower() in (".py", ".pyw")
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
-    """The files that paths name, a folder the Python files in it; each once. Raises
-    CodeVerifierError where there are none, OSError."""
+    """Return the files of paths, each once; of a folder, the Python files in it. Raises
+    CodeVerifierError for a folder without any, OSError."""
     sources: dict[str, Path] = {}
     for path in paths:
         files = list(python_files(path)) if path.is_dir() else [path]
         if not files:
             raise CodeVerifierError(f"{path} holds no Python file (.py), nor do folders below it")
         if str(path) != "-":
-            path.stat()  # to find out here whether it exists
+            path.stat()  # raises if it is missing
         for file in files:
             sources.setdefault(os.path.abspath(file), file)
     return list(sources.values())
@@ -171,9 +171,9 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 def python_files(folder: Path) -> Iterator[Path]:
     """Yield the Python files in a folder and all folders below, by name.
 
-    Passed over are hidden folders and `__pycache__`, virtual environments (they hold a
-    `pyvenv.cfg`), and links to folders, which may lead in circles. A folder that cannot be listed
-    is yielded itself, so that `read_program` says why.
+    Skipped are hidden folders, `__pycache__`, virtual environments (they hold a `pyvenv.cfg`), and
+    links to folders, which may form circles. A folder that cannot be listed is yielded itself, so
+    that `read_program` says why.
     """
     closed: list[OSError] = []
     for place, folders, files in os.walk(folder, onerror=closed.append):
@@ -189,8 +189,8 @@ def python_files(folder: Path) -> Iterator[Path]:
 
 
 def read_program(path: Path) -> str:
-    """The text of a Python file, decoded as Python does: by its byte order mark or coding cookie
-    (PEP 263), else as UTF-8. Raises ProgramError that says why it cannot be read."""
+    """Return the text of a Python file, decoded by its byte order mark or coding cookie (PEP 263),
+    else as UTF-8. Raises ProgramError that says why it cannot be read."""
     try:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe or a device may never end

@@ -1,16 +1,16 @@
-"""Where objects lie, of which no two executions of one check see the same.
+"""Addresses of objects, which differ in each execution of a check.
 
 The kernel places memory at random, but in whole pages and not everywhere: the interpreter's own
-objects lie at fixed places of its program file, so that their hashes, and the order of a set of
-them, depend on how Python was built. What a program sees of an address is therefore scrambled, by a
-factor of its execution:
+objects are at fixed places of its program file, so that their hashes, and the order of a set of
+them, depend on how Python was built. Addresses that a program sees are therefore scrambled, by a
+factor of the execution:
 
-- the hash of what has none of its own: types, functions, None, Ellipsis, plain instances;
-- `id`, which still tells any two objects apart;
+- the hash of objects without a hash function: types, functions, None, Ellipsis, plain instances;
+- `id`, which is still different for different objects;
 - the address in a text, as in `<function f at 0x7...>`, which still is the object's `id`.
 
-Machine code in the place of the interpreter's functions does so; a program sees no difference, and
-it costs a nanosecond. The free places inside the pages are mixed, too.
+Machine code that replaces the interpreter's functions does so, in about a nanosecond. The free
+places inside the pages are shuffled, too.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _READ_WRITE, _READ_EXECUTE, _PRIVATE_ANONYMOUS = 3, 5, 0x22
 
 
 def scramble(index: int) -> bool:
-    """Scramble what execution `index` sees of addresses; whether all of it could be.
+    """Scramble the addresses that execution `index` sees; return whether all could be scrambled.
 
-    For the start of a process: what keeps types or functions by their hash finds them no more.
+    Only at the start of a process: existing sets and dicts of types or functions break.
     """
     parts = _CODE.get(os.uname().machine)
     if parts is None:
@@ -79,7 +79,7 @@ def scramble(index: int) -> bool:
     values |= {"FORMAT": id(_FORMAT) + bytes.__basicsize__ - 1, "PRINT": _place(libc.fprintf)}
 
     def add(name: str, **more: int) -> int:
-        """Add this code; where it begins."""
+        """Add this code, and return where it begins."""
         begin = len(code)
         for word in parts[name].replace("MIX", parts["MIX"]).split():
             value = (values | more).get(word)
@@ -94,15 +94,15 @@ def scramble(index: int) -> bool:
         return False
     for kind in all_types():
         slots = [_hash(kind)]
-        if type(own := vars(kind).get("__hash__")) is type(object.__hash__):
-            slots.append(_word(id(own) + _WRAPPED))
+        if type(method := vars(kind).get("__hash__")) is type(object.__hash__):
+            slots.append(_word(id(method) + _WRAPPED))
         for slot in slots:
             if kind is type(None):
                 slot.value = start + none
             elif slot.value in hashes:
                 slot.value = start + hashes[slot.value]
-    method = _word(id(id) + _METHOD)
-    _word(method.value + ctypes.sizeof(method)).value = start + own_id
+    definition = _word(id(id) + _METHOD)
+    _word(definition.value + ctypes.sizeof(definition)).value = start + own_id
     if not hasattr(libc, "register_printf_specifier"):
         return False  # a C library that cannot be taught
     functions = (ctypes.c_void_p(start + place) for place in (text, kinds))
@@ -110,7 +110,7 @@ def scramble(index: int) -> bool:
 
 
 def _executable(code: bytes) -> int:
-    """Where a copy of the code lies that can be executed and not written to; 0 if nowhere."""
+    """The address of a copy of the code that can be executed, but not written; 0 if refused."""
     libc.mmap.restype = ctypes.c_void_p
     size = ctypes.c_size_t(len(code))
     start = libc.mmap(None, size, _READ_WRITE, _PRIVATE_ANONYMOUS, -1, ctypes.c_long(0))

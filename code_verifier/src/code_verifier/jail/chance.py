@@ -1,15 +1,15 @@
 """Which programs can reach a source of chance: entropy, clocks, the order of sets, addresses.
 
-Two executions seldom tell such a program from a deterministic one, so that it gets sixteen. The
-answer is an upper bound: what decides is what a program can reach, and where that cannot be told it
-counts as reached. A program is quiet when
+Two executions seldom distinguish such a program from a deterministic one, so that it gets sixteen.
+The answer is an upper bound: a source that a program may reach counts as reached. A program is
+quiet when
 
-- it imports modules, reads built-in names and looks up attributes only that are known to be quiet;
-- no set can arise: there are no set displays and, where `&`, `|`, `^` or `-` are used, every view
-  of a dict is consumed on the spot, as by a loop, `sorted` or `in`;
-- no text can show an address: there is no text of anything, or every function, iterator and method
-  is called or consumed on the spot, and every instance of a class that does not say its text is in
-  variables and attributes only, from where its own attributes are used.
+- all its modules, built-in names and attributes are known to be quiet;
+- no set can arise: there are no set displays and, if `&`, `|`, `^` or `-` are used, every view of a
+  dict is consumed on the spot, as by a loop, `sorted` or `in`;
+- no text can show an address: no value is converted to text; or every function, iterator and method
+  is called or consumed on the spot, and every instance of a class without a text of its own stays
+  in variables and attributes, and only its attributes are used.
 """
 
 import ast
@@ -56,8 +56,8 @@ MEMBERS = dict.fromkeys(words("bisect cmath heapq itertools math numbers unicode
         cast overload
     """),
 }
-"""The quiet members of modules, which are no modules and have no members that are not quiet. A
-module that holds plain functions and numbers only has all of its own."""
+"""The quiet members of modules: they are no modules, and all their members are quiet. Of a module
+with plain functions and numbers only, all members are quiet."""
 _NAMES = words("""
     abs all any ascii bin bool bytearray bytes callable chr classmethod complex dict divmod
     enumerate filter float format int isinstance issubclass iter len list map max min next oct
@@ -78,11 +78,11 @@ _OF_BUILT_IN = {
 _METHODS = _OF_BUILT_IN - words("real imag numerator denominator start stop step args")
 _SPECIAL = words("__name__ __doc__ __init__ __len__ __qualname__")
 _FINALISERS = words("__del__ __hash__ __deepcopy__")
-"""Methods that are called at a moment of chance, or get an address."""
+"""Methods that are called at a random moment, or receive an address."""
 _INSIDE = {"obj"}.union(
     *map(dir, (FrameType, TracebackType, GeneratorType, CoroutineType, AsyncGeneratorType))
 ) - words("send throw close")
-"""Attributes of built-in objects that may lead anywhere: an exception's, and those to frames."""
+"""Attributes of built-in objects that may lead anywhere: of exceptions, and to frames."""
 _ATTRIBUTES = (
     _OF_BUILT_IN
     | _SPECIAL
@@ -105,11 +105,11 @@ _MAKERS = words("map filter zip enumerate iter reversed property")
 _DATA_MODULES = words("""
     math cmath collections copy fractions bisect typing re heapq string unicodedata
 """)
-"""What their functions give has a text without an address."""
+"""Modules whose functions return values with a text without an address."""
 _OF_PYTHON = words("copy functools heapq re typing")
 """Modules with functions whose texts show addresses; the names of all else are not lower case."""
 _DEEP = words("groupby tee classmethod staticmethod property")
-"""What they give holds objects whose texts show addresses."""
+"""Functions that return objects whose texts show addresses."""
 _ITERATORS = _MAKERS | _DEEP | words("finditer scanner elements from_iterable merge")
 _PLAIN = words("dict list tuple str int float")
 """Built-in classes whose text shows no address, as that of exceptions."""
@@ -118,7 +118,7 @@ _DEFINED: tuple[type[ast.AST], ...] = (ast.FunctionDef, ast.AsyncFunctionDef, as
 
 
 class Program:
-    """The nodes of a program, and what its names are bound to."""
+    """The nodes of a program, and the meaning of its names."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
@@ -157,7 +157,8 @@ class Program:
         return True
 
     def has_quiet_names(self) -> bool:
-        """Whether it reads only names and attributes that are known to be quiet, or its own."""
+        """Whether it reads only names and attributes that are known to be quiet, or that it
+        defines."""
         nodes = self.nodes
         if not self.names - _NAMES - _EXCEPTIONS <= self.bound - vars(builtins).keys():
             return False
@@ -173,8 +174,8 @@ class Program:
         return True
 
     def own_attributes(self) -> set[str]:
-        """The names of what it gives its own objects: in classes, by assignment, as keywords or as
-        fields of a named tuple."""
+        """The attributes that it defines: in classes, by assignment, as keywords or as fields of a
+        named tuple."""
         nodes = self.nodes
         own = {n.attr for n in nodes[ast.Attribute] if type(n.ctx) is ast.Store}
         own |= {item.arg for item in nodes[ast.keyword] if item.arg}
@@ -194,7 +195,7 @@ class Program:
         return any(isinstance(node.op, _ALGEBRA) for node in operations)
 
     def keeps_a_view(self) -> bool:
-        """Whether a view of a dict may be anywhere but where it is consumed."""
+        """Whether a view of a dict may be kept, not only consumed."""
         for node in self.nodes[ast.Attribute]:
             if node.attr in _VIEWS:
                 call = self.parents[id(node)]
@@ -204,7 +205,7 @@ class Program:
         return False
 
     def is_consumed(self, node: ast.AST) -> bool:
-        """Whether nothing remains of the value where it stands but its items, or whether it has
+        """Whether the value is used up where it stands: only its items remain, or whether it has
         any."""
         match self.parents[id(node)]:
             case ast.For(iter=part) | ast.AsyncFor(iter=part) | ast.comprehension(iter=part):
@@ -221,7 +222,7 @@ class Program:
         return False
 
     def makes_texts(self) -> bool:
-        """Whether the text of anything but a constant may be made."""
+        """Whether a value that is no constant may be converted to text."""
         nodes = self.nodes
         return (
             bool(nodes[ast.FormattedValue] or self.names & _TEXTS)
@@ -247,7 +248,7 @@ class Program:
         return not all(map(self.is_called, functions))
 
     def functions(self) -> list[ast.AST]:
-        """Where functions, methods and built-in functions that make iterators are read."""
+        """The nodes that read functions, methods and built-in functions that make iterators."""
         names = self.own | _MAKERS
         names |= {name for name, source in self.sources.items() if source != "typing"}
         read: list[ast.AST] = [*self.nodes[ast.Lambda]]
@@ -276,7 +277,8 @@ class Program:
         return name in _ITERATORS or (source != "" and source not in _DATA_MODULES)
 
     def is_called(self, node: ast.AST) -> bool:
-        """Whether a function is called where it stands, or given to what only calls it."""
+        """Whether a function is called where it stands, or passed to a function that only calls
+        it."""
         match parent := self.parents[id(node)]:
             case ast.Call(func) if func is node:
                 return True
@@ -294,9 +296,9 @@ class Program:
         return False
 
     def keeps_an_instance(self) -> bool:
-        """Whether an instance of a class that does not say its text, which shows its address, may
-        be anywhere but in variables and attributes, used for its own attributes only. They are
-        followed by name, from where one is made; for a program without decorators, generators."""
+        """Whether an instance of a class without a text of its own, whose text shows its address,
+        may be used other than in variables and attributes, and for its attributes. Instances are
+        followed by name, from their creation; for programs without decorators and generators."""
         nodes = self.nodes
         classes = {n.name for n in nodes[ast.ClassDef] if not _says_its_text(n)}
         if not classes:
@@ -348,7 +350,7 @@ def _says_its_text(node: ast.ClassDef) -> bool:
 
 
 def _given(method: ast.FunctionDef) -> list[str]:
-    """The parameters that may be an instance: the first, and all that an operator gives."""
+    """The parameters that may be an instance: the first, and all those of an operator."""
     names = [item.arg for item in (*method.args.posonlyargs, *method.args.args)]
     special = method.name[:2] == "__" != method.name and method.name != "__init__"
     return names if special else names[:1]

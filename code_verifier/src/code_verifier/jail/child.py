@@ -1,8 +1,8 @@
-"""What a child does with a function of literals, once it is behind the walls: call `f` of a program
-that was read, and report its value as a canonical literal. `ordinary` has the other children.
+"""The child for functions of literals, behind the walls: call `f` of a compiled program, and report
+its value as a canonical literal. `ordinary` has the other children.
 
-When the function has returned, none of the program's code runs any more: the value is walked by
-exact type, and the process leaves without finalisers. Light on purpose, as `wire` is.
+After the function has returned, no code of the program runs: the value is read by exact type, and
+the process leaves without finalisers. It imports little, as `wire` does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _program = type(sys)("program")
 
 
 def prepare(modules: str) -> None:
-    """Make what a program finds; before the fork, since a child is fresh anyway."""
+    """Prepare the interpreter for programs, once, before the fork."""
     sys.set_int_max_str_digits(OWN_DIGITS)
     for name, value in list(vars(sys).items()):
         if type(value) is str and "/" in value:
@@ -50,7 +50,7 @@ def prepare(modules: str) -> None:
 
 
 class _Missing:
-    """A finder of modules that finds none, and notes that one was looked for."""
+    """A finder of modules that finds none, and notes that it was used."""
 
     looked = False
 
@@ -60,7 +60,7 @@ class _Missing:
 
 
 def function(task: bytes, room: mmap.mmap) -> NoReturn:
-    """Call the `f` of a program that was read, report."""
+    """Call the `f` of a compiled program, and report."""
     program, limits = marshal.loads(task)
     code, args, kwargs = marshal.loads(program)
     sys.set_int_max_str_digits(limits["int_digits"])
@@ -99,7 +99,7 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
 
 
 def reason_of(error: BaseException) -> str:
-    """Type and message of an exception, without calling any method of the program's own."""
+    """Return type and message of an exception, without calling any method of the program."""
     name = type.__dict__["__name__"].__get__(type(error))
     args = BaseException.__dict__["args"].__get__(error)
     message = ": ".join([str(part) for part in args[:3] if _is_plain(part)])
@@ -107,7 +107,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """By identity of types: comparing them would call a metaclass of the program's own."""
+    """By identity of types: comparing them would call a metaclass of the program."""
     kind = type(value)
     if kind is int:
         return bool(value.bit_length() < 256)

@@ -1,10 +1,10 @@
-"""Clocks of a strict program: made up, the same for execution `index` of every check, so that a
-verdict depends on the program alone, and others in every execution, so that what depends on them
-differs.
+"""Simulated clocks of strict programs: the same for execution `index` of every check, so that a
+verdict depends on the program alone, and different in each execution, so that outputs that depend
+on them differ.
 
-The module `time` of a child reads a counter, which each reading moves on by about a microsecond,
-and sleeping by the time slept, without waiting. Every server has its own start and its own pace. A
-program whose clocks pass its limit of time waits for its end. The real clocks are out of reach.
+The module `time` of a child reads a counter. Each reading advances it by about a microsecond, and
+sleeping by the time to sleep, without waiting. Every server has its own start and speed. A program
+whose clocks pass its time limit blocks until it is killed. The real clocks are out of reach.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ _CLOCKS = {
         for name, number in _ARM.items()
     },
 }
-"""What the kernel's functions of each machine become: plain system calls."""
+"""Machine code that replaces the kernel's functions: plain system calls."""
 
 
 def disable_vdso() -> bool:
-    """Overwrite the kernel's code for reading clocks (the vDSO), whose use no filter sees, with
-    plain system calls, which a child's filter refuses; here and in all children. Whether all that
-    were found are system calls now."""
+    """Overwrite the kernel's code for reading clocks (the vDSO), which no filter sees, with plain
+    system calls, which a child's filter refuses; here and in all children. Returns whether all
+    functions that exist are system calls now."""
     libc.getauxval.restype = ctypes.c_ulong
     base, clocks = libc.getauxval(ctypes.c_ulong(_AT_SYSINFO_EHDR)), _CLOCKS.get(os.uname().machine)
     if not base or clocks is None:

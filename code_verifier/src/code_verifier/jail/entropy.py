@@ -1,7 +1,7 @@
-"""Entropy of a strict program: made up, the same for execution `index` of every check, and another
-in every execution.
+"""Simulated entropy of strict programs: the same for execution `index` of every check, and
+different in each execution.
 
-The seeds were searched so that the executions disagree early. In the first two,
+The seeds were searched so that executions differ early. In the first two,
 `random() < 0.5`, `getrandbits(1)` and `choice` of two come out differently, the third starts with
 a number below 0.0005, the fourth with one above 0.9995, the fifth and sixth with a normal deviate
 beyond 2.5 on either side. `os.urandom` gives the second execution the complement of the first one's

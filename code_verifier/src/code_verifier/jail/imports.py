@@ -1,9 +1,9 @@
-"""What programs may import: the modules of each kind of server.
+"""The modules that programs may import, by kind of server.
 
-A child cannot read files, so everything that it may import is imported before it is forked; and
-forking costs by what is loaded, so that strict servers are of two kinds. A module that is
-deterministic only when used well (random with a seed, datetime arithmetic) is on the list: the
-repeated executions decide, not the list.
+A child cannot read files, so all modules that it may import are imported before it is forked. A
+larger process forks more slowly, so that there are two kinds of strict servers. A module that is
+deterministic only in some uses (random with a seed, datetime arithmetic) is on the list: repeated
+executions decide, not the list.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ LIBRARIES = {
     """,
     "sortedcontainers": "sortedcontainers",
 }
-"""What ordinary programs may import where it is installed, and what is imported for it."""
+"""Libraries that ordinary programs may import if they are installed, and their modules."""
 
 
 def preload(modules: str, libraries: Iterable[tuple[str, str]]) -> None:
-    """Import what programs may. modules: which of our lists. libraries: their names, each with the
-    folder that holds it."""
+    """Import all modules that programs may import. modules: the name of a list, see `wire`.
+    libraries: names, each with the folder that holds it."""
     strict = modules in (wire.COMMON, wire.ALL)
     if strict:
         sys.modules["_datetime"] = None  # type: ignore[assignment]  # its clock cannot be replaced

@@ -1,7 +1,7 @@
-"""What an ordinary program sees of files: those that it was given or writes, in memory, and its
-streams.
+"""The files of an ordinary program: its streams, and in memory those of the request and those that
+it writes.
 
-All else fails as in an empty folder, where a name is relative; the kernel refuses the rest.
+Other relative names fail as in an empty folder; the kernel refuses the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STREAMS = {
 
 
 class Nowhere(io.RawIOBase):
-    """A stream that takes everything and holds nothing. number: what `fileno` gives."""
+    """A stream that discards everything and is empty. number: its descriptor."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,7 +54,7 @@ class Nowhere(io.RawIOBase):
 
 
 def stream(number: int, raw: io.RawIOBase) -> Any:
-    """The standard stream of this number over `raw`, with the attributes of Python's own."""
+    """Return the standard stream of this number over `raw`, with the attributes of Python's."""
     buffer = io.BufferedWriter(raw) if number else io.BufferedReader(raw)
     text: Any = io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape", newline=None)
     raw.name = f"<{('stdin', 'stdout', 'stderr')[number]}>"  # type: ignore[attr-defined]
@@ -63,7 +63,7 @@ def stream(number: int, raw: io.RawIOBase) -> Any:
 
 
 class _Writable(io.BytesIO):
-    """A file that may be written: what it holds is the file's content from a flush on."""
+    """A file that may be written; a flush stores its content."""
 
     def __init__(self, files: dict[str, bytes], path: str) -> None:
         super().__init__(files[path])
@@ -89,7 +89,7 @@ class _Files(SourceLoader):
             self.put(_absolute(name), data)
 
     def put(self, name: str, data: bytes) -> None:
-        """Have a file of this absolute name, in folders that are made."""
+        """Store a file by its absolute name, and its folders."""
         self.files[name] = data
         while name != "/":
             folder, last = posixpath.split(name)
@@ -97,7 +97,7 @@ class _Files(SourceLoader):
             name = folder
 
     def open(self, file: Any, mode: str = "r", *more: Any, **others: Any) -> Any:
-        """The built-in function, for what there is."""
+        """Open a file, as the built-in function does."""
         if isinstance(file, int):
             return _open(file, mode, *more, **others)
         name = _absolute(file)
@@ -149,7 +149,7 @@ class _Files(SourceLoader):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def fstat(self, descriptor: int) -> os.stat_result:
-        """`os.fstat`, which the C library asks for by a call on paths; the input is a file."""
+        """`os.fstat`, without the system call for paths that the C library uses."""
         if descriptor != 0:
             return _fstat(descriptor)
         place = os.lseek(0, 0, os.SEEK_CUR)
@@ -158,7 +158,7 @@ class _Files(SourceLoader):
         return _result(stat.S_IFREG | 0o444, size)
 
     def listdir(self, path: Any = ".") -> list[Any]:
-        """`os.listdir`, also of the current folder, be it empty."""
+        """`os.listdir`, also of the current folder, which may be empty."""
         if _absolute(path) in self.folders and (self.files or not _is_absolute(path)):
             return sorted(self.folders[_absolute(path)])
         return _listdir(path)
@@ -179,7 +179,7 @@ class _Files(SourceLoader):
 
 
 class _Waiting:
-    """What an event loop of asyncio waits with: until a time, or until a thread wakes it."""
+    """A selector for event loops of asyncio: it waits for a time, or until a thread wakes it."""
 
     def __init__(self) -> None:
         self.woken = threading.Event()
@@ -194,7 +194,7 @@ class _Waiting:
 
 
 def install_event_loop() -> None:
-    """Have asyncio need no descriptors, which the kernel refuses."""
+    """Make asyncio work without descriptors, which the kernel refuses."""
     module: Any = selectors
     module.DefaultSelector = _Waiting
     loop: Any = asyncio.selector_events.BaseSelectorEventLoop
@@ -203,7 +203,7 @@ def install_event_loop() -> None:
 
 
 def install(files: dict[str, bytes]) -> None:
-    """Have the functions that read files give these, by name."""
+    """Replace the functions for files by those of files in memory, by name."""
     place: Any = _Files(files)
     builtins.open = io.open = place.open
     io.open_code = lambda path: place.open(path, "rb")

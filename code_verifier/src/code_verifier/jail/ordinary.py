@@ -1,9 +1,9 @@
-"""What a child does with an ordinary program, once it is behind the walls.
+"""The children for ordinary programs, behind the walls.
 
 - A module's calls: report the value of each, as `scripts.values` describes it.
 - A script, with pipes as its standard streams.
 
-The caller compares the values outside, and no process here ever holds what they are compared with.
+The caller compares the values outside; no process here ever holds the expected ones.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _encode = json.JSONEncoder().encode
 
 
 def prepare() -> None:
-    """Make what a program finds; before the fork, since a child is fresh anyway."""
+    """Prepare the interpreter for programs, once, before the fork."""
     sys.set_int_max_str_digits(OWN_DIGITS)
     for set_names in (site.setquit, site.setcopyright, site.sethelper):
-        set_names()  # which -S leaves out
+        set_names()  # -S leaves them out
     with suppress(locale.Error):  # a C library without it
         locale.setlocale(locale.LC_ALL, "")  # C.UTF-8, of which a program finds no file
     memory_files.install_event_loop()
@@ -62,19 +62,19 @@ def _send(room: mmap.mmap, line: str) -> None:
 
 
 def calls(task: bytes, room: mmap.mmap) -> NoReturn:
-    """Load the module, make the calls, report. The first eight bytes of `room` say which call runs,
-    from 1 on, so that the caller knows where a process was killed."""
+    """Load the module, make the calls, report. The first eight bytes of `room` hold the number of
+    the call that runs, from 1, so that the caller knows where a process was killed."""
     request = marshal.loads(task)
     streams = [memory_files.stream(n, memory_files.Nowhere(n)) for n in range(3)]
     _settle(streams, {}, request["recursion"])
     room.seek(wire.ROOM)
     try:
-        given: dict[str, Any] = {}
+        prelude: dict[str, Any] = {}
         test = tests.Test(request["test"], request["entry"]) if request["test"] else None
-        entry = _load(request, given)
+        entry = _load(request, prelude)
         if test is not None:
             room[:8] = (1).to_bytes(8, "little")
-            test.run(entry, sys.modules["solution"].__dict__, given)
+            test.run(entry, sys.modules["solution"].__dict__, prelude)
             _end(room, Status.OK, request["mark"])
     except BaseException as error:
         _end(room, Status.EXCEPTION, reason_of(error))
@@ -97,13 +97,14 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _end(room, Status.OK, "")
 
 
-def _load(request: dict[str, Any], given: dict[str, Any]) -> Any:
-    """Execute the module; the function to call. given: gets the names from before the program."""
+def _load(request: dict[str, Any], prelude: dict[str, Any]) -> Any:
+    """Execute the module, and return the function to call. prelude: receives the names that exist
+    before the program runs."""
     module = type(sys)("solution")
     sys.modules["solution"] = module
     names = module.__dict__
     exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
-    given |= names
+    prelude |= names
     code = compile(request["program"], "<program>", "exec", dont_inherit=True)
     if request["test"]:
         tests.refuse_reaching(code)
@@ -126,8 +127,8 @@ def _described(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]
 
 
 def script(task: bytes, room: mmap.mmap) -> NoReturn:
-    """Run the script to its end. `exit()` is an end like any other; the first eight bytes of `room`
-    say with which code, those behind them what it raised."""
+    """Run the script to its end. The first eight bytes of `room` hold its exit code, the following
+    ones the exception that it raised."""
     request = marshal.loads(task)
     raw = (io.FileIO(n, mode, closefd=False) for n, mode in enumerate("rw"))
     streams = [memory_files.stream(n, file) for n, file in enumerate(raw)]
@@ -161,7 +162,7 @@ def script(task: bytes, room: mmap.mmap) -> NoReturn:
 
 
 def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None:
-    """What both kinds of ordinary programs find at their start."""
+    """Prepare the modules for either kind of ordinary programs."""
     for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
@@ -176,10 +177,10 @@ def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None
 
 
 def _sleep(seconds: Any, /) -> None:
-    """Sleeping takes from the time that the call may run, and does not wait."""
+    """Take the time to sleep from the time limit of the call, without waiting."""
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
-    left = signal.getitimer(signal.ITIMER_PROF)[0] - seconds
-    if left <= 0:
+    remaining = signal.getitimer(signal.ITIMER_PROF)[0] - seconds
+    if remaining <= 0:
         os._exit(SPENT)
-    signal.setitimer(signal.ITIMER_PROF, left)
+    signal.setitimer(signal.ITIMER_PROF, remaining)

@@ -1,7 +1,7 @@
-"""The look at a program before it runs: what it imports and names, and whether it can reach chance.
+"""Examine a program before it runs: its imports and names, and whether it can reach chance.
 
-This is no boundary, the kernel is. It gives a clear reason early, and tells which programs deserve
-more executions.
+This is not the security boundary, which the kernel is. It gives a clear reason early, and finds
+programs that need more executions.
 """
 
 import ast
@@ -19,7 +19,7 @@ _OF_SYS = words("""
     set_int_max_str_digits get_int_max_str_digits getrefcount exc_info exception flags hexversion
     api_version float_repr_style displayhook getdefaultencoding stdin stdout stderr argv path
 """)
-"""What strict programs may use of sys: what says nothing of this machine."""
+"""The members of sys that strict programs may use: they reveal nothing about this machine."""
 _BANNED = words(
     "eval exec compile open input breakpoint help __import__ __builtins__ __loader__ __spec__"
 )
@@ -27,7 +27,7 @@ _SPECIAL = frozenset(name for name in _BANNED if name[0] == "_")
 
 
 def examine(tree: ast.Module) -> tuple[str | None, int]:
-    """Why a program is banned, or None; and its flags, of `wire`."""
+    """Return why a program is banned, or None; and its flags, of `wire`."""
     guards = [node for node in tree.body if _is_main_guard(node)]
     if guards and "__name__" in bound_names(tree, everywhere=True):
         guards = []
@@ -36,7 +36,7 @@ def examine(tree: ast.Module) -> tuple[str | None, int]:
     while stack:
         node = stack.pop()
         if node in guards:
-            stack += node.orelse  # a program has another name, so that the body never runs
+            stack += node.orelse  # the body never runs: a program's __name__ is another
             continue
         nodes[type(node)].append(node)
         for field in node._fields:
@@ -63,7 +63,7 @@ def _is_main_guard(node: ast.stmt) -> bool:
 
 
 def _refusal(nodes: Nodes, tree: ast.Module) -> str | None:
-    """Why a program of these nodes may not run."""
+    """Why a program of these nodes is banned, or None."""
     refused: list[tuple[int, str]] = []
     for node in nodes[ast.Import]:
         refused += [(node.lineno, reason(x.name)) for x in node.names if not may_import(x.name)]
@@ -87,14 +87,14 @@ def _refusal(nodes: Nodes, tree: ast.Module) -> str | None:
 
 
 def may_import(name: str) -> bool:
-    """Whether programs may import the module of this dotted name."""
+    """Return whether programs may import the module of this dotted name."""
     if name.partition(".")[0] == "urllib":
         return name in ("urllib", "urllib.parse")  # urllib.request opens connections
     return name.partition(".")[0] in ALLOWED
 
 
 def reason(name: str) -> str:
-    """Why the import of `name` is refused."""
+    """Return the reason for the refusal of an import."""
     return f"import of {name!r} is not allowed: only pure standard-library modules are"
 
 

@@ -1,10 +1,9 @@
-"""The reader: parses and compiles programs and their inputs, and never executes any.
+"""The reader: a confined process that compiles programs and reads inputs, and executes nothing.
 
-A confined process of its own, with memory and a pipe each way. A fork server's child could read
-them as well, but touches three hundred pages for it that are its own from then on, and takes four
-times as long. Each text has a budget of processor time, since some take exponentially long to
-compile; what exceeds it ends the process by SIGPROF, and what breaks Python's parser breaks this.
-Its code is opaque to the caller, which hands it to fork servers.
+A child of a fork server could do this, but would take four times as long, because it copies three
+hundred pages of memory. Each text has a budget of processor time, because some take exponentially
+long to compile; a text that exceeds it ends the process by SIGPROF, and a text that breaks Python's
+parser breaks only this process. The caller passes the compiled code to fork servers, unread.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ from code_verifier.syntax import FAILURES, FILE_NAME, describe
 
 _TIDY = 1000
 _BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
-"""Processor time for a program with its input: several times what the densest of its length
-needs."""
+"""Processor time for a program with its input, several times the need of the slowest texts."""
 
 
 def serve(config: dict[str, Any]) -> None:
-    """Answer requests until standard input ends: for a program and its input, their flags and the
-    code with the arguments; or why they are refused."""
-    unicodedata.normalize("NFKC", "")  # the parser's, for names beyond ASCII
+    """Answer requests until standard input ends. A request is a program and its input; the reply is
+    their flags and the code with the arguments, or why they are refused."""
+    unicodedata.normalize("NFKC", "")  # loads what the parser needs for names beyond ASCII
     layers = walls.confine(config["jail_dir"], config["memory"])
     filter = config["filters"].get("reader")
     walls.hide_modules(())
@@ -39,7 +37,7 @@ def serve(config: dict[str, Any]) -> None:
     wire.write(1, wire.frame(marshal.dumps(layers)))
     gc.collect()
     gc.freeze()
-    gc.disable()  # trees have no cycles, and looking for some takes as long as parsing
+    gc.disable()  # trees have no cycles, and a collection takes as long as parsing
     turn = 0
     while wire.receive():
         text, input, chars = marshal.loads(wire.receive())
@@ -88,7 +86,7 @@ def _bytes(reason: str) -> bytes:
 
 
 def _holds_set(value: Any) -> bool:
-    """Whether the value is or holds a set, which a program may also add to."""
+    """Whether the value is or holds a set, whose order is a source of chance."""
     if isinstance(value, set):
         return True
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""The fork server: it confines itself, forks a child for each request, and says what came of it.
+"""The fork server: it confines itself, forks a child for each request, and sends the result.
 
-One server serves one profile: `strict` ones fork functions of literals, under clocks, entropy and
-addresses of their own; `ordinary` ones fork modules and scripts. It reads orders only, never a
+A server has one profile: `strict` servers fork functions of literals, with simulated clocks,
+entropy and addresses; `ordinary` servers fork modules and scripts. A server reads orders, never a
 program, and serves until its standard input ends; a child never outlives it.
 """
 
@@ -18,25 +18,13 @@ import time
 
 from code_verifier.errors import Status
 from code_verifier.jail import addresses, clocks, walls, wire
-from code_verifier.jail.wire import (
-    CALLS,
-    FULL,
-    FUNCTION,
-    MISSED,
-    NO_MEMORY,
-    RAISED,
-    READER,
-    SCRIPT,
-    SPENT,
-    STRICT,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _THREADS = 64
-_FIRST_USER = 1 << 30  # of those that are no one's, of which a server takes its own
+_FIRST_USER = 1 << 30  # user ids from here on are free; each server takes its own
 _INPUT_BYTES = 1 << 28
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
 _BEAT_S = 1.0
@@ -49,7 +37,7 @@ def main() -> None:
     walls.reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
     config = wire.receive_config()
-    if config["kind"] == READER:
+    if config["kind"] == wire.READER:
         from code_verifier.jail import reader
 
         reader.serve(config)
@@ -61,14 +49,13 @@ def main() -> None:
 
 
 class Server:
-    """State of a server: everything its children start with.
+    """The state of a server, with which its children start.
 
-    config: a `pool.Profile`, with its `filters`, none where the kernel has no seccomp, and
-    `jail_dir`, an empty folder.
+    config: the fields of a `pool.Profile`, its `filters`, and `jail_dir`, an empty folder.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
-        strict = config["kind"] == STRICT
+        strict = config["kind"] == wire.STRICT
         if strict:
             scrambled = addresses.scramble(config["index"])  # before any import
             clocks.install(config["index"], config["clock_s"])
@@ -77,7 +64,7 @@ class Server:
 
         imports.preload(config["modules"], config["libraries"])
         self.lacks_modules = config["modules"] == wire.COMMON
-        self.run: dict[str, Any] = {FUNCTION: child.function}
+        self.run: dict[str, Any] = {wire.FUNCTION: child.function}
         if config["modules"] == wire.ALL:
             from code_verifier.jail import entropy
 
@@ -88,9 +75,9 @@ class Server:
             from code_verifier.jail import ordinary
 
             ordinary.prepare()
-            self.run = {CALLS: ordinary.calls, SCRIPT: ordinary.script}
+            self.run = {wire.CALLS: ordinary.calls, wire.SCRIPT: ordinary.script}
         root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
-        # Less for every other execution, so that what fits into memory differs, too.
+        # Less for every other execution, so that outputs that depend on it differ.
         memory = config["memory"] - (config["memory"] >> 5) * (strict and config["index"] % 2)
         self.layers = walls.confine(config["jail_dir"], memory, _INPUT_BYTES, user)
         # Whether the kernel counts processes and threads for this server and its child alone.
@@ -114,22 +101,22 @@ class Server:
             addresses.shuffle_memory(config["index"])
 
     def execute(self, order: dict[str, Any]) -> None:
-        """Fork a child that reads its task, and send what came of it.
+        """Fork a child that reads its task, and send its result.
 
-        order: `kind`; `cpu_s`, until its timer ends it, which a program may set anew; `hard_s`,
-        until the kernel does; `call_wall_s`, `wall_s` and `idle_s` of real time; `output_bytes`;
-        `stdin`; `deep`, whether the stack may grow as the memory.
+        order: `kind`; `cpu_s`, limit by a timer, which a program may change; `hard_s`, limit by the
+        kernel; `call_wall_s`, `wall_s` and `idle_s`, limits of real time; `output_bytes`; `stdin`;
+        `deep`, whether the stack may grow like the memory.
         """
         kind = order["kind"]
-        source = _file(order["stdin"]) if kind == SCRIPT else -1
-        result, sink = os.pipe() if kind == SCRIPT else (-1, -1)
-        # Unmapped before the next fork, so that no later child finds what this one returned.
+        source = _file(order["stdin"]) if kind == wire.SCRIPT else -1
+        result, sink = os.pipe() if kind == wire.SCRIPT else (-1, -1)
+        # Unmapped before the next fork, so that no later child finds this one's report.
         room = mmap.mmap(-1, wire.ROOM + order["output_bytes"] + wire.READ)
         started = _now()
         pid = int(walls.libc.fork())
         if pid == 0:
             self._be_child(order, room, sink, source)
-        if kind == SCRIPT:
+        if kind == wire.SCRIPT:
             os.close(sink)
             os.close(source)
         if pid < 0:
@@ -141,7 +128,7 @@ class Server:
         _, how, usage = os.wait4(pid, 0)
         wall_ms = (_now() - started) * 1000.0
         os.close(end)
-        if kind == SCRIPT:
+        if kind == wire.SCRIPT:
             os.close(result)
         if how and select.select((0,), (), (), 0)[0]:
             os._exit(1)  # the task was not read, or the caller is gone
@@ -151,11 +138,11 @@ class Server:
             code = os.waitstatus_to_exitcode(how)
             if not status:
                 status, reason = self._ending(code, spent >= order["hard_s"])
-            if code == RAISED:
+            if code == wire.RAISED:
                 reason = room[8 : wire.ROOM].rstrip(b"\0").decode("utf-8", "replace")
-            if status == Status.TIMEOUT and code not in (-signal.SIGPROF, SPENT):
+            if status == Status.TIMEOUT and code not in (-signal.SIGPROF, wire.SPENT):
                 number = 0  # the time of the whole process, and not of a call
-        if kind != SCRIPT:
+        if kind != wire.SCRIPT:
             size = max(0, room.find(b"\0", wire.ROOM) - wire.ROOM)
         text = reason.encode("utf-8", "replace")
         numbers = wire.CODES[status or Status.OK], 0, number, spent, wall_ms, len(text)
@@ -171,17 +158,17 @@ class Server:
             task = wire.receive()
             if not task:
                 os._exit(1)
-            if kind == SCRIPT:
+            if kind == wire.SCRIPT:
                 os.dup2(source, 0)
                 os.dup2(sink, 1)
-            os.closerange(2 if kind == SCRIPT else 0, 16)
+            os.closerange(2 if kind == wire.SCRIPT else 0, 16)
             if order["deep"]:
                 _, most = resource.getrlimit(resource.RLIMIT_STACK)
                 resource.setrlimit(resource.RLIMIT_STACK, (most, most))
             most = int(order["hard_s"]) + 1
             resource.setrlimit(resource.RLIMIT_CPU, (most, most))
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-            if kind == FUNCTION or not self.filters:
+            if kind == wire.FUNCTION or not self.filters:
                 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
             elif self.alone:  # this server counts, too
                 resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS + 1, _THREADS + 1))
@@ -194,17 +181,17 @@ class Server:
         try:
             self.run[kind](task, room)
         except MemoryError:
-            os._exit(NO_MEMORY)
+            os._exit(wire.NO_MEMORY)
         finally:
             os._exit(1)
 
     def _watch(
         self, order: dict[str, Any], pid: int, end: int, result: int, room: mmap.mmap
     ) -> tuple[str, str, int]:
-        """Wait until a child has left (""), or why it is to be killed: it wrote too much, does
-        nothing for `idle_s`, takes longer than all or than the call that runs may take, or has lost
-        its caller. Also the bytes of a script's output, which go into `room`."""
-        poller, script = self.poller, order["kind"] == SCRIPT
+        """Wait for a child. Returns status and reason, "" if it has left, else why it must be
+        killed: it wrote too much, was idle for `idle_s`, exceeded a time limit or lost its caller;
+        and the number of bytes of a script's output in `room`."""
+        poller, script = self.poller, order["kind"] == wire.SCRIPT
         poller.register(end, select.POLLIN)
         if script:
             poller.register(result, select.POLLIN)
@@ -248,7 +235,7 @@ class Server:
                 poller.unregister(result)
 
     def _ending(self, code: int, late: bool) -> tuple[str, str]:
-        """Status and reason of a child's exit code or signal (negative), but for 0."""
+        """Status and reason of a child's exit code, not 0, or of its signal (negative)."""
         if code == -signal.SIGPROF:
             return Status.TIMEOUT, "used more processor time than the limit"
         if code == -signal.SIGXCPU or (code == -signal.SIGKILL and late):
@@ -260,19 +247,19 @@ class Server:
         if code < 0:
             name = signal.Signals(-code).name
             return Status.EXCEPTION, f"crashed with {name} (often by recursion without end)"
-        if code == MISSED and self.lacks_modules:
+        if code == wire.MISSED and self.lacks_modules:
             return wire.MISSING, ""
-        own = {
-            NO_MEMORY: (Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"),
-            SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
-            RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
-            FULL: (Status.TOO_LONG, "returned more than the limit of output"),
+        endings = {
+            wire.NO_MEMORY: (Status.MEMORY, f"used more than {self.memory >> 20} MiB of memory"),
+            wire.SPENT: (Status.TIMEOUT, "slept longer than the limit of time"),
+            wire.RAISED: (Status.EXCEPTION, ""),  # the shared memory holds its type
+            wire.FULL: (Status.TOO_LONG, "returned more than the limit of output"),
         }
-        return own.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))
+        return endings.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))
 
 
 def _file(data: bytes) -> int:
-    """A file in memory that holds the data: programs ask for its size, and seek in it."""
+    """A file in memory that holds the data, because programs ask for its size, and seek in it."""
     file = os.memfd_create("stdin")
     resource.setrlimit(resource.RLIMIT_FSIZE, (_INPUT_BYTES, _INPUT_BYTES))
     wire.write(file, data)

@@ -1,8 +1,8 @@
-"""The system-call filters: computing, and the descriptors that a process is left with.
+"""The system-call filters: they allow computing, and the descriptors that a process keeps.
 
-A classic BPF program for x86-64 and aarch64, as the bytes that the kernel takes. The numbers of
-the calls are looked up by a binary tree, which makes installing it cheap. What Python itself may
-ask of a descriptor, a signal or a clock fails with EPERM; the rest kills, files first of all.
+A filter is a classic BPF program for x86-64 and aarch64, as the bytes that the kernel takes. It
+finds the number of a call by a binary tree, which makes installing it cheap. Calls that Python
+itself may make on descriptors, signals or clocks fail with EPERM; others, files first of all, kill.
 """
 
 import errno
@@ -62,7 +62,7 @@ TABLES = {
         "clone3": (435,),
     },
 }
-"""System-call numbers of each architecture, by what the filters do with them."""
+"""System-call numbers of each architecture, by the rule of the filters."""
 
 
 def build(
@@ -72,7 +72,7 @@ def build(
     mild: bool = False,
     timer: bool = False,
 ) -> bytes | None:
-    """The filter (an array of struct sock_filter), or None where there is no table for it.
+    """Return the filter (an array of struct sock_filter), or None for an unknown machine.
 
     write_fd, read_fd: the descriptors that may be written and read. machine: as
     `platform.machine()` gives it; this one by default. mild: for ordinary programs, which may have
@@ -134,14 +134,14 @@ def _only(fd: int) -> list[_Line]:
 
 
 def _ranges(leaves: dict[int, list[_Line]], other: int) -> list[tuple[int, list[_Line]]]:
-    """First number and leaf of every range of numbers that are treated alike."""
+    """First number and leaf of every range of numbers with the same rule."""
     rest = [(_RET, 0, 0, other)]
     alike = groupby(range(_LAST), key=lambda number: leaves.get(number, rest))
     return [(next(numbers), leaf) for leaf, numbers in alike]
 
 
 def _tree(ranges: list[tuple[int, list[_Line]]]) -> list[_Line]:
-    """A search tree over the ranges; a jump over more than 255 lines is a jump of its own."""
+    """A search tree over the ranges; a jump over more than 255 lines takes another instruction."""
     if len(ranges) == 1:
         return ranges[0][1]
     middle = len(ranges) // 2

@@ -1,12 +1,12 @@
-"""A test that runs in the process of the program that it judges, since what it looks at is no data:
-objects, functions, generators, exceptions, changed arguments.
+"""A test that runs in the process of the program that it judges, because it looks at more than
+data: objects, functions, generators, exceptions, changed arguments.
 
-The program could change what the test uses, so the test keeps what there was before: built-in
-names and modules of its own, and before the real modules, which it puts back when the program has
-been loaded. What the test compares, calculates with, tests for truth or gives to a function of a
-library is judged first: data is handed on as the built-in type that it extends, and an object that
-compares by a method of the program's fails the test. A program that names what leads from its
-frames to the test's is refused. What remains open is said in docs/threat-model.md.
+The program could change the names that the test uses. So the test keeps its own built-in names, and
+restores all modules after the program has been loaded. Values that the test compares, calculates
+with, tests for truth or passes to a function of a library are judged first: data is converted to
+the built-in type that it extends, and an object that compares by a method of the program fails the
+test. A program is refused if it has a name that leads from its frames to those of the test.
+docs/threat-model.md says which holes remain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REACHING = re.compile(
     r"|get_referrers|get_referents|get_objects|settrace|setprofile|setitimer|addaudithook"
     r"|__subclasses__|__globals__|(?:^|import )(?:inspect|ctypes|bdb|pdb)(?:$|[.;\n])"
 )
-"""What a program has no use for but to reach the test that runs beside it."""
+"""Names that a program needs only to reach the test in its process."""
 _COMPARING = (
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__abs__"),
     *("__bool__", "__contains__", "__instancecheck__", "__subclasscheck__"),
@@ -48,7 +48,7 @@ _methods: dict[tuple[type, str], Any] = {}
 
 
 def prepare() -> None:
-    """Note how values compare; before the fork, since a child is fresh anyway."""
+    """Note how all types compare, once, before the fork."""
     _known.update(walls.all_types())
     for kind in _known:
         _note(kind)
@@ -61,16 +61,16 @@ def _note(kind: type) -> type:
 
 
 def own_function(function: Any, **names: Any) -> Any:
-    """The function with these names alone, so that none of ours can be reached through it."""
+    """Return the function with only these global names, so that it does not lead to ours."""
     return FunctionType(function.__code__, names, None, function.__defaults__)
 
 
 class Deceit(Exception):
-    """A program reaches for its test, or a value says itself what it equals."""
+    """A program tries to reach its test, or a value decides itself what it equals."""
 
 
 class Test:
-    """A module that defines `check`, made before the program. entry: the name of what it checks."""
+    """A module that defines `check`, made before the program. entry: the name of the candidate."""
 
     def __init__(self, text: str, entry: str) -> None:
         tree = ast.parse(text)
@@ -83,23 +83,23 @@ class Test:
         self.note = _note
         _hide_frames()
 
-    def run(self, entry: Any, program: dict[str, Any], given: dict[str, Any]) -> None:
-        """Call `check` with the entry. program: its names, which the test may use, too, but for
-        those that have a meaning without it. given: what its module held before it."""
+    def run(self, entry: Any, program: dict[str, Any], prelude: dict[str, Any]) -> None:
+        """Call `check` with the entry. program: its names, which the test may use unless they are
+        built-in names or those of the prelude. prelude: the names before the program."""
         sys.modules.update(self.loaded)
         for module, space, before in self.modules.values():
             if type(module) not in _known:
                 ModuleType.__setattr__(module, "__class__", ModuleType)
             space.update(before)
         names = {k: x for k, x in program.items() if k == self.entry or k not in self.builtins}
-        names |= {name: value for name, value in given.items() if name != self.entry}
+        names |= {name: value for name, value in prelude.items() if name != self.entry}
         names |= {"__name__": "test", "__builtins__": self.builtins, _TEST: self}
         exec(self.code, names)
         gc.freeze()
         names["check"](entry)
 
     def module(self, value: Any) -> Any:
-        """A module as it was before the program, whatever has become of it; or what else it is."""
+        """A copy of a module as it was before the program; another value unchanged."""
         if id(value) not in self.modules:
             return value
         if id(value) not in self.copies:
@@ -108,7 +108,7 @@ class Test:
         return self.copies[id(value)]
 
     def judged(self, value: Any, depth: int = _MOST_DEEP) -> Any:
-        """The value, or the data that instances of subclasses hold. Raises Deceit."""
+        """The value, or the data of an instance of a subclass. Raises Deceit."""
         kind = type(value)
         if kind in _ITERATORS:
             return (self.judged(item) for item in value)
@@ -133,8 +133,8 @@ class Test:
 
 
 class _Judging(ast.NodeTransformer):
-    """Has a test judge what it compares, calculates with, tests for truth and gives to functions
-    that are built in or of a library."""
+    """Makes a test judge the values that it compares, calculates with, tests for truth and passes
+    to functions that are built in or of a library."""
 
     def __init__(self, tree: ast.AST) -> None:
         imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
@@ -190,14 +190,14 @@ def _of_test(method: str, node: ast.AST) -> ast.expr:
 
 
 def refuse_reaching(code: CodeType) -> None:
-    """Raise Deceit for a program that names what leads to its test."""
+    """Raise Deceit for a program with a name that leads to its test."""
     for word in _words(code):
         if match := _REACHING.search(word):
             raise Deceit(f"the program uses {match[0]!r}, which reaches for its test")
 
 
 def _words(code: Any) -> Iterator[str]:
-    """The names and texts of a program, as the compiler has read and joined them."""
+    """The names and texts of a compiled program."""
     if isinstance(code, CodeType):
         yield from (*code.co_names, *code.co_varnames)
         code = code.co_consts
@@ -209,7 +209,7 @@ def _words(code: Any) -> Iterator[str]:
 
 
 def _hide_frames() -> None:
-    """Have no way lead from a program's frames to those outside it."""
+    """Close the ways from a program's frames to those outside."""
     sys._getframe = own_function(lambda depth=0: None)
     sys._current_frames = dict
     space: Any = gc.get_referents(FrameType.__dict__)[0]

@@ -1,4 +1,4 @@
-"""What a confined process gives up at its start, once, for itself and the children it forks."""
+"""The rights that a process gives up at its start, for itself and its children."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Filter(ctypes.Structure):
 def confine(
     jail_dir: str, memory: int, file_bytes: int = 0, user: int = _NOBODY
 ) -> dict[str, bool]:
-    """Give up files, network, users and memory; which layers are active now.
+    """Give up files, network, users and memory; return which layers are active.
 
-    jail_dir: an empty folder, the root of this process from now on where that is allowed.
-    memory: bytes of address space that a child may use beyond what this process has now.
-    file_bytes: size of a file up to which this process may raise its limit of 0 bytes. user: what
-    root becomes, if it can; else nobody.
+    jail_dir: an empty folder, the new root of this process if the kernel allows it. memory: bytes
+    of address space that a child may use beyond the present size. file_bytes: up to which this
+    process may raise its limit of file sizes, which is 0. user: the user id that replaces root's;
+    if it cannot, that of `nobody`.
     """
     space = _address_space() + memory
     os.chdir(jail_dir)
@@ -67,7 +67,7 @@ def confine(
 
 
 def reset_signals() -> None:
-    """Undo what the caller ignores or blocks. Ctrl-C in the caller must not reach this process."""
+    """Restore signals that the caller ignores or blocks; ignore Ctrl-C, which is for the caller."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(number, signal.SIG_DFL)
@@ -78,13 +78,13 @@ def reset_signals() -> None:
 
 
 def prctl(option: int, value: int, pointer: int = 0) -> bool:
-    """Whether the kernel took the setting."""
+    """Return whether the kernel accepted the setting."""
     words = [ctypes.c_ulong(word) for word in (value, pointer, 0, 0)]
     return int(libc.prctl(option, *words)) == 0
 
 
 def load_filter(instructions: bytes) -> Filter:
-    """The filter as the kernel takes it."""
+    """Return the filter in the form that the kernel takes."""
     memory = ctypes.create_string_buffer(instructions, len(instructions))
     program = Filter(len(instructions) // 8, ctypes.addressof(memory))
     program.memory = memory
@@ -94,12 +94,12 @@ def load_filter(instructions: bytes) -> Filter:
 
 
 def install_filter(program: Filter) -> bool:
-    """Put this process under the filter, for the rest of its life."""
+    """Put this process under the filter for good; return whether the kernel accepted it."""
     return int(libc.prctl(*program.call)) == 0
 
 
 def filter_works(program: Filter) -> bool:
-    """Whether a child under the filter still lives to leave by itself."""
+    """Return whether a child under the filter can end normally."""
     pid = libc.fork()
     if pid == 0:
         os._exit(0 if install_filter(program) else 1)
@@ -107,7 +107,7 @@ def filter_works(program: Filter) -> bool:
 
 
 def kill_session(pid: int) -> None:
-    """Kill a child with its session; it may be too young to have one, or gone already."""
+    """Kill a child with its session, if it has one yet, and if it still runs."""
     for end in (os.killpg, os.kill):
         try:
             end(pid, signal.SIGKILL)
@@ -125,7 +125,7 @@ def leave_session(parent: int) -> None:
 
 
 def hide_modules(names: tuple[str, ...]) -> None:
-    """Have these packages look as if they had never been imported, and close the streams."""
+    """Remove these packages from the imported modules, and close the streams."""
     sys.stdin = sys.stdout = sys.stderr = None
     sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[misc]
     for name in list(sys.modules):
@@ -134,12 +134,12 @@ def hide_modules(names: tuple[str, ...]) -> None:
 
 
 def changed(kind: type) -> None:
-    """Tell the interpreter that what a built-in type holds is another now."""
+    """Tell the interpreter that a built-in type has been changed."""
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
 def all_types() -> set[type]:
-    """Every class that there is."""
+    """Return every class of the process."""
     kinds: set[type] = set()
     rest: list[type] = [object]
     while rest:
@@ -179,7 +179,7 @@ def _landlock() -> bool:
 
 
 def _address_space() -> int:
-    """Bytes of address space this process has now; a guess where /proc is missing."""
+    """Bytes of address space of this process; a guess without /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize() + _MEMORY_OF_OWN // 16

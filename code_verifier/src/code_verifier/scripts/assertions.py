@@ -1,5 +1,5 @@
-"""Assertions as tests have them, and `check(candidate)`: judged without the program, in a process
-that holds what is expected, by values that the program gave in its own.
+"""Assertions of tests, and `check(candidate)`: the program's process computes the values of its
+calls, and another process, which never runs the program, judges the assertions by these values.
 """
 
 import ast
@@ -28,11 +28,11 @@ def _check_(expression, values):
 _NO_DATA = frozenset(
     str.split("Decimal Fraction date datetime timedelta isinstance callable type next iter hasattr")
 )
-"""Names in an assertion that looks at more than data."""
+"""Names in assertions that test more than data."""
 
 
 def assertion(text: str) -> ast.expr:
-    """The condition of one assert statement."""
+    """Return the condition of one assert statement. Raises CodeVerifierError."""
     match _statements("test", text.strip()):
         case [ast.Assert(condition)]:
             return condition
@@ -47,16 +47,16 @@ def _statements(name: str, text: str) -> list[ast.stmt]:
 
 
 def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
-    """The imports of a module that defines `check`, and its assertions, about `entry`; or the
-    module and no assertions, where it holds more. Raises CodeVerifierError where there is no
-    `check`."""
+    """Return the imports of a module that defines `check`, and its assertions with `entry` for the
+    candidate; or, if it holds other statements, the module and no assertions. Raises
+    CodeVerifierError if there is no `check`."""
     body = _statements("test", test)
     checks = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check"]
     if not checks or not checks[-1].args.args:
         raise CodeVerifierError(f"'test' is {test[:SHOWN]!r}; expected def check(candidate)")
     name = checks[-1].args.args[0].arg
     nodes = [node for node in (*body, *checks[-1].body) if node not in checks]
-    nodes = [node for node in nodes if not _says_nothing(node)]
+    nodes = [node for node in nodes if not _is_empty(node)]
     if len(checks) > 1 or not all(isinstance(node, _SIMPLE) for node in nodes):
         return test, ()
     for node in (x for item in nodes for x in ast.walk(item)):
@@ -70,7 +70,7 @@ def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
 _SIMPLE = (ast.Assert, ast.Import, ast.ImportFrom)
 
 
-def _says_nothing(node: ast.stmt) -> bool:
+def _is_empty(node: ast.stmt) -> bool:
     match node:
         case ast.Pass() | ast.Expr(ast.Constant() | ast.Name()):
             return True
@@ -80,7 +80,7 @@ def _says_nothing(node: ast.stmt) -> bool:
 
 
 def as_check(asserts: Sequence[str], setup: str) -> str:
-    """A module that defines `check`, of assertions about names of the program."""
+    """Return a module that defines `check` of assertions about names of the program."""
     lines = [line for text in asserts for line in ast.unparse(ast.parse(text)).splitlines()]
     return "\n".join([setup, "def check(candidate):", *(f"    {line}" for line in lines)])
 
@@ -93,16 +93,17 @@ def _written(tree: ast.AST) -> str:
 
 
 def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str]] | None:
-    """A condition with `_0_`, `_1_` ... for what it asks of the program, and what that is; None
-    where a call may depend on a variable of the condition itself, or it looks at more than data.
+    """Return a condition with `_0_`, `_1_` ... in place of the expressions that the program
+    computes, and these expressions; None if one may use a variable of the condition itself, or the
+    condition tests more than data.
 
-    Names that are neither built in nor of the setup are the program's; where there are none, those
-    of the functions that are called are.
+    Names that are neither built in nor of the setup are the program's; if there are none, the names
+    of called functions are.
     """
-    used = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
-    if used & _NO_DATA:
+    names = {node.id for node in _names(condition) if isinstance(node.ctx, ast.Load)}
+    if names & _NO_DATA:
         return None
-    unknown = used - known - bound_names(condition, everywhere=True) - modules_in(condition)
+    unknown = names - known - bound_names(condition, everywhere=True) - modules_in(condition)
     unknown = unknown - _contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
@@ -110,14 +111,14 @@ def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str
         return None
     places = _Places(unknown)
     judged = _written(places.visit(condition))
-    if judged in ("_0_", "not _0_"):  # whatever it is, only its truth is asked for
+    if judged in ("_0_", "not _0_"):  # only its truth matters
         places.texts = [f"bool({text})" for text in places.texts]
     return judged, places.texts
 
 
 def modules_in(condition: ast.expr) -> set[str]:
-    """The usual modules that a condition uses as such: they are the real ones, and not what the
-    program calls so."""
+    """Return the usual modules that a condition uses only by attributes: there they are the real
+    modules, even if the program binds these names."""
     bases = [node.value for node in ast.walk(condition) if isinstance(node, ast.Attribute)]
     modules = [node.id for node in bases if isinstance(node, ast.Name)]
     names = [node.id for node in _names(condition)]
@@ -127,14 +128,14 @@ def modules_in(condition: ast.expr) -> set[str]:
 
 @cache
 def _contest_names() -> frozenset[str]:
-    """What contest programs find defined. Around what a program is asked for it is the real one."""
+    """The names that contest programs find defined; in a condition they have this meaning."""
     names: dict[str, Any] = {}
     exec(ScriptRunner.CONTEST_NAMES, names)
     return frozenset(names)
 
 
 class _Places(ast.NodeTransformer):
-    """Puts a place for each part of an expression whose value only the program knows."""
+    """Replaces each part of an expression that only the program can compute."""
 
     def __init__(self, unknown: set[str]) -> None:
         self.unknown = unknown
@@ -158,7 +159,7 @@ def _uses(tree: ast.AST, names: set[str]) -> bool:
 
 
 def bound_in(code: str) -> set[str]:
-    """The names that a trusted module binds, and those that are built in."""
+    """Return the names that a trusted module binds, and the built-in ones."""
     try:
         symbols = symtable.symtable(code, "<setup>", "exec").get_symbols()
     except SyntaxError as error:

@@ -1,9 +1,8 @@
-"""Ordinary modules and scripts of unknown origin, run in fresh processes under the jail's walls.
+"""Run untrusted modules and scripts in fresh processes behind the jail's walls.
 
 Unlike the programs of `Sandbox`, these may import most of the standard library, numpy and
-sortedcontainers, have threads and clocks, and leave out no name; what the kernel refuses them is
-the same: files, the network and other processes. Values and output come back as data, which may be
-forged.
+sortedcontainers, and use threads, clocks and all names. The kernel refuses them the same: files,
+the network and other processes. Values and output come back as data, which may be forged.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MIB = 1 << 20
 _MEMORY = 4096 * _MIB  # address space beyond that of the bare process
 _RECURSION = 1000
 _NAME_CHARS = 200
-_WALL_FACTOR = 10.0  # of processor time, since a busy machine gives little of its time
+_WALL_FACTOR = 10.0  # real time for each second of processor time, as the machine may be busy
 
 
 CONTEST_MODULES = str.split(
@@ -57,9 +56,9 @@ del _names
 class Value(NamedTuple):
     """A returned value.
 
-    digest: equal for values that Python holds equal; "" for one that equals nothing.
-    data: its JSON, for `read_value`; None when it is no data (`chars` is -1) or too long.
-    floats: whether it is a float, or a list or tuple of floats only and not empty.
+    digest: the same for values that are equal in Python; "" for one that equals nothing. data: JSON
+    for `read_value`; None when the value is no data (`chars` is -1) or too long. floats: whether it
+    is a float, or a list or tuple of floats that is not empty.
     """
 
     type_name: str
@@ -71,7 +70,7 @@ class Value(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The value for a reader; None where there is no data."""
+        """The value for a reader; None without data."""
         try:
             return None if self.data is None else shown(read_value(self.data))
         except LiteralError:  # forged
@@ -79,18 +78,18 @@ class Value(NamedTuple):
 
     @classmethod
     def of(cls, value: object, draw: bool = False) -> Self:
-        """Describe a value of this process as one that a program returned."""
+        """Describe a value of this process as if a program had returned it."""
         return cls(*describe(value, draw), 0.0)
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Values of the calls that returned, in order, and how the process ended.
+    """Values of the calls that returned, in order, and the end of the process.
 
-    status: `ok` when all calls returned; `exception` when one or the module raised, or it lacks the
-    function, or the process crashed; `timeout`, `memory`, `too_long` over a limit; `violation` when
-    the process left without a whole report; `sandbox_error`. call: the one that ended it, from 1
-    on; 0 for the module, and for the time of all calls together.
+    status: `ok` when all calls returned; `exception` when a call or the module raised, the module
+    lacks the function, or the process crashed; `timeout`, `memory`, `too_long` beyond a limit;
+    `violation` when the process left without a whole report; `sandbox_error`. call: number of the
+    call that ended it, from 1; 0 for the module, and for the time of all calls together.
     """
 
     values: tuple[Value, ...]
@@ -102,8 +101,8 @@ class Calls:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """Output of a script. status: `exception` when it raised or crashed, and else as in `Calls`.
-    exit_code: what it gave to `exit`, modulo 256; `os._exit` with another code than 0 is a
+    """Output of a script. status: `exception` when it raised or crashed, else as in `Calls`.
+    exit_code: the argument of `exit`, modulo 256; `os._exit` with another code than 0 is a
     `violation`."""
 
     output: bytes
@@ -114,10 +113,10 @@ class ScriptRun:
 
 
 class ScriptRunner(AbstractContextManager["ScriptRunner"]):
-    r"""Fork servers for ordinary programs; a context manager, and safe to use by many threads.
+    r"""Fork servers for ordinary programs; a context manager that threads may share.
 
-    slots: a program runs while it holds one of these; runners may share them. Raises
-    SandboxUnavailable where the kernel's filter cannot be had, unless `allow_weak`.
+    slots: a semaphore that a program holds while it runs; runners may share it. Raises
+    SandboxUnavailable if the kernel has no filter of system calls, unless `allow_weak`.
 
         >>> with ScriptRunner() as runner:
         ...     runner.run("print(int(input()) * 2)", "21\n", cpu_s=1.0).output
@@ -125,7 +124,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     """
 
     CONTEST_NAMES = _CONTEST_NAMES
-    """A prelude of contest programs: the names that LiveCodeBench's harness gives them, but for
+    """The prelude of contest programs: the names that LiveCodeBench's harness defines, without
     those of built-in functions."""
 
     def __init__(
@@ -158,15 +157,16 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         deep: bool = False,
         test: str = "",
     ) -> Calls:
-        """Values of `entry(*input)` for each input, in one process, up to the first exception.
+        """Return the values of `entry(*input)` for each input, in one process, up to the first
+        exception.
 
-        limits_s: processor seconds of each call; module_s: of the module; total_s: of it all, for
-        a program that takes the others away. prelude: a trusted program that is executed before it
-        in the same module. owner: where the module has a class of this name, `entry` is a method
-        of an instance of it. recursion: the recursion limit. draw: iterators and views count as
-        lists. Texts of more than `text_chars` are left out.
-        deep: the stack may grow as the memory. test: a trusted module that defines `check`, which
-        is called with the entry, in the program's own process, in place of the calls.
+        limits_s: processor seconds of each call; module_s: of the module; total_s: of the process,
+        in case a program removes the other limits. prelude: a trusted program that is executed
+        first in the same module. owner: if the module has a class of this name, `entry` is a method
+        of an instance. recursion: the recursion limit. draw: iterators and views count as lists.
+        text_chars: longer texts are left out. deep: the stack may grow like the memory. test: a
+        trusted module that defines `check`, which is called with the entry, in the program's
+        process, in place of the calls.
         """
         longest_s = max([module_s, *limits_s])
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
@@ -182,7 +182,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         values, end = read_report(reply.report, len(inputs), text_chars)
         if status == Status.OK:
             status, reason = end or (Status.OK, "no end")
-            if status == Status.OK and reason != mark:  # which only the end of the test knows
+            if status == Status.OK and reason != mark:  # only the end of the test knows the mark
                 status, reason = Status.VIOLATION, "left without a whole report"
             reason = "" if status == Status.OK else reason
             call = len(values) + 1 if call and status == Status.EXCEPTION else call
@@ -199,11 +199,11 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         output_bytes: int = 16 * _MIB,
         files: Mapping[str, bytes] | None = None,
     ) -> ScriptRun:
-        """Output of the program as a script with this standard input; the rest as in `call`. files:
-        what it may read and import, by name."""
-        given = stdin.encode("utf-8", "surrogatepass")
+        """Return the output of the program as a script with this standard input. files: by name;
+        the program may read and import them. Other arguments are as in `call`."""
         walls = _WALL_FACTOR * cpu_s, _WALL_FACTOR * cpu_s, _IDLE_S
-        order = Order(SCRIPT, cpu_s, cpu_s, *walls, output_bytes, given)
+        data = stdin.encode("utf-8", "surrogatepass")
+        order = Order(SCRIPT, cpu_s, cpu_s, *walls, output_bytes, data)
         task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
         task["files"] = dict(files or {})
         reply = self._reply(order, task)
@@ -212,7 +212,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
         texts = [task["program"].encode("utf-8", "replace"), task["prelude"].encode()]
         texts += task.get("files", {}).values()
-        libraries = []  # those that it names, since forking costs by what is loaded
+        libraries = []  # only those that it names, because a larger process forks more slowly
         for name in LIBRARIES:
             spec = any(name.encode() in text for text in texts) and importlib.util.find_spec(name)
             if spec and spec.origin:
@@ -233,14 +233,14 @@ _VALUE = re.compile(
 )
 _END = re.compile(rb"\[" + _TEXT + rb", ?" + _TEXT + rb"\]")
 _LINE_BYTES = 8192
-"""Of a line beyond the text of its value, of which each character takes up to twelve."""
+"""Most bytes of a line besides the text of its value, where a character takes up to twelve."""
 
 
 def read_report(
     data: bytes, most: int, text_chars: int = 1 << 14
 ) -> tuple[list[Value], tuple[str, str] | None]:
-    """The values of a child's report, at most `most`, with the status and the reason that it ends
-    with. It may be forged or cut: no line is parsed that is too long or of another form."""
+    """Return the values of a child's report, at most `most`, with the status and the reason at its
+    end. It may be forged or cut: lines that are too long or have another form are not parsed."""
     values: list[Value] = []
     start = 0
     while (stop := data.find(b"\n", start, start + 12 * text_chars + _LINE_BYTES)) >= 0:

@@ -1,9 +1,9 @@
-"""Tests as data sets have them: read from a row, and run on a program under the jail's walls.
+"""Read the tests of data sets from rows, and run them on programs in the jail.
 
-Four forms are known: assertions, a function that checks another, arguments of a function with what
-it must return, and standard input with what must be printed. What is expected is never in the
-program's process: there only calls are made or the script is run, and what comes back is compared
-in another one or here.
+There are four forms: assertions, a function that checks another, arguments of a function with the
+values to return, and standard input with the text to print. The program's process never holds an
+expected value, unless a test looks at more than data: it makes the calls or runs the script, and
+the results are compared in another process or here.
 """
 
 import ast
@@ -47,10 +47,10 @@ _RECURSION = 50_000
 class Suite:
     """Tests of one program. Equal ones are equal, and hashable.
 
-    inputs: assertions, or a module that defines `check`, where there are no outputs; the arguments
-    of each call of `entry`, as marshal writes a tuple; else standard inputs. outputs: what each
-    call may return, as marshal writes a list of these, or what is printed. setup: trusted code in
-    front of the program and of the assertions.
+    inputs: without outputs, assertions, or a module that defines `check`; with `entry`, the
+    arguments of each call, a marshalled tuple; else standard inputs. outputs: the values that each
+    call may return, a marshalled list; else the text to print. setup: trusted code before the
+    program and the assertions.
     """
 
     inputs: tuple[Any, ...]
@@ -60,7 +60,7 @@ class Suite:
 
     @property
     def name(self) -> str:
-        """The name that a program has to define, as far as one can see; "" for a script."""
+        """The name that a program has to define, if the tests show it; "" for a script."""
         if self.outputs or self.entry:
             return self.entry if self.entry != "Solution" else ""
         for node in ast.walk(assertion(self.inputs[0])):
@@ -71,13 +71,13 @@ class Suite:
 
 
 def read_tests(row: Mapping[str, Any]) -> Suite:
-    """Return the tests of a row. Raises CodeVerifierError for a row that holds none.
+    """Return the tests of a row. Raises CodeVerifierError for a row without tests.
 
-    Columns, the first that are there: `test_list` (or `assert_case`), each one assertion, with
-    `test_imports` and `test_setup_code`; `test`, which defines `check(candidate)` as HumanEval's
-    does, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and `outputs`, where an input
-    is a list of arguments and an output a value, or both are texts (JSON, an argument a line, or
-    Python literals with commas); `inputs` and `outputs` alone, standard input and output, each a
+    The first of these columns that the row has count: `test_list` (or `assert_case`), assertions,
+    with `test_imports` and `test_setup_code`; `test`, which defines `check(candidate)` as in
+    HumanEval, with `entry_point`; `entry_point` (or `fn_name`), `inputs` and `outputs`, where an
+    input is a list of arguments and an output a value, or both are texts (JSON, an argument a line,
+    or Python literals with commas); `inputs` and `outputs` alone, standard input and output, each a
     text or a list of lines. `input_output` may hold any of them as one JSON text. Or the columns of
     CodeContests (`public_tests`, `private_tests`, `generated_tests`, each with `input` and
     `output`) or of LiveCodeBench (`public_test_cases`, `private_test_cases`, as JSON or packed, and
@@ -114,16 +114,16 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
 
 
 def _asserted(asserts: tuple[str, ...], setup: str) -> Suite:
-    known = bound_in(setup)  # which raises, as does the next, when it is not Python
+    names = bound_in(setup)
     suite = Suite(asserts, setup=setup)
-    splits = [split_condition(assertion(text), known) for text in asserts]
+    splits = [split_condition(assertion(text), names) for text in asserts]
     if all(splits):
         return suite
     return Suite((as_check(asserts, setup),), entry=suite.name or "check")
 
 
 def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row with `inputs` and `outputs` of what CodeContests and LiveCodeBench call otherwise."""
+    """The row with `inputs` and `outputs` from the columns of CodeContests and LiveCodeBench."""
     if row.get("inputs") is not None:
         return row
     cases: list[Any] = []
@@ -146,7 +146,7 @@ def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parsed(name: str, value: object, kind: Any) -> Any:
-    """A column that holds an object or a list, or its JSON, which LiveCodeBench packs."""
+    """The object or list of a column, which may also hold its JSON, or packed JSON."""
     if isinstance(value, str):
         if name == "private_test_cases" and value.lstrip()[:1] != "[":
             value = _unpacked(value)
@@ -155,8 +155,8 @@ def _parsed(name: str, value: object, kind: Any) -> Any:
         except (ValueError, RecursionError) as error:
             raise CodeVerifierError(f"field {name!r} is not JSON: {error}") from None
     if not isinstance(value, kind):
-        wanted = "a list" if kind is list else "an object"
-        raise CodeVerifierError(f"field {name!r} holds a {type(value).__name__}; expected {wanted}")
+        noun = "a list" if kind is list else "an object"
+        raise CodeVerifierError(f"field {name!r} holds a {type(value).__name__}; expected {noun}")
     return value
 
 
@@ -174,7 +174,7 @@ def _unpacked(text: str) -> str:
         data = unzip.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
         content = _PlainUnpickler(io.BytesIO(data)).load()
         content = content.decode() if isinstance(content, bytes) else content
-    except Exception as error:  # of which the unpickler raises every kind for damaged data
+    except Exception as error:  # the unpickler raises any exception for damaged data
         raise CodeVerifierError(f"the hidden tests cannot be unpacked: {error}") from None
     if not isinstance(content, str) or unzip.unconsumed_tail:
         kind = type(content).__name__
@@ -194,8 +194,8 @@ def _joined(name: str, items: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
-    """The arguments of one call, and the values that it may return. boxed: the value may be the
-    first item of a list, and the keys of an object that look like numbers are numbers."""
+    """The arguments of one call, and the values that it may return, marshalled. boxed: the value
+    may be the first item of a list, and keys of objects that look like numbers are numbers."""
     values: list[Any] = [output]
     if isinstance(arguments, str) and isinstance(output, str):
         arguments, values = _arguments(arguments), [_value(output)]
@@ -217,7 +217,7 @@ def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
 
 
 def _numbered(value: Any) -> Any:
-    """An object whose keys JSON made texts, with the numbers that they were."""
+    """An object of JSON with its keys as numbers, if they are."""
     try:
         return {int(key): item for key, item in value.items()} if isinstance(value, dict) else value
     except ValueError:
@@ -228,10 +228,10 @@ def _arguments(text: str) -> Sequence[Any]:
     try:
         return [json.loads(line) for line in text.split("\n")]
     except (ValueError, RecursionError):
-        positional, named = parse_arguments(text)
-    if named:
+        args, kwargs = parse_arguments(text)
+    if kwargs:
         raise CodeVerifierError(f"the input {text[:SHOWN]!r} has names; expected positions")
-    return positional
+    return args
 
 
 def _value(text: str) -> object:
@@ -242,8 +242,8 @@ def _value(text: str) -> object:
 
 
 def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
-    """Return whether the program passes all tests, run until the first that fails. cpu_s:
-    processor seconds that it may take for each. The grade counts the tests."""
+    """Grade a program by its tests, up to the first that fails. cpu_s: processor seconds for each
+    test."""
     if tests.outputs:
         run = _run_calls if tests.entry else _run_script
     else:
@@ -269,46 +269,48 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     inputs = [marshal.loads(data) for data in tests.inputs]
-    calls = _ask(runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution", _FEW_CHARS)
+    calls = _call_all(
+        runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution", _FEW_CHARS
+    )
     for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
         accepted = marshal.loads(data)
         if not any(equal_value(value, item) for item in accepted):
-            reason = f"returned {_told(value)}; expected {_cut(shown(accepted[0]))}"
+            reason = f"returned {_quoted(value)}; expected {_cut(shown(accepted[0]))}"
             return _failed(tests, number, reason)
     return _ended(tests, calls)
 
 
 def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
-    """Ask the program for the values of its calls, then judge the assertions without it."""
-    known = bound_in(tests.setup)
-    splits = [split_condition(assertion(text), known) or ("", []) for text in tests.inputs]
+    """Let the program compute the values of its calls, then judge the assertions without it."""
+    names = bound_in(tests.setup)
+    splits = [split_condition(assertion(text), names) or ("", []) for text in tests.inputs]
     expressions = [(text,) for _, texts in splits for text in texts]
-    calls = _ask(runner, program + ASK, "_ask_", expressions, cpu_s, tests.setup)
+    calls = _call_all(runner, program + ASK, "_ask_", expressions, cpu_s, tests.setup)
     returned = _returned(tests, calls)
     if isinstance(returned, Grade):
         return returned
-    left = iter(returned)
-    checks = [(condition, [next(left) for _ in texts]) for condition, texts in splits]
+    values = iter(returned)
+    checks = [(condition, [next(values) for _ in texts]) for condition, texts in splits]
     numpy = any(name in modules_in(assertion(text)) for text in tests.inputs for name in NUMPY)
     setup = f"{tests.setup}\nimport numpy, numpy as np" if numpy else tests.setup
-    checked = _ask(runner, CHECK, "_check_", checks, cpu_s, setup)
-    for number, value in enumerate(checked.values):
+    verdicts = _call_all(runner, CHECK, "_check_", checks, cpu_s, setup)
+    for number, value in enumerate(verdicts.values):
         if value.data != "true":
             return _failed(tests, number, f"not true: {_cut(tests.inputs[number])}")
-    return _ended(tests, checked)
+    return _ended(tests, verdicts)
 
 
 def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     """Run `check` in the program's process, see `jail.tests`."""
     (test,) = tests.inputs
-    calls = _ask(runner, program, tests.entry, [], cpu_s, owner="Solution", test=test)
+    calls = _call_all(runner, program, tests.entry, [], cpu_s, owner="Solution", test=test)
     if calls.status == Status.OK:
         return _passed(tests)
     return _failed(tests, None, calls.reason, calls.status)
 
 
 def _returned(tests: Suite, calls: Calls) -> list[Any] | Grade:
-    """What calls returned; or the grade of one that failed."""
+    """The values of calls; or the grade of a failed one."""
     if calls.status != Status.OK:
         return _failed(tests, None, calls.reason, calls.status)
     values = []
@@ -316,11 +318,11 @@ def _returned(tests: Suite, calls: Calls) -> list[Any] | Grade:
         try:
             values.append(read_value(value.data or ""))
         except LiteralError:
-            return _failed(tests, None, f"returned {_told(value)}, which cannot be compared")
+            return _failed(tests, None, f"returned {_quoted(value)}, which cannot be compared")
     return values
 
 
-def _ask(
+def _call_all(
     runner: ScriptRunner,
     program: str,
     entry: str,
@@ -352,31 +354,31 @@ def _passed(tests: Suite) -> Grade:
 
 
 def _ended(tests: Suite, calls: Calls) -> Grade:
-    """The grade of calls of which those that returned were right."""
+    """The grade of calls whose returned values were all right."""
     if calls.status == Status.OK:
         return _passed(tests)
     return _failed(tests, len(calls.values) if calls.call else None, calls.reason, calls.status)
 
 
 def _failed(tests: Suite, place: int | None, reason: str, status: str = Status.OK) -> Grade:
-    """The grade of a test that failed. place: from 0; None where no test is to blame. status: of
-    its process."""
+    """The grade of a program that fails. place: index of the failed test, None if it did not fail
+    at a test. status: of its process."""
     where = "" if place is None else f"test {place + 1}: "
     return Grade(0.0, f"{where}{reason or status}", place, len(tests.inputs), status)
 
 
 def equal_output(printed: str, expected: str) -> bool:
-    """Compare the lines, without space around them: the same text, or the same numbers.
+    """Return whether the lines, without space around them, have the same text or the same numbers.
 
     Numbers are compared as decimals, exactly: 1.50 is 1.5, and 1.5000001 is not.
     """
     texts = (printed.strip(), expected.strip())
-    lines, wanted = ([line.strip() for line in text.split("\n")] for text in texts)
-    return len(lines) == len(wanted) and all(map(_equal_line, lines, wanted))
+    lines, expected_lines = ([line.strip() for line in text.split("\n")] for text in texts)
+    return len(lines) == len(expected_lines) and all(map(_equal_line, lines, expected_lines))
 
 
 def equal_value(value: Value, expected: object) -> bool:
-    """Compare a returned value with another under Python's `==`; a tuple at the top is as good as
+    """Return whether a returned value equals another under Python's `==`; an outer tuple counts as
     a list."""
     accepted = [Value.of(expected).digest]
     if isinstance(expected, list):
@@ -394,7 +396,7 @@ def _equal_line(printed: str, expected: str) -> bool:
         return False
 
 
-def _told(value: Value) -> str:
+def _quoted(value: Value) -> str:
     return _cut(value.text) if value.text is not None else f"a {value.type_name}"
 
 
