@@ -120,7 +120,7 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("league.cli.replay", fail)
+    monkeypatch.setattr("league.analysis.replay", fail)
     result = run("replay", directory)
     assert (result.exit_code, result.stderr) == (code, said)
 

@@ -1,6 +1,7 @@
 """`rate`: a table of results becomes ratings, without a league."""
 
 import csv
+import itertools
 import json
 import math
 from statistics import NormalDist
@@ -38,26 +39,11 @@ def test_two_members_are_where_a_search_finds_the_maximum(won, lost, config):
         around = [(at[0] + i * step, at[1] + j * step) for i in range(-2, 3) for j in range(-2, 3)]
         best = max(around, key=lambda point: density(*point))
         at, step = best, step / 2.0 if best == at else step
-    h = 1e-3 * config.sigma
-    curve = np.array(
-        [
-            [
-                sum(
-                    a
-                    * b
-                    * density(
-                        at[0] + h * (a * (i == 0) + b * (j == 0)),
-                        at[1] + h * (a * (i == 1) + b * (j == 1)),
-                    )
-                    for a in (-1, 1)
-                    for b in (-1, 1)
-                )
-                / (4.0 * h * h)
-                for j in (0, 1)
-            ]
-            for i in (0, 1)
-        ]
-    )
+    h, signs = 1e-3 * config.sigma, (-1, 1)
+    steps = h * np.eye(2)
+    curve = np.zeros((2, 2))
+    for i, j, a, b in itertools.product((0, 1), (0, 1), signs, signs):
+        curve[i, j] += a * b * density(*(at + a * steps[i] + b * steps[j])) / (4.0 * h * h)
     covariance = np.linalg.inv(-curve)
     row = {"teacher": "t", "student": "s", "outcome": won / (won + lost), "tasks": won + lost}
     found = {r.member: r for r in rate([row], config)}

@@ -13,18 +13,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from evals import records
 from evals.data import OFFICIAL, parse_object
 from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, Verdict
-from evals.records import (
-    json_lines,
-    read_prompts,
-    read_samples,
-    read_verdicts,
-    sample_lines,
-    verdict_lines,
-)
 from evals.scores import Score
 from lora_evo import append_text, remove_empty, sweep, write_text
 
@@ -140,7 +133,7 @@ def _earlier_samples(folder: Path, settings: Settings, prompts: Mapping[str, str
                 "choose another --out"
             )
         rows = ({"id": name, "prompt": prompt} for name, prompt in prompts.items())
-        write_text(folder / "prompts.jsonl", json_lines(rows))
+        write_text(folder / "prompts.jsonl", records.json_lines(rows))
         write_text(settings_file, text)
         return []
     before = parse_object(settings_file.read_bytes(), str(settings_file))
@@ -162,19 +155,19 @@ def _earlier_samples(folder: Path, settings: Settings, prompts: Mapping[str, str
     if not samples.exists():
         return []
     os.truncate(samples, samples.read_bytes().rfind(b"\n") + 1)
-    return read_samples(samples)
+    return records.read_samples(samples)
 
 
 def add_samples(folder: Path, samples: Sequence[Sample]) -> None:
     """Append samples and sync them. When the disk fails, the file stays as it was."""
-    append_text(folder / "samples.jsonl", sample_lines(samples))
+    append_text(folder / "samples.jsonl", records.sample_lines(samples))
 
 
 def write_run(run: Run) -> None:
     """Write the samples of a run in their final order, verdicts, and, last, the result."""
     assert run.folder is not None
-    write_text(run.folder / "samples.jsonl", sample_lines(run.samples.values()))
-    write_text(run.folder / "verdicts.jsonl", verdict_lines(run.verdicts))
+    write_text(run.folder / "samples.jsonl", records.sample_lines(run.samples.values()))
+    write_text(run.folder / "verdicts.jsonl", records.verdict_lines(run.verdicts))
     write_text(run.folder / RESULT_FILE, json.dumps(run.as_json(), indent=2) + "\n")
 
 
@@ -192,15 +185,15 @@ def read_run(folder: Path) -> Run:
         raise EvalsError(
             f"{path} is damaged, or not a result of `evals run` ({error!r})"
         ) from error
-    samples = {(s.id, s.sample): s for s in read_samples(folder / "samples.jsonl")}
-    verdicts = tuple(read_verdicts(folder / "verdicts.jsonl"))
+    samples = {(s.id, s.sample): s for s in records.read_samples(folder / "samples.jsonl")}
+    verdicts = tuple(records.read_verdicts(folder / "verdicts.jsonl"))
     strange = next((v for v in verdicts if (v.id, v.sample) not in samples), None)
     if strange is not None:
         raise EvalsError(
             f"{folder} has a verdict on sample {strange.sample} of {strange.id}, but no such "
             "sample; finish it with `evals run`"
         )
-    prompts = read_prompts(folder / "prompts.jsonl")
+    prompts = records.read_prompts(folder / "prompts.jsonl")
     return replace(run, samples=samples, verdicts=verdicts, prompts=prompts)
 
 
@@ -256,7 +249,7 @@ def evalplus_samples(runs: Sequence[Run]) -> str:
         )
     if run.benchmark not in OFFICIAL or not OFFICIAL[run.benchmark].cache:
         raise EvalsError(f"evalplus has no {run.benchmark}; it has humaneval_plus, mbpp_plus")
-    return json_lines(
+    return records.json_lines(
         {"task_id": verdict.id, "solution": verdict.extracted or sample.solution or sample.response}
         for verdict in run.verdicts
         for sample in [run.samples[verdict.id, verdict.sample]]

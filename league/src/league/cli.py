@@ -17,16 +17,7 @@ from typing import Any
 
 import click
 
-from league import __version__
-from league.analysis import (
-    FEW_MATCHES,
-    TAUS,
-    Tuning,
-    calibrate,
-    calibration,
-    rank_intervals,
-    replay,
-)
+from league import __version__, analysis
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
 from league.store import EVENTS, LOCK, OLD_EVENTS, SETTINGS
@@ -36,6 +27,7 @@ Cell = str | int | float | None
 
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
+_DEFAULT_TAUS = ", ".join(f"{tau:.3g}" for tau in analysis.TAUS)
 _FILES = (SETTINGS, EVENTS, OLD_EVENTS, LOCK)
 
 
@@ -171,7 +163,7 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
         from league.charts import write_page
     league = _opened(directory)
     rated = any(outcome.counted for outcome in league.state.outcomes.values())
-    calibrated = calibration(directory) if rated else None
+    calibrated = analysis.calibration(directory) if rated else None
     if html is not None:
         write_page(html, league)
     counts = league.state.counts
@@ -196,7 +188,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
     were changed after they were written, every command ends with an error.
     """
     league = _opened(directory)
-    differences = replay(league)
+    differences = analysis.replay(league)
     counts = {"events": league.state.events} | league.state.counts | {"equal": not differences}
     _print(counts if as_json else _table(tuple(counts), [tuple(map(str, counts.values()))]))
     if differences:
@@ -212,7 +204,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
     "taus",
     type=float,
     multiple=True,
-    help="A tau to try; may be repeated.  [default: " + ", ".join(f"{t:.3g}" for t in TAUS) + "]",
+    help=f"A tau to try; may be repeated.  [default: {_DEFAULT_TAUS}]",
 )
 @json_option
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
@@ -221,7 +213,7 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
     tau is how much a skill may change per match; members that learn faster need a larger one.
     """
     _check_league(directory)
-    tuning = calibrate(directory, taus or TAUS)
+    tuning = analysis.calibrate(directory, taus or analysis.TAUS)
     rows = [
         (
             *(f"{x.tau:.3g}", x.log_loss, x.rmse, x.coverage),
@@ -239,10 +231,11 @@ def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -
     _print(asdict(tuning) if as_json else text)
 
 
-def _advice(tuning: Tuning) -> str:
+def _advice(tuning: analysis.Tuning) -> str:
     best, own = tuning.trials[tuning.best], tuning.trials[tuning.own]
-    if own.matches < FEW_MATCHES:
-        return f"Only {own.matches} rated matches: expected at least {FEW_MATCHES} for an advice."
+    if own.matches < analysis.FEW_MATCHES:
+        least = analysis.FEW_MATCHES
+        return f"Only {own.matches} rated matches: expected at least {least} for an advice."
     if not tuning.change:
         return f"The league's own tau {own.tau:.3g} predicts as well as the best: keep it."
     is_largest = tuning.best == len(tuning.trials) - 1
@@ -258,7 +251,7 @@ def _boards(league: League) -> dict[str, list[dict[str, Any]]]:
     boards = {}
     for role in league.state.slots:
         board = league.leaderboard(role)
-        ranks = rank_intervals(board, seed=league.config.seed)
+        ranks = analysis.rank_intervals(board, seed=league.config.seed)
         boards[role] = [asdict(row) | {"ranks": asdict(ranks[row.member])} for row in board]
     return boards
 

@@ -26,38 +26,37 @@ END = Token("end", "")
 
 
 def formula(parts: list[Token]) -> tuple[Tree, list[Token]]:
-    """The tree of a formula, and the tokens after it: a unit or words. Raises Unreadable."""
+    """Return the tree of a formula, and the tokens after it: a unit or words. Raises Unreadable."""
     reader = _Reader(list(parts))
     tree = reader.sum()
     return tree, reader.tokens[reader.place :]
 
 
 def number(value: Fraction | int) -> Tree:
-    """The tree of a number."""
     return ("number", Fraction(value))
 
 
 def variables(tree: Tree) -> frozenset[str]:
-    """The names of the variables of a tree."""
+    """Return the names of the variables of a tree."""
     if tree[0] == "variable":
         return frozenset([str(tree[1])])
     return frozenset().union(*(variables(part) for part in tree if isinstance(part, tuple)))
 
 
 def has(tree: Tree, name: str) -> bool:
-    """Whether an operation or a constant is in a tree."""
+    """Return whether an operation or a constant is in a tree."""
     return name in tree or any(has(part, name) for part in tree if isinstance(part, tuple))
 
 
 def replaced(tree: Tree, trees: dict[str, Tree]) -> Tree:
-    """The tree with other trees in the place of variables."""
+    """Return the tree with variables replaced by other trees."""
     if tree[0] == "variable":
         return trees.get(str(tree[1]), tree)
     return tuple(replaced(part, trees) if isinstance(part, tuple) else part for part in tree)
 
 
 def signed(tree: Tree, sign: int) -> Tree:
-    """The tree with each \\pm as + for 1 and - for -1, and each \\mp the other way."""
+    """Return the tree with each \\pm as + if the sign is 1, - if it is -1; \\mp is the opposite."""
     if tree[0] in ("plus or minus", "minus or plus"):
         inner = signed(tree[1], sign)
         return inner if (tree[0] == "plus or minus") == (sign > 0) else ("negate", inner)
@@ -108,10 +107,10 @@ class _Reader:
                 return _product(factors)
 
     def divisor(self) -> Tree:
-        """What a slash divides by; letters that touch stay below it together: t/RC is t/(RC)."""
-        named = self.peek().text in GREEK or self.peek().kind == "letter"
+        """The divisor after a slash; adjacent letters belong to it: t/RC is t/(RC)."""
+        is_letter = self.peek().text in GREEK or self.peek().kind == "letter"
         factors = [self.signed()]
-        while named and self.peek().kind == "letter" and not self.peek().spaced:
+        while is_letter and self.peek().kind == "letter" and not self.peek().spaced:
             factors.append(self.power())
         return _product(factors)
 
@@ -169,7 +168,7 @@ class _Reader:
         return tree
 
     def argument(self) -> Tree:
-        """What \\frac or \\sqrt takes: a group, one digit, or one other token."""
+        """The argument of \\frac or \\sqrt: a group, one digit, or one other token."""
         token = self.peek()
         if token.kind == "number" and len(token.text) > 1 and token.text.isdigit():
             self.tokens[self.place] = Token("number", token.text[1:])

@@ -1,4 +1,4 @@
-"""Cut an answer in LaTeX or plain spelling into tokens, with one spelling for each sign."""
+"""Split an answer in LaTeX or plain spelling into tokens, with one spelling for each sign."""
 
 import re
 import tomllib
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_LENGTH = 4_096
-"""Characters of an answer that is read."""
+"""Most characters of an answer."""
 MAX_NESTING = 32
 MAX_DIGITS = 256
-"""Digits in a row."""
+"""Most digits of a number."""
 
 
 class TooLarge(ValueError):
-    """A guard refused to read or to compute; the text is the guard's name."""
+    """A limit is exceeded; the text is the guard's name."""
 
 
 class Unreadable(ValueError):
-    """The text is no formula that is read here."""
+    """The text is no formula of the known notation."""
 
 
 class Token(NamedTuple):
@@ -42,7 +42,7 @@ _SIGNS, _COMMANDS = (
 UNIT_LETTERS = set("ghmsACFJKLMNVW")
 """Units of one letter; another letter after a number is a variable."""
 _ENDS = {")", "]", "}", "°", "pi"}
-"""End a value, as a number does."""
+"""Signs that end a value, as a number does."""
 _CHARACTERS = str.maketrans(
     {
         **{one: put for put, characters in _LISTS["characters"].items() for one in characters},
@@ -60,7 +60,7 @@ _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅
 
 
 def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
-    """Patterns, and what is put for them."""
+    """Patterns with their replacements."""
     named = {part.upper(): _LISTS[part] for part in ("no_solution", "raised", "parts")}
     known = re.compile("|".join(named))
     rows = _LISTS[name]
@@ -83,13 +83,13 @@ _LETTERS = re.compile(
     "arcsin|arccos|arctan|asin|acos|atan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|exp|ln|log|sqrt|pi"
     "|theta|omega|[A-Za-z]"
 )
-"""The pieces of a run of letters."""
+"""The names and letters in a run of letters."""
 
 
 def tokens(text: str, words: bool = False) -> list[Token]:
-    """The tokens of an answer. Raises TooLarge and Unreadable.
+    """Return the tokens of an answer. Raises TooLarge and Unreadable.
 
-    words: runs of letters are words, such as units, and no products of variables.
+    words: runs of letters are words, such as units, not products of variables.
     """
     if len(text) > MAX_LENGTH:
         raise TooLarge("guard: length")
@@ -165,7 +165,7 @@ def _word(run: str, words: bool) -> list[Token]:
 
 
 def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token], int]:
-    """The tokens of a command, and where the text goes on."""
+    """The tokens of a command, and the place behind it."""
     if name in ("color", "textcolor", "pmod"):
         return [], _group(text, place)[1]
     if name in ("bmod", "mod"):
@@ -187,7 +187,7 @@ def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token]
 
 
 def _text(font: str, content: str, words: bool) -> list[Token]:
-    """What a change of font holds: words, a letter, or a formula."""
+    """The tokens in a change of font: words, a letter, or a formula."""
     bare = content.strip()
     if re.fullmatch(r"\d(?: \d)+", bare):  # digits that are set apart
         return [Token("number", bare.replace(" ", ""))]
@@ -207,7 +207,7 @@ def _text(font: str, content: str, words: bool) -> list[Token]:
 
 
 def _group(text: str, place: int) -> tuple[str, int]:
-    """What is in the braces at `place`, or the next character; and where the text goes on."""
+    """The text in the braces at `place`, or the next character; and the place behind it."""
     while text[place : place + 1].isspace():
         place += 1
     if text[place : place + 1] != "{":
@@ -217,7 +217,8 @@ def _group(text: str, place: int) -> tuple[str, int]:
 
 
 def closing(text: str, place: int, most: int) -> int | None:
-    """The place after the brace that closes the one at `place`, within `most` characters."""
+    """Return the place behind the brace that closes the one at `place`, within `most` characters,
+    or None."""
     depth = 0
     for mark in _BRACE.finditer(text, place, min(place + most, len(text))):
         depth += (mark[0] == "{") - (mark[0] == "}")

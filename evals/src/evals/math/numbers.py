@@ -1,4 +1,4 @@
-"""Values of formulas at points: exact fractions where possible, else complex numbers.
+"""Values of formulas at points: exact fractions if possible, else complex numbers.
 
 Two formulas are taken as equal when they agree at several points: positive rational ones, those of
 both signs and several sizes where absolute values, roots, logarithms or floors occur, and whole
@@ -22,14 +22,14 @@ Point: TypeAlias = Mapping[str, Value]
 
 RELATIVE = 1e-9
 MAX_BITS = 40_000
-"""Of the numerator and the denominator of an exact value."""
+"""Most bits of the numerator and the denominator of an exact value."""
 MAX_EXPONENT = 10_000
-"""Of an exact power."""
+"""The largest exponent of an exact power."""
 MAX_DEGREE = 10**30
-"""Of a root; those of higher degrees are closer to 1 than can be told."""
+"""The largest degree of a root; higher ones are too close to 1 to be distinguished."""
 MAX_FACTORIAL = 2_000
 MAX_WORK = 100_000
-"""Operations of one comparison; one on long fractions counts as many."""
+"""Most operations of one comparison; an operation on long fractions counts as several."""
 
 
 class Undefined(ValueError):
@@ -59,7 +59,7 @@ class Evaluator:
         self._price = 1 if library is cmath else 20
         self._library = library
         self._cut = False
-        """Whether the last value took a root, a logarithm or an arc that is not real."""
+        """Whether the last value used a root, a logarithm or an arc that is not real."""
 
     def value(self, tree: Tree, point: Point) -> Value:
         """The value at a point. Raises Undefined or TooLarge."""
@@ -134,7 +134,7 @@ class Evaluator:
         return result
 
     def _power(self, base: Value, exponent: Value) -> Value:
-        """The power, exact where it can be; of a negative number with an odd root the real one."""
+        """The power, exact if possible; an odd root of a negative number is the real one."""
         if not isinstance(exponent, Fraction):
             exponent = self._inexact(exponent)
         elif exponent.denominator in range(3, 100, 2) and base.imag == 0 and base.real < 0:
@@ -155,10 +155,8 @@ class Evaluator:
         return result
 
     def equal(self, one: Tree, other: Tree) -> bool | None:
-        """Whether two formulas agree; None where too few points gave a value to both.
-
-        Where both have points at which they are not real, they may differ there.
-        """
+        """Return whether two formulas agree; None if both have a value at too few points. At points
+        where they are not real, they may differ if both have such points."""
         if one[0] == other[0] == "number":
             return bool(one[1] == other[1])
         agreed, differ, cuts = 0, False, set[int]()
@@ -203,7 +201,7 @@ class Evaluator:
     def _points(
         self, one: Tree, other: Tree, names: list[str], nodes: list[Tree]
     ) -> Iterator[Point]:
-        """Where two formulas are compared; the same points every time."""
+        """The points at which two formulas are compared, always the same."""
         kinds = set(map(_kind, nodes))
         draw = random.Random("+".join(names))
         whole = bool(kinds & (_WHOLE | _FLOORS))
@@ -241,7 +239,7 @@ class Evaluator:
 
 
 def close(one: Value, other: Value, relative: float = RELATIVE) -> bool:
-    """Equal fractions, or numbers whose relative difference is small."""
+    """Return whether numbers are equal fractions, or have a small relative difference."""
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         return one == other
     try:
@@ -262,7 +260,7 @@ def _context(digits: int) -> Any:
 
 
 def _nodes(*trees: Tree) -> list[Tree]:
-    """The trees and all that they are made of."""
+    """The trees and all their subtrees."""
     nodes = list(trees)
     for tree in nodes:  # grows as it goes
         if tree[0] not in _LEAVES:

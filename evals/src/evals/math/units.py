@@ -15,7 +15,7 @@ for _kind, _units in SIZES.items():
         _CANONICAL |= dict.fromkeys((_name, *_others), _name)
 _PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-Z])")
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
-"""Words after which a number belongs to what is counted: 366 downloads over the 3 months."""
+"""Words after which a number belongs to the unit: 366 downloads over the 3 months."""
 _SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
 _PER = re.compile(r"(?<!\s)\s+per\s+")
 _POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
@@ -32,9 +32,9 @@ _IGNORED = re.compile(
 
 
 def unit(after: list[Token]) -> str | None:
-    """The canonical name of the unit that tokens after a value spell: cm^2, or what is counted.
+    """Return the canonical name of the unit or of the counted things after a value: cm^2, apple.
 
-    None where they hold another value, or a word that is no unit and is not counted.
+    None if the tokens hold another value, or a word that is neither a unit nor a counted thing.
     """
     text = _unit_text(after)
     if text is None:
@@ -42,17 +42,17 @@ def unit(after: list[Token]) -> str | None:
     name, _, remark = text.partition("(")
     words = words_of(name)
     alone = len(words) == 1
-    known = [
+    checks = [
         is_unit(word, alone) or (place > 0 and is_name(word)) for place, word in enumerate(words)
     ]
-    known += [is_condition([word]) or is_unit(word) for word in words_of(remark)]
-    if not all(known) or (words and (set(words) <= WORDS["links"] or _is_raised(text, words))):
+    checks += [is_condition([word]) or is_unit(word) for word in words_of(remark)]
+    if not all(checks) or (words and (set(words) <= WORDS["links"] or _is_raised(text, words))):
         return None
     return canonical_unit(text) if words or remark or re.search("''|[\"°]", text) else None
 
 
 def _unit_text(after: list[Token]) -> str | None:
-    """The text of tokens after a value; None where they hold another value."""
+    """The text of tokens after a value; None if they hold another value."""
     raised, depth, parts = False, 0, []
     for token in after:
         depth += (token.text in "([{") - (token.text in ")]}")
@@ -66,7 +66,7 @@ def _unit_text(after: list[Token]) -> str | None:
 
 
 def _is_raised(text: str, words: list[str]) -> bool:
-    """Whether signs make another value of a unit: cents squared; only a length may be squared."""
+    """Whether signs change a unit: cents squared; only a length may be squared."""
     sized = [word for word in words if word.lower() not in WORDS["links"]]
     kind = _measured(canonical_unit(text))[0].partition("^")[0] if len(sized) == 1 else ""
     powers = len(_POWER.findall(text)) - (kind in ("metre", "foot"))
@@ -74,16 +74,16 @@ def _is_raised(text: str, words: list[str]) -> bool:
 
 
 def is_unit(word: str, alone: bool = False) -> bool:
-    """Whether a word is a unit or is counted. alone: it is the only word after a value."""
+    """Return whether a word is a unit or a counted thing. alone: no other word is after a value."""
     if len(word) == 1:
         return word in (UNIT_LETTERS if alone else UNIT_LETTERS | {"a"})
     small, base = word.lower(), _PREFIX.sub("", word, count=1)
-    known = small in _CANONICAL or small in WORDS["units"] | WORDS["links"]
-    return known or base in WORDS["prefixed"] or is_plain(small)
+    units = _CANONICAL.keys() | WORDS["units"] | WORDS["links"]
+    return small in units or base in WORDS["prefixed"] or is_plain(small)
 
 
 def canonical_unit(text: str) -> str:
-    """A unit by its short name where it is a common one, a length with its power: cm^2."""
+    """Return the short name of a common unit, of a length with its power: cm^2; else the text."""
     top, slash, bottom = _PER.sub("/", text.partition("(")[0]).partition("/")
     if slash and (below := canonical_unit(bottom)):
         return f"{canonical_unit(top)}/{below}"
@@ -96,12 +96,12 @@ def canonical_unit(text: str) -> str:
 
 
 def units_differ(one: str, other: str) -> bool:
-    """Whether both are common units, and not the same one."""
+    """Return whether both are common units, and different ones."""
     return one != other and all(_measured(name)[0] for name in (one, other))
 
 
 def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
-    """A value in another unit; None where the two do not measure the same."""
+    """Return a value in another unit; None if the two do not measure the same."""
     (kind, size), (wanted_kind, wanted_size) = map(_measured, (unit_name, wanted))
     if not kind or kind != wanted_kind:
         return None
@@ -109,7 +109,7 @@ def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
 
 
 def _measured(name: str) -> tuple[str, Tree]:
-    """What a unit measures, and its size; an area or a volume of a length: cm^2; km/h."""
+    """The quantity that a unit measures, and its size; also of cm^2 and km/h."""
     if "/" in name:
         parts = [_measured(part) for part in name.split("/", 1)]
         known = all(kind for kind, _ in parts)

@@ -1,8 +1,7 @@
-"""The words that answers are read with; one that is in no list here makes an answer unreadable.
+"""The words that answers may contain; any other word makes an answer unreadable.
 
-Whole numbers in words become digits before anything else is read: `a hundred and twenty`. What is
-counted may stand after a number, a sentence that ends in a verb before it, and a condition after
-an answer.
+Whole numbers in words become digits first: `a hundred and twenty`. Counted things may stand after a
+number, a sentence that ends in a verb before it, and a condition after an answer.
 """
 
 import re
@@ -37,13 +36,13 @@ _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s
 
 
 def in_digits(text: str) -> str:
-    """The text with its spelled numbers in digits, once where it has them twice: fifteen (15)."""
-    plain = _SPELLED.sub(lambda match: _digits(match[0]), text)
-    return text if plain == text else _TWICE.sub(r"\1", plain)
+    """Return the text with its spelled numbers in digits, without a repetition: fifteen (15)."""
+    digits = _SPELLED.sub(lambda match: _digits(match[0]), text)
+    return text if digits == text else _TWICE.sub(r"\1", digits)
 
 
 def _digits(run: str) -> str:
-    """A run of number words in digits: as one number, or else those between its `and`."""
+    """A run of number words in digits: as one number, else as numbers between `and`."""
     value = _whole(run.lower().replace("-", " ").split())
     parts = re.split(r"\s+and\s+", run, flags=re.IGNORECASE)
     if value is None:
@@ -69,48 +68,47 @@ _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, without the names of commands."""
+    """Return the words of a text, without the names of commands."""
     return _WORD.findall(re.sub(r"\\[A-Za-z]+", " ", text))
 
 
 def is_plain(word: str) -> bool:
-    """Whether a word says nothing about the value next to it: the, total; apples are counted."""
+    """Return whether a word does not change a value: the, total; or a counted thing: apples."""
     ends = (("s", ""), ("es", ""), ("ies", "y"))
     forms = {word, *(word.removesuffix(end) + put for end, put in ends if word.endswith(end))}
     return word in WORDS["plain"] or any(form in WORDS["nouns"] for form in forms)
 
 
 def is_name(word: str) -> bool:
-    """Whether a word is a name by its capital: Jenny, City."""
+    """Return whether a word is a name, by its capital: Jenny, City."""
     return word[0].isupper() and len(word) > 1 and word.lower() not in CHANGING
 
 
 def is_label(text: str) -> bool:
-    """Whether words only say what the answer after them is: `The answer is`, `Jenny has`."""
+    """Return whether words only announce the answer after them: `The answer is`, `Jenny has`."""
     if re.fullmatch(r"\(?[A-E]\)?", text):
         return True
     words = words_of(text)
-    low = [word.lower() for word in words]
-    known = all(
-        is_plain(small) or small in WORDS["verbs"] | WORDS["heads"] or is_name(word)
-        for word, small in zip(words, low, strict=True)
-    )
-    if not low or not known:
+    small = [word.lower() for word in words]
+    if not words or not all(
+        is_plain(lower) or lower in WORDS["verbs"] | WORDS["heads"] or is_name(word)
+        for word, lower in zip(words, small, strict=True)
+    ):
         return False
-    sentence = low[-1] in WORDS["verbs"] or (
-        low[-1] == "of" and {"total", *WORDS["verbs"]} & set(low)
+    sentence = small[-1] in WORDS["verbs"] or (
+        small[-1] == "of" and {"total", *WORDS["verbs"]} & set(small)
     )
-    return bool(sentence) or set(low) <= WORDS["heads"]
+    return bool(sentence) or set(small) <= WORDS["heads"]
 
 
 def is_condition(texts: list[str]) -> bool:
-    """Whether words that begin with `for`, `where` or the like only say where an answer holds."""
+    """Return whether words that begin with `for`, `where` or the like are only a condition."""
     words = [word.lower() for text in texts for word in words_of(text)]
     return all(len(word) == 1 or word in WORDS["conditions"] or is_plain(word) for word in words)
 
 
 def changes(text: str) -> bool:
-    """Whether a text has a word that makes another value of what it names: negative, half."""
+    """Return whether a text has a word that changes a value: negative, half."""
     return bool(CHANGING & {word.lower() for word in words_of(text)})
 
 
@@ -121,11 +119,11 @@ _NO_WORDS = re.compile(
 
 
 def same_words(gold: str, answer: str) -> bool:
-    """Whether an answer names the gold, perhaps in a sentence about it and nothing else."""
+    """Return whether an answer names the gold, perhaps in a sentence, and nothing else."""
     wanted, words = (
         [w for w in _PIECES.findall(_NO_WORDS.sub(" ", text.lower())) if w not in WORDS["fillers"]]
         for text in (gold, answer)
     )
-    more, does = words[len(wanted) :], WORDS["does"]
-    known = not more or (more[0] in does and all(w in does or is_plain(w) for w in more[1:]))
-    return bool(wanted) and words[: len(wanted)] == wanted and known
+    rest, does = words[len(wanted) :], WORDS["does"]
+    is_sentence = not rest or (rest[0] in does and all(w in does or is_plain(w) for w in rest[1:]))
+    return bool(wanted) and words[: len(wanted)] == wanted and is_sentence
