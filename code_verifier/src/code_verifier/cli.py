@@ -42,7 +42,7 @@ _COSTS = {
     "other_user": "a program that escapes is root",
     "empty_root": "a program that escapes could see files; needs root or user namespaces",
 }
-"""The layers of protection, and what the absence of each means."""
+"""The layers of protection, and the risk without each."""
 _ROWS = (".jsonl", ".json", ".gz")
 """Usual endings of the names of files of rows."""
 

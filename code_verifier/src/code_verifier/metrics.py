@@ -220,7 +220,7 @@ def fingerprint(program: str | ParsedProgram) -> str:
 
 
 def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
-    """The first token of a node, a list or a value, and what follows it."""
+    """The first token of a node, a list or a value, and the parts after it."""
     kind = item.__class__
     if kind is list:
         return ("", "["), [*item, ("", "]")]

@@ -263,7 +263,7 @@ class Process:
 
 OUT_OF_BUDGET = -signal.SIGPROF
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
-_PATIENCE_S = 0.05  # about what it takes to start a process
+_PATIENCE_S = 0.05  # about the time to start a process
 
 
 class Pool:

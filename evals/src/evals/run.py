@@ -30,7 +30,7 @@ _BESIDE = ("samples", "verdicts", "prompts", "folder", "name")
 
 @dataclass(frozen=True)
 class Run:
-    """One adapter on one benchmark: what `result.json` holds, and the files next to it.
+    """One adapter on one benchmark: the content of `result.json` and of the files next to it.
 
     adapter: `base` for the base model alone. partial: part of the benchmark was asked. base_rate:
     share of samples that pass the base tests, of HumanEval+ and MBPP+. versions: of the packages
@@ -54,7 +54,7 @@ class Run:
     name: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `result.json` holds."""
+        """Return the content of `result.json`."""
         bare = asdict(replace(self, samples={}, verdicts=(), prompts={}))
         return {name: value for name, value in bare.items() if name not in _BESIDE}
 

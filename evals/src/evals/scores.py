@@ -24,7 +24,7 @@ from evals.members import Group
 from evals.question import Outcome, Verdict
 from evals.recipes import CODE, MATH
 
-if TYPE_CHECKING:  # Loaded by what calculates: a command's help does without.
+if TYPE_CHECKING:  # loaded by functions that calculate, so that help is fast
     import numpy as np
     from numpy.typing import NDArray
 

@@ -106,7 +106,7 @@ def expected_scores(state: State, teachers: Sequence[Member], students: Sequence
 
     By ratings it is p = Φ((mu_s - mu_t) / sqrt(2 beta² + sigma_s² + sigma_t²)); with n faded
     tasks of history at mean r it becomes (n r + n0 p) / (n + n0), n0 = config.history_tasks, which
-    picks up what one number per member cannot say. The share is the solve rate when all tasks are
+    adds what one rating per member cannot express. The share is the solve rate when all tasks are
     valid; an invalid task counts as won by the student.
     """
     pairs = [(teacher, student) for teacher in teachers for student in students]

@@ -266,7 +266,7 @@ def _mode(problem: GapProblem) -> tuple[Floats, Floats]:
 def _edges(problem: GapProblem, peak: Floats, outside: Floats) -> Floats:
     """Walk in from two points outside to where the density is exp(-drop) of its peak.
 
-    outside: left and right of the mode, shape [2, n], as what is returned. The fall is convex, so
+    outside: left and right of the mode, shape [2, n], as the result. The fall is convex, so
     Newton from outside never crosses the edge.
     """
     d = outside

@@ -236,7 +236,7 @@ class Program:
         anywhere but in variables and attributes that no text is made of."""
         nodes = self.nodes
         if self.names & _DEEP or any(n.decorator_list for kind in _DEFINED for n in nodes[kind]):
-            return True  # a decorator may keep what it is given
+            return True  # a decorator may keep its argument
         if any(map(_looks_into, nodes[ast.Attribute])):
             return True
         if nodes[ast.Yield] or nodes[ast.YieldFrom] or nodes[ast.AsyncFunctionDef]:

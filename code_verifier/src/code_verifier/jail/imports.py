@@ -39,7 +39,7 @@ _MORE = """
     urllib.parse html.entities html.parser json.decoder _strptime
     encodings.idna locale
 """
-"""Parts of these, and what C code imports by itself."""
+"""Parts of these, and modules that C code imports."""
 _WITH_COMMON = "collections.abc types weakref copyreg _pylong"
 _CODECS = """
     utf_8 utf_8_sig ascii latin_1 iso8859_1 iso8859_15 utf_7 utf_16 utf_16_le utf_16_be utf_32

@@ -170,7 +170,7 @@ def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None
     # Contest programs ask for a larger stack.
     resource.setrlimit = tests.own_function(lambda *_: None)
     resource.getrlimit = tests.own_function(lambda *_: (-1, -1))
-    sys.modules["__main__"] = type(sys)("__main__")  # which holds what runs this
+    sys.modules["__main__"] = type(sys)("__main__")  # the real one leads to this module
     memory_files.install(files)
     sys.setrecursionlimit(recursion)
     gc.enable()

@@ -29,7 +29,7 @@ _BUDGET_S, _PER_BYTE_S = 0.25, 2e-5
 def serve(config: dict[str, Any]) -> None:
     """Answer requests until standard input ends. A request is a program and its input; the reply is
     their flags and the code with the arguments, or why they are refused."""
-    unicodedata.normalize("NFKC", "")  # loads what the parser needs for names beyond ASCII
+    unicodedata.normalize("NFKC", "")  # loads tables that the parser needs for non-ASCII names
     layers = walls.confine(config["jail_dir"], config["memory"])
     filter = config["filters"].get("reader")
     walls.hide_modules(())

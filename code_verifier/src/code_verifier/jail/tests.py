@@ -142,30 +142,33 @@ class _Judging(ast.NodeTransformer):
         self.known |= vars(builtins).keys() - set(_ASKING)
 
     def visit(self, node: ast.AST) -> Any:
-        """The node with what it uses judged."""
+        """The node, changed so that the values it uses are judged."""
         self.generic_visit(node)
         match node:
             case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
-                node.left = _told("judged", node.left)
-                node.comparators = [_told("judged", item) for item in node.comparators]
+                node.left = _call_of("judged", node.left)
+                node.comparators = [_call_of("judged", item) for item in node.comparators]
             case ast.BinOp():
-                node.left, node.right = _told("judged", node.left), _told("judged", node.right)
+                node.left, node.right = (
+                    _call_of("judged", node.left),
+                    _call_of("judged", node.right),
+                )
             case ast.BoolOp():
-                node.values = [_told("judged", item) for item in node.values]
+                node.values = [_call_of("judged", item) for item in node.values]
             case ast.UnaryOp():
-                node.operand = _told("judged", node.operand)
+                node.operand = _call_of("judged", node.operand)
             case ast.Assert() | ast.If() | ast.While() | ast.IfExp():
-                node.test = _told("judged", node.test)
+                node.test = _call_of("judged", node.test)
             case ast.comprehension():
-                node.ifs = [_told("judged", item) for item in node.ifs]
+                node.ifs = [_call_of("judged", item) for item in node.ifs]
             case ast.Match():
-                node.subject = _told("judged", node.subject)
+                node.subject = _call_of("judged", node.subject)
             case ast.Call() if self.is_known(node.func):
-                node.args = [_told("judged", item) for item in node.args]
+                node.args = [_call_of("judged", item) for item in node.args]
                 for keyword in node.keywords:
-                    keyword.value = _told("judged", keyword.value)
+                    keyword.value = _call_of("judged", keyword.value)
             case ast.Attribute(ctx=ast.Load(), value=ast.Name() | ast.Attribute()):
-                node.value = _told("module", node.value)
+                node.value = _call_of("module", node.value)
             case ast.ClassDef():
                 node.decorator_list.append(_of_test("note", node))
         return node
@@ -174,12 +177,12 @@ class _Judging(ast.NodeTransformer):
         return getattr(function, "id", "") in self.known or isinstance(function, ast.Attribute)
 
 
-def _told(method: str, node: ast.expr) -> ast.expr:
+def _call_of(method: str, node: ast.expr) -> ast.expr:
     """A call of a method of the test with the value of a node."""
     if isinstance(node, ast.Constant):
         return node
     if isinstance(node, ast.Starred):
-        node.value = _told(method, node.value)
+        node.value = _call_of(method, node.value)
         return node
     return ast.copy_location(ast.Call(_of_test(method, node), [node], []), node)
 

@@ -213,7 +213,7 @@ def _call(arguments: Any, output: object, boxed: bool) -> tuple[bytes, bytes]:
     try:
         return marshal.dumps(tuple(arguments), 2), marshal.dumps(values, 2)
     except ValueError as error:
-        raise CodeVerifierError(f"a test holds what is no data: {error}") from None
+        raise CodeVerifierError(f"a test holds a value that is no data: {error}") from None
 
 
 def _numbered(value: Any) -> Any:
@@ -254,7 +254,7 @@ def run_tests(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) ->
 def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     prelude = ScriptRunner.CONTEST_NAMES + tests.setup
     for number, (stdin, expected) in enumerate(zip(tests.inputs, tests.outputs, strict=True)):
-        # A program can find the room in its memory: it tells little about what is expected.
+        # A program can find this number in its memory, so it reveals little about the output.
         room = max(_LEAST_BYTES, 1 << (8 * len(expected)).bit_length())
         run = runner.run(
             program, stdin, cpu_s=cpu_s, prelude=prelude, recursion=_RECURSION, output_bytes=room
