@@ -148,7 +148,10 @@ def test_an_engine_runs_it_alone_with_the_logits_of_peft(parents, tmp_path):
     ("change", "words"),
     [
         ({"target_parameters": ["experts.gate_up_proj"]}, "factors of 2 parameters, of which .* 1"),
-        ({"target_parameters": ["experts.gate_up_proj", "experts.w"]}, "experts.w beside others"),
+        (
+            {"target_parameters": ["experts.gate_up_proj", "experts.w"]},
+            "experts.w and others of its module",
+        ),
         ({"rank_pattern": {"down_proj": 3}}, r"expected \[3 E, in\]"),
     ],
 )

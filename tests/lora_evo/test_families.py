@@ -186,7 +186,7 @@ def test_the_learner_refuses_llama_4_in_one_line():
     model = small_model("llama4_text", num_local_experts=2, intermediate_size_mlp=48)
     targets = ["q_proj", "o_proj"]
     adapters = stack_adapters(model, ["a"], r=2, lora_alpha=4.0, target_modules=targets, seed=7)
-    line = "hidden states of a llama4_text cannot be read apart from its logits, which the learner"
+    line = "hidden states of a llama4_text cannot be read without its logits, as the learner"
     with pytest.raises(LoraEvoError, match=line):
         Scorer(adapters)
 

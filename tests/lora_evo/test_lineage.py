@@ -101,7 +101,7 @@ def test_verify_sees_training(bred):
     assert not result.identical
     assert result.difference == pytest.approx(0.01, rel=0.05)
     assert len(result.modules_differing) == 4
-    assert "not as it was made" in result.problems[0]
+    assert "the child has changed since its birth" in result.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_verify_sees_training(bred):
         ("lineage.json", "seed", 5, "4 of 4 modules differ"),
         ("lineage.json", "strength", 0.3, "4 of 4 modules differ"),
         ("lineage.json", "relative_change", 0.1, "differs .* in: relative_change"),
-        ("adapter_config.json", "lora_dropout", 0.5, "adapter_config.json is not what"),
+        ("adapter_config.json", "lora_dropout", 0.5, "adapter_config.json differs from"),
     ],
 )
 def test_verify_sees_what_was_edited(bred, file, field, value, words):

@@ -45,7 +45,7 @@ def test_a_module_that_a_parent_lacks_counts_as_0(home, make_adapter, method):
     assert "part lacks 1 modules, which count as 0" in said.output
     assert verify("m").identical
     assert set(load_adapter("m").config.target_modules) == set(whole.paths)
-    with pytest.raises(LoraEvoError, match="use merge, to which a missing module is 0"):
+    with pytest.raises(LoraEvoError, match="use merge, for which a missing module is 0"):
         cross([whole, part], "average", seed=1)
 
 

@@ -106,4 +106,4 @@ def test_what_cannot_be_told_is_refused_in_one_line(home):
 
     save_adapter(on("visual.blocks.0.q_proj"), "old")
     save_adapter(on("model.language_model.layers.0.q_proj"), "new")
-    refused("merge old new --out m", "are of two ways to name modules")
+    refused("merge old new --out m", "are of two naming schemes")

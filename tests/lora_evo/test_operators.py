@@ -147,7 +147,7 @@ def narrow(path, slots):
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (lambda setup: lambda path, slots: slots[0], "halved returns a Slot for .*; expected what"),
+        (lambda setup: lambda path, slots: slots[0], "halved returns a Slot for .*; expected the"),
         (lambda setup: lambda path: None, "halved fails at .*: TypeError.*; expected prepare"),
         (lambda setup: exit(3), "halved fails at its setup: SystemExit: 3"),
         (lambda setup: narrow, r"made a factor of shape \[2, 24\]; expected \[4, 24\]"),
@@ -157,7 +157,7 @@ def test_an_operator_that_does_not_work_is_blamed_in_one_line(make_adapter, prep
     with pytest.raises(LoraEvoError, match=words) as said:
         mutate(make_adapter(1), halved(prepare=prepare), 1)
     assert "\n" not in str(said.value)
-    with pytest.raises(LoraEvoError, match="called 'full_gaussian' like a built-in one"):
+    with pytest.raises(LoraEvoError, match="has the name 'full_gaussian' of a built-in"):
         mutate(make_adapter(1), halved(name="full_gaussian", prepare=prepare), 1)
 
 

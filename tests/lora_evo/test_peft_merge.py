@@ -107,5 +107,5 @@ def test_what_cannot_be_merged_is_refused_in_one_line(
     assert "init_lora_weights is 'pissa'" in write({"init_lora_weights": "pissa"})
     assert "missing adapter keys" in write({}, dict(list(weights.items())[1:]))
     more = weights | {"base_model.model.odd.lora_A.weight": torch.ones(4, 4)}
-    assert f"PEFT takes {len(weights)} of the {len(more)} tensors" in write({}, more)
+    assert f"PEFT loads {len(weights)} of the {len(more)} tensors" in write({}, more)
     assert "cannot merge" in write({"r": 8})

@@ -14,7 +14,7 @@ from lora_evo import LoraEvoError, load_adapter, mutate_directory, save_adapter
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
-MERGE, ALONE = "merge_and_unload", "all that the adapter does; train a plain LoRA"
+MERGE, ALONE = "merge_and_unload", "the whole update of the adapter; train a plain LoRA"
 
 
 def tensors(change):
@@ -99,7 +99,7 @@ SETTINGS = [
     ({"target_modules": 3}, "target_modules"),
     ({"target_modules": ["q_proj"]}, "which the configuration leaves out"),
     ({"layers_pattern": "layers"}, "without layers_to_transform"),
-    ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda': this start is taken out"),
+    ({"init_lora_weights": "corda"}, "init_lora_weights is 'corda': PEFT subtracts this start"),
     ({"init_lora_weights": ["pissa"]}, "path_initial_model_for_weight_conversion"),
 ]  # fmt: skip
 

@@ -146,7 +146,7 @@ def test_an_update_that_runs_out_of_memory_is_named_with_what_fitted(here):
     with too_little_memory():
         result = doctor(more=[*QUICK, "evolution.evolve_every=0"])
     said = failed(result)
-    assert "FAILED  memory of an update: out of memory in an update: done again" in said
+    assert "FAILED  memory of an update: out of memory in an update: repeated" in said
     assert "a lower learner.micro_batch_tokens" in said
     for words in ("ok      probabilities: ", "propose ", "planned while "):
         assert words in result.stdout

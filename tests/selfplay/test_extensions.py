@@ -220,7 +220,7 @@ def test_a_scripts_own_function_is_handed_over_again(tmp_path, module, monkeypat
     by_name = functools.partial(runpy.run_module, alter_sys=True)
     assert printed(runpy.run_path, "begins.py", "begin", home, *TINY) == [":half"]
     missing, done = printed(by_name, "begins", "resume", home)
-    assert missing.startswith("reward.teacher names half, which the program that began the run")
+    assert missing.startswith("reward.teacher names half, an object of the program")
     assert missing.endswith("resume(RUN, extensions=Extensions(teacher_reward=...))")
     assert done == "2 steps, 0 changes"
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-2")
@@ -232,7 +232,7 @@ def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_pa
     noise = replace(OWN)  # held by no module, so that no import finds it
     own = {"operators": [noise], "student_reward": learns_nothing}
     home = begun(runs.config(*TINY), tmp_path / "run", **own)
-    assert "evolution.mutation names own_noise, which the program" in refused(home)
+    assert "evolution.mutation names own_noise, an object of the program" in refused(home)
     line = refused(home, **own, teacher_reward=of_share(0.5))
     assert "teacher_reward holds :reward, and reward.teacher of this run names populora" in line
     resume(home, extensions=Extensions(operators=[replace(OWN)]))  # the reward is an import

@@ -162,7 +162,10 @@ def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny
         return loss(batch, sums)
 
     one.forward_pass.loss = limited
-    with pytest.warns(UserWarning, match=f"done again with rows of {longest} tokens and more"):
+    with pytest.warns(
+        UserWarning,
+        match=f"repeated with gradient checkpointing for rows of {longest} tokens and more",
+    ):
         found = one.update(samples(tiny))
     alike(wanted, found)
     close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)

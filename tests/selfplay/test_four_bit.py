@@ -56,7 +56,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(run, runs, tmp_path):
 @with_bits
 def test_a_merge_is_into_what_the_4_bits_stand_for_and_says_so(run, tmp_path):
     said = worked("export", run, "s0", "--out", tmp_path / "one", "--merge")
-    assert f"in {NF4}, dequantised to float32: what the member was trained on" in said
+    assert f"in {NF4}, dequantised to float32, as the member was trained" in said
     worked("export", run, "s0", "--out", tmp_path / "two", "--merge")
     one, two = (
         {p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("one", "two")

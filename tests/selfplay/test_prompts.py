@@ -206,7 +206,7 @@ def test_what_counts_is_what_the_tokenizer_itself_reads():
         *(("a.append(b)", ""), ("unknown words\nare plain", "")),
     ):
         said = control_token_in(replace(CALL, output=text), control_tokens(made))
-        assert said == (f"its output holds {token!r}, which prompts are made of" if token else "")
+        assert said == (f"its output holds {token!r}, a control token of prompts" if token else "")
 
 
 def test_every_text_of_a_task_is_looked_at():
@@ -236,8 +236,8 @@ def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
     with open_sandbox(read_config({"sandbox": {"workers": 1}})) as sandbox:
         first, second, third = validated(written, sandbox, prompts)
     assert (first.status, first.task) == ("form", None)
-    assert first.reason == "its output holds '<|im_end|>', which prompts are made of"
-    assert second.reason == "its output holds '<s>', which prompts are made of"
+    assert first.reason == "its output holds '<|im_end|>', a control token of prompts"
+    assert second.reason == "its output holds '<s>', a control token of prompts"
     assert third.task.output == "'<h1>'"
 
 

@@ -83,7 +83,7 @@ def test_a_kind_that_no_import_finds_is_handed_over_again(runs, tmp_path, exampl
     config = runs.config("steps=1", "eval.eval_every=0")
     with new_run(config, tmp_path / "run", extensions=Extensions(task_kinds=[kind])) as run:
         assert run.config.rollout.kinds == ("code_o", ":code_e")
-    with pytest.raises(ConfigError, match=r"code_e, which the program .* hand it over again"):
+    with pytest.raises(ConfigError, match=r"code_e, an object of the program .* pass it again"):
         resume(tmp_path / "run")
     resume(tmp_path / "run", extensions=Extensions(task_kinds=[example.RaisedException()]))
     assert len(read_run(tmp_path / "run").steps) == 1

@@ -1,6 +1,6 @@
-"""Evolution of LoRA adapters: children, lineage, distance and retention, from files alone.
+"""Evolution of LoRA adapters: children, lineage, distance and retention, without the base model.
 
-What works on tensors is loaded when it is first asked for, so `import lora_evo` brings no torch.
+Names that need torch are loaded on first use, so that `import lora_evo` does not import torch.
 """
 
 from importlib import import_module

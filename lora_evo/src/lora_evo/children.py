@@ -1,6 +1,6 @@
-"""Children of adapters, mutated, crossed or merged, in memory or from directory to directory.
+"""Children of adapters: mutated, crossed or merged, in memory or from directory to directory.
 
-Both ways make a child module by module with the same `Birth`, so they give the same bytes.
+Both ways make a child module by module with the same `Birth`, and so give the same bytes.
 """
 
 import math
@@ -36,7 +36,7 @@ from lora_evo.peft.config import AdapterConfig
 from lora_evo.peft.directory import PathLike, combine, shortest_unique_names
 
 _KEPT = 16 * 2**20
-"""Bytes freed at once that raise glibc's trim threshold, so that freed pages are used again."""
+"""Bytes that raise glibc's trim threshold when they are freed, so that freed pages are reused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +54,10 @@ def mutate(
     strength: float | None = None,
     **parameters: Any,
 ) -> Adapter:
-    """Return a changed copy of an adapter, with its configuration, ranks and dtypes.
+    """Return a mutated copy of an adapter, with its configuration, ranks and dtypes.
 
-    The same adapter, operator (a name or an `Operator`), seed and parameters always give the same
-    child. Raises `LoraEvoError`.
+    Equal adapters, operators (a name or an `Operator`), seeds and parameters give equal children.
+    Raises `LoraEvoError`.
 
     Example:
 
@@ -77,7 +77,7 @@ def cross(
 ) -> Adapter:
     """Return a child of two or more adapters, with the first one's configuration and dtypes.
 
-    Equal parents are allowed here: their child equals them. Raises `LoraEvoError`.
+    The child of equal parents equals them. Raises `LoraEvoError`.
 
     Example:
 
@@ -98,9 +98,9 @@ def mutate_directory(
     overwrite: bool = False,
     **parameters: Any,
 ) -> Lineage:
-    """Write the child that `mutate` gives of a directory to `out`, with its lineage.json.
+    """Write the mutated child of a directory to `out`, with its lineage.json; see `mutate`.
 
-    One module at a time is in memory. Raises `LoraEvoError`, and leaves nothing behind then.
+    One module at a time is in memory. Raises `LoraEvoError`, and then leaves no file.
     """
     settings: dict[str, Any] = {"seed": seed, "strength": strength, "parameters": parameters}
     operation = find_operator(operator, "mutation")
@@ -117,7 +117,7 @@ def cross_directory(
     overwrite: bool = False,
     **parameters: Any,
 ) -> Lineage:
-    """Write what `cross` gives of adapter directories to `out`, with its lineage.json."""
+    """Write the child of adapter directories to `out`, with its lineage.json; see `cross`."""
     settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
     operation = find_operator(operator, "crossover")
     return write_child(operation, parents, out, overwrite=overwrite, **settings)
@@ -131,12 +131,13 @@ def merge(
     seed: int = 0,
     **parameters: Any,
 ) -> Adapter:
-    """Return one adapter that holds what several do: their weighted sum, TIES or DARE of it.
+    """Return one adapter that combines several: their weighted sum, or a TIES or DARE merge.
 
-    `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties`, of
-    `lora_evo.operators.merges`; weights are 1/n each by default. Parameters: `rank`, by default the
-    largest, and `density`, the share of entries that TIES and DARE keep. Only DARE draws from
-    `seed`. One adapter with a `rank` or a weight is resized, or multiplied. Raises `LoraEvoError`.
+    `method` is `svd`, `linear` (the same), `cat`, `ties`, `dare_linear` or `dare_ties` (see
+    `lora_evo.operators.merges`); weights are 1/n each by default. Parameters: `rank`, by default
+    the parents' largest, and `density`, the share of entries that TIES and DARE keep. Only DARE
+    uses `seed`. A single adapter is resized by `rank`, or multiplied by its weight. Raises
+    `LoraEvoError`.
 
     Example:
 
@@ -158,7 +159,7 @@ def merge_directory(
     overwrite: bool = False,
     **parameters: Any,
 ) -> Lineage:
-    """Write what `merge` gives of adapter directories to `out`, with its lineage.json."""
+    """Write the merge of adapter directories to `out`, with its lineage.json; see `merge`."""
     settings: dict[str, Any] = {"seed": seed, "weights": weights, "parameters": parameters}
     operation = find_operator(method, "merge")
     return write_child(operation, adapters, out, overwrite=overwrite, **settings)
@@ -178,7 +179,7 @@ def make_child(
         parents, find_operator(operator), seed=seed, strength=strength, weights=weights,
         parameters=parameters,
     )  # fmt: skip
-    # In memory of its own: factors that no operator touched are the parent's.
+    # Factors that the operator did not change are the parent's tensors: copy them.
     slots = {
         path: replace(slot, A=slot.A.detach().clone(), B=slot.B.detach().clone())
         for path, slot, _ in birth.grow()
@@ -187,7 +188,7 @@ def make_child(
 
 
 class Birth:
-    """A child about to be made of parents that fit together; `grow` makes its modules."""
+    """A child to be made of compatible parents; `grow` makes its modules."""
 
     def __init__(
         self,
@@ -206,16 +207,16 @@ class Birth:
         elif operator.default_strength is None:
             raise LoraEvoError(f"{operator.name} takes no strength; leave it out")
         merges = operator.kind == "merge"
-        alone = merges and (parameters.get("rank") or weights) is not None
-        if operator.kind != "mutation" and len(parents) < (1 if alone else 2):
-            one = ", or one with a rank or a weight" if merges else ""
+        one_is_enough = merges and (parameters.get("rank") or weights) is not None
+        if operator.kind != "mutation" and len(parents) < (1 if one_is_enough else 2):
+            exception = ", or one with a rank or a weight" if merges else ""
             raise LoraEvoError(
-                f"{operator.name} takes at least two parents{one}; got {len(parents)}"
+                f"{operator.name} takes at least two parents{exception}; got {len(parents)}"
             )
-        named = {f"parent {n}": one for n, one in enumerate(parents, start=1)}
-        pairs = check_comparable(named, any_modules=merges)
-        self._born = [(one.config, names) for one, (_, names) in zip(parents, pairs, strict=True)]
-        self.parents, self.operator = [one for one, _ in pairs], operator
+        by_title = {f"parent {n}": parent for n, parent in enumerate(parents, start=1)}
+        pairs = check_comparable(by_title, any_modules=merges)
+        self._originals = [(p.config, names) for p, (_, names) in zip(parents, pairs, strict=True)]
+        self.parents, self.operator = [parent for parent, _ in pairs], operator
         self.config = self.parents[0].config
         if merges:
             self.config = _merged_config(self.parents, operator.name, parameters.get("rank"))
@@ -240,11 +241,11 @@ class Birth:
         self._moments_valid = True
 
     def grow(self) -> Iterator[tuple[str, Slot, str]]:
-        """Yield every module's path, slot and digest in sorted order, one in memory at a time.
+        """Yield path, slot and digest of every module in sorted order, one in memory at a time.
 
-        Torch's own threading is off meanwhile, so that the child's bytes do not depend on it.
+        Torch uses one thread meanwhile, so that the child's bytes do not depend on their number.
         """
-        torch.empty(_KEPT, dtype=torch.uint8)  # never touched; see _KEPT
+        torch.empty(_KEPT, dtype=torch.uint8)  # freed at once; see _KEPT
         with one_thread():
             for path in self.setup.paths:
                 yield path, *self._grow_one(path)
@@ -257,26 +258,26 @@ class Birth:
                 )
 
     def lineage(self, generation: int = 1) -> Lineage:
-        """Return the record of a child that is grown. Numbers are kept to 9 digits."""
+        """Return the record of the child, after `grow`. Numbers have 9 digits."""
         from lora_evo import __version__
 
-        own, *digests = self._digests
+        of_child, *of_parents = self._digests
         parents = [
             combine(config, {old: by_path[new] for old, new in names.items()})
-            for (config, names), by_path in zip(self._born, digests, strict=True)
+            for (config, names), by_path in zip(self._originals, of_parents, strict=True)
         ]
         parts = [norm * change for norm, change in self._changes if change is not None]
         total, change = math.hypot(*(norm for norm, _ in self._changes)), math.hypot(*parts)
-        known = len(parts) == len(self._changes)
+        is_finite = len(parts) == len(self._changes)
         names = "seed", "strength", "weights", "parameters"
         return Lineage(
             operator=self.operator.name,
             **{name: getattr(self.setup, name) for name in names},
             parents=tuple(parents),
             generation=generation,
-            content_hash=combine(self.config, own),
+            content_hash=combine(self.config, of_child),
             moments_valid=self._moments_valid,
-            relative_change=_digits(change / total if total else 0.0) if known else None,
+            relative_change=_digits(change / total if total else 0.0) if is_finite else None,
             truncation_loss=max(trace.truncation_loss for trace in self._traces.values()),
             modules=self._traces,
             versions={
@@ -287,21 +288,21 @@ class Birth:
         )
 
     def _grow_one(self, path: str) -> tuple[Slot, str]:
-        both = zip(self.parents, self._paths, strict=True)
-        held = [parent.slot(path) if path in paths else None for parent, paths in both]
-        some = next(slot for slot in held if slot)
-        nothing = replace(some, A=some.A[:1], B=torch.zeros_like(some.B[:, :1]))  # to a merge
-        slots = [slot or nothing for slot in held]
+        sources = zip(self.parents, self._paths, strict=True)
+        parents = [parent.slot(path) if path in paths else None for parent, paths in sources]
+        first = next(slot for slot in parents if slot)
+        zero = replace(first, A=first.A[:1], B=torch.zeros_like(first.B[:, :1]))  # for a merge
+        slots = [slot or zero for slot in parents]
         for other in slots[1:]:
             check_same_ends(path, slots[0], other)
-        digests = [slot_digest(slot) if slot else "" for slot in held]
+        digests = [slot_digest(slot) if slot else "" for slot in parents]
         try:
             with _blamed(self.operator, path):
                 child = self._recipe(path, slots)
             if not isinstance(child, SlotChild):
                 raise LoraEvoError(
                     f"{self.operator.name} returns a {type(child).__name__} for {path}; expected "
-                    "what lora_evo.measured(path, slots[0], slot) returns"
+                    "the result of lora_evo.measured(path, slots[0], slot)"
                 )
             sizes = child.parent_norm, child.relative_change or 0.0, child.truncation_loss
             if not all(map(math.isfinite, sizes)):
@@ -312,10 +313,10 @@ class Birth:
             ) from error
         stored = _stored_like(path, slots, child.slot, self.config)
         pairs = zip(digests, slots, strict=True)
-        moved = (one for one, slot in pairs if stored.A is slot.A and stored.B is slot.B)
-        digest = next(moved, "") or slot_digest(stored)
-        for by_path, one in zip(self._digests, (digest, *digests), strict=True):
-            by_path |= {path: one} if one else {}
+        reused = (known for known, slot in pairs if stored.A is slot.A and stored.B is slot.B)
+        of_child = next(reused, "") or slot_digest(stored)
+        for by_path, digest in zip(self._digests, (of_child, *digests), strict=True):
+            by_path |= {path: digest} if digest else {}
         self._changes.append((child.parent_norm, child.relative_change))
         self._moments_valid &= child.moments_valid
         self._traces[path] = ModuleTrace(
@@ -325,12 +326,12 @@ class Birth:
             truncation_loss=_digits(child.truncation_loss) or 0.0,
             source=child.source,
         )
-        return stored, digest
+        return stored, of_child
 
 
 @contextmanager
 def _blamed(operator: Operator, place: str) -> Iterator[None]:
-    """Turn what an operator of a user's own raises into one line; ours has bugs, and no excuse."""
+    """Turn errors of a user's own operator into one line; a built-in one's keep their traceback."""
     try:
         yield
     except (LoraEvoError, OverflowError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]
@@ -350,10 +351,10 @@ def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -
     if any(paths - set(parent.paths) for parent in parents):
         sides = (filter(parent.config.parameter, parent.paths) for parent in parents)
         config = config.on(paths, {path for side in sides for path in side})
-    highest = [max(map(one.config.rank, one.paths)) for one in parents]
+    highest = [max(map(p.config.rank, p.paths)) for p in parents]
     if rank is not None or (name == "merge_cat" and len(parents) > 1):
         return config.of_rank(sum(highest) if rank is None else checked_count("rank", rank))
-    same = all(one.config.rank(path) == config.rank(path) for one in parents for path in one.paths)
+    same = all(p.config.rank(path) == config.rank(path) for p in parents for path in p.paths)
     return config if same else config.of_rank(max(highest))
 
 
@@ -365,21 +366,21 @@ def write_child(
     overwrite: bool,
     **settings: Any,
 ) -> Lineage:
-    """Open the parents' directories, and write the child as it grows; settings: as of `Birth`."""
+    """Open the parents' directories, and write the child module by module; settings: of `Birth`."""
     parents, out = [Path(source) for source in sources], Path(target)
-    shortest_unique_names(parents)  # refuses a folder given twice
+    shortest_unique_names(parents)  # refuses duplicates
     for parent in parents:
         if parent.resolve() in (out.resolve(), *out.resolve().parents):
             raise LoraEvoError(f"{out} is the parent {parent} or lies inside it; name another out")
     refuse_existing(out, overwrite=overwrite)
     birth = Birth([open_adapter(parent) for parent in parents], operator, **settings)
-    readers = [one for one in birth.parents if isinstance(one, AdapterReader)]
-    before = [record for record in map(read_lineage, parents) if record]
+    readers = [parent for parent in birth.parents if isinstance(parent, AdapterReader)]
+    records = [record for record in map(read_lineage, parents) if record]
     with appearing(out, overwrite=overwrite) as draft:
         slots = ((path, slot) for path, slot, _ in birth.grow())
         write_adapter(draft, birth.config, layout_of(readers, birth.config), slots)
-        lineage = birth.lineage(1 + max((record.generation for record in before), default=0))
-        lineage = replace(lineage, quantization=before[0].quantization if before else None)
+        lineage = birth.lineage(1 + max((record.generation for record in records), default=0))
+        lineage = replace(lineage, quantization=records[0].quantization if records else None)
         (draft / LINEAGE_FILE).write_text(lineage.to_json(), encoding="utf-8")
         (draft / CARD_FILE).write_text(model_card(birth.config, lineage), encoding="utf-8")
     return lineage
@@ -391,15 +392,15 @@ def _checked_weights(weights: Sequence[float], parents: int, *, signed: bool) ->
     values = tuple(float(weight) for weight in weights)
     low = -math.inf if signed else 0.0
     if not all(math.isfinite(value) and value >= low for value in values) or not any(values):
-        which = "finite numbers" if signed else "numbers of at least 0"
-        raise LoraEvoError(f"weights are {values}; expected {which}, not all 0")
+        numbers = "finite numbers" if signed else "numbers of at least 0"
+        raise LoraEvoError(f"weights are {values}; expected {numbers}, not all 0")
     return values
 
 
 def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: AdapterConfig) -> Slot:
-    """Return the child's slot in its scale and the first parent's dtype, and on its device.
+    """Return the child's slot with the scale of `config`, and dtype and device of the first parent.
 
-    A factor that is a parent's, whole and in that dtype, is handed on as it is, not copied.
+    A factor that already has these is not copied.
     """
     first, rank, factors = parents[0], config.rank(path), []
     shapes = (rank, first.A.shape[1]), (first.B.shape[0], rank)

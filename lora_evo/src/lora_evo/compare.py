@@ -1,4 +1,4 @@
-"""Updates s B A without forming them: singular values, norms, distances, retention."""
+"""Singular values, norms, distances and retention of updates s B A, which are never formed."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -20,11 +20,11 @@ from lora_evo.peft.adapter import (
 )
 from lora_evo.peft.directory import PathLike, combine
 
-# A singular value below this share of the largest one counts as none: masked, or never trained.
+# A singular value below this share of the largest one counts as 0: masked, or never trained.
 NEGLIGIBLE = 1e-6
-# Below this share of the squared norms the Gram formula has lost its digits; QR takes over.
+# Below this share of the squared norms the Gram formula is inaccurate, and QR is used.
 CANCELLED = 1e-8
-# A difference below this share of the norms is rounding: equal updates of other factors.
+# A difference below this share of the norms is rounding, between equal updates of other factors.
 ROUNDING = 1e-13
 
 
@@ -49,20 +49,20 @@ def effective_rank(values: torch.Tensor) -> float:
 
 
 def numerical_rank(values: torch.Tensor) -> int:
-    """Return how many singular values, largest first, are above a millionth of the largest."""
+    """Return the number of singular values (largest first) above a millionth of the largest."""
     plain = values.tolist()
     return sum(value > max(0.0, NEGLIGIBLE * plain[0]) for value in plain)
 
 
 def dead_pairs(slot: Slot) -> int:
-    """Return the number of pairs with a zero row of A and a zero column of B: they never learn."""
+    """Return the number of zero rows of A whose column of B is zero, too: they never learn."""
     a = (slot.A.detach() != 0).any(dim=1)
     b = (slot.B.detach() != 0).any(dim=0)
     return int((~(a | b)).sum())
 
 
 def any_update(slot: Slot) -> bool:
-    """Return whether a slot may change its module: neither A nor B is 0."""
+    """Return whether neither A nor B is 0."""
     return bool(slot.A.any()) and bool(slot.B.any())
 
 
@@ -76,32 +76,32 @@ class Gap:
 
     @property
     def distance(self) -> float:
-        """Difference over the root mean square of both norms: 0 to 2; 1.41 is orthogonal."""
+        """Difference divided by the root mean square of both norms: 0 to 2; 1.41 is orthogonal."""
         mean = math.sqrt((self.first**2 + self.second**2) / 2)
         return self.difference / mean if mean else 0.0
 
     @property
     def relative_change(self) -> float | None:
-        """Difference over the norm of the first; None where the first is zero and the other not."""
+        """Difference divided by the first norm; None if only the first is zero."""
         if self.first:
             return self.difference / self.first
         return None if self.difference else 0.0
 
     @property
     def norm_ratio(self) -> float | None:
-        """Norm of the second over that of the first; None where the first is zero."""
+        """Second norm divided by the first; None if the first is zero."""
         return self.second / self.first if self.first else None
 
     @property
     def cosine(self) -> float | None:
-        """Cosine of both updates as vectors; None where one of them is zero.
+        """Cosine of the angle between both updates; None if one of them is zero.
 
-        1 - cos = (d^2 - (n1 - n2)^2) / 2 n1 n2, which keeps the digits of small angles.
+        1 - cos = (d^2 - (n1 - n2)^2) / 2 n1 n2, which is accurate for small angles.
         """
         if not self.first or not self.second:
             return None
-        across = self.difference**2 - (self.second - self.first) ** 2
-        return min(1.0, max(-1.0, 1.0 - across / (2 * self.first * self.second)))
+        excess = self.difference**2 - (self.second - self.first) ** 2
+        return min(1.0, max(-1.0, 1.0 - excess / (2 * self.first * self.second)))
 
     def to_dict(self) -> dict[str, float | None]:
         names = ("distance", "relative_change", "cosine", "norm_ratio")
@@ -112,7 +112,7 @@ def distance(first: Adapter, second: Adapter) -> float:
     """Return the symmetric relative Frobenius distance of the updates of two adapters.
 
     |D1 - D2| / sqrt((|D1|^2 + |D2|^2) / 2) over all modules together, D = s B A. Ranks and alphas
-    may differ. Raises `LoraEvoError` when the adapters do not sit on the same modules.
+    may differ. Raises `LoraEvoError` if the adapters have different modules.
 
     Example:
 
@@ -125,7 +125,7 @@ def distance(first: Adapter, second: Adapter) -> float:
 
 @dataclass(frozen=True)
 class Retention:
-    """A parent's update (first) and a child's; no number depends on the factorization."""
+    """A parent's update (first) and a child's; independent of their factorizations."""
 
     whole: Gap
     modules: dict[str, Gap]
@@ -139,10 +139,10 @@ class Retention:
 def retention(
     parent: Adapter | PathLike, child: Adapter | PathLike, *, any_base: bool = False
 ) -> Retention:
-    """Compare a child with a parent without the base model and without any dense update.
+    """Compare a child with a parent, without the base model and without forming dense updates.
 
-    Both are adapters or directories, which are read module by module. Ranks and alphas may differ;
-    any_base: so may the names of their base models. Raises `LoraEvoError`.
+    Both are adapters, or directories, which are read module by module. Ranks and alphas may differ.
+    any_base: the names of their base models may differ, too. Raises `LoraEvoError`.
     """
     named = {"the parent": slot_source(parent), "the child": slot_source(child)}
     return _compared(named, any_base)
@@ -170,10 +170,10 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     b1, b2, a1, a2 = map(prepared, (first.B, second.B, first.A, second.A))
     grams = zip(_grams(b1, b2), _grams(a1.T, a2.T), strict=True)
     scales = first.scale**2, first.scale * second.scale, second.scale**2
-    one, across, two = (
+    one, inner, two = (
         scale * float((low * high).sum()) for scale, (low, high) in zip(scales, grams, strict=True)
     )
-    squared = one + two - 2 * across
+    squared = one + two - 2 * inner
     norms = math.sqrt(max(one, 0.0)), math.sqrt(max(two, 0.0))
     if same(first, second):
         return Gap(*norms, 0.0)
@@ -182,8 +182,8 @@ def slot_gap(path: str, first: Slot, second: Slot) -> Gap:
     left = torch.cat((first.scale * b1.double(), -second.scale * b2.double()), dim=1)
     right = torch.cat((a1.double(), a2.double())).T
     left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
-    apart = float(torch.linalg.matrix_norm(left @ right.T))
-    return Gap(*norms, apart if apart > ROUNDING * math.hypot(*norms) else 0.0)
+    difference = float(torch.linalg.matrix_norm(left @ right.T))
+    return Gap(*norms, difference if difference > ROUNDING * math.hypot(*norms) else 0.0)
 
 
 def same(first: Slot, second: Slot) -> bool:
@@ -192,13 +192,13 @@ def same(first: Slot, second: Slot) -> bool:
 
 
 def _grams(one: torch.Tensor, two: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """F^T F, F^T G and G^T G (float64) of two tall factors F and G."""
+    """Return F^T F, F^T G and G^T G (float64) of two tall factors F and G."""
     f, g = one.double(), two.double()
     return f.T @ f, f.T @ g, g.T @ g
 
 
 def check_same_ends(path: str, first: Slot, second: Slot) -> None:
-    """Refuse two slots on modules of different width."""
+    """Raise `LoraEvoError` for two slots on modules of different width."""
     one = (int(first.B.shape[0]), int(first.A.shape[1]))
     two = (int(second.B.shape[0]), int(second.A.shape[1]))
     if one != two:
@@ -215,26 +215,26 @@ class SlotChild:
     spectrum: torch.Tensor
     """The singular values of its update [k], largest first."""
     relative_change: float | None
-    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None when
-    D = 0 and D' is not."""
+    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None if D = 0
+    and D' is not."""
     parent_norm: float
     """|D|."""
     source: int = 0
-    """The parent, counted from 0, that the optimiser moments would come from."""
+    """Number of the parent, from 0, whose optimiser moments may be kept."""
     moments_valid: bool = False
     """Whether the optimiser moments of `source` still fit these factors."""
     truncation_loss: float = 0.0
-    """Frobenius norm of what the rank cut off over that of the whole."""
+    """Frobenius norm of the part that the rank cut off, divided by that of the whole."""
 
 
 def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
-    """Return the module `child` at `path`, compared with the first parent's; moments are lost."""
+    """Return a child's module with its measures against the first parent's; moments are invalid."""
     gap = slot_gap(path, parent, child)
     return SlotChild(child, singular_values(child), gap.relative_change, gap.first)
 
 
 def unchanged(slot: Slot) -> SlotChild:
-    """Return the first parent's slot as it is, its optimiser moments still valid."""
+    """Return the first parent's slot as the child's, with valid optimiser moments."""
     values = singular_values(slot)
     return SlotChild(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)
 
@@ -244,10 +244,12 @@ def inspect_directory(directory: PathLike) -> dict[str, Any]:
 
     Returns `content_hash`, `config`, and by path in `modules`:
 
-    - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, the number of rank-one pairs;
+    - `inputs`, `outputs`, `alpha`, `scale`, `dtype`, and `rank`, that of the factors;
     - `norm`, `norm_a`, `norm_b`: |s B A|, |A| and |B| (Frobenius);
-    - `effective_rank`, and `numerical_rank`: singular values above a millionth of the largest;
-    - `dead`: pairs whose A row and B column are both zero, so that no gradient reaches them.
+    - `effective_rank`, and `numerical_rank`: number of singular values above a millionth of the
+      largest;
+    - `dead`: number of pairs whose A row and B column are both zero, so that no gradient reaches
+      them.
     """
     modules: dict[str, dict[str, Any]] = {}
     digests: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The one root of every refusal this package makes, and checks of plain values from outside."""
+"""The base class of the package's errors, and checks of plain values from outside."""
 
 import shlex
 import sys
@@ -6,11 +6,11 @@ from typing import TypeGuard
 
 
 class LoraEvoError(ValueError):
-    """Input that cannot be used: the message says what was found and what to do instead."""
+    """Input that cannot be used: what was found, and what to do instead."""
 
 
 class EngineStopped(LoraEvoError):
-    """An engine that generates stopped working: no input is wrong."""
+    """A generation engine that stopped working; no input is wrong."""
 
 
 def first_line(error: BaseException) -> str:
@@ -20,17 +20,17 @@ def first_line(error: BaseException) -> str:
 
 
 def pip_install(*packages: str) -> str:
-    """Return the command that installs packages for the Python that runs."""
+    """Return the command that installs packages for this Python."""
     return shlex.join([sys.executable, "-m", "pip", "install", *packages])
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is an int or a float; True and False are neither."""
+    """Return whether a value is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def checked_count(name: str, value: object, least: int = 1) -> int:
-    """The value of `name`, a whole number of at least `least`; else `LoraEvoError`."""
+    """Return the value if it is a whole number of at least `least`; else raise `LoraEvoError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise LoraEvoError(f"{name} is {value!r}; expected a whole number of at least {least}")
     return value

@@ -1,7 +1,7 @@
-"""Files and directories that appear whole or not at all, and lines that are added so.
+"""Atomic writing of files and directories, and atomic appending of lines.
 
-A draft is written in a hidden folder next to its target, which the writing process locks. One that
-no process holds is removed when its target is written again, or by `sweep`.
+A draft is written in a hidden folder next to its target, locked by the writing process. A draft
+without a lock is removed when its target is written again, or by `sweep`.
 """
 
 import os
@@ -18,19 +18,19 @@ from lora_evo.errors import LoraEvoError
 
 @contextmanager
 def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
-    """Yield a path to write a file or a folder at; it becomes `path` when the block ends well.
+    """Yield a path to write a file or folder to; it is renamed to `path` at the end of the block.
 
-    Folders above `path` are made. What was written is on disk before it is renamed; an existing
-    file is replaced, an existing folder only if it is empty. After an error nothing is left.
+    Parent folders are made, and all data are synced to disk before the rename. An existing file is
+    replaced, an existing folder only if it is empty. After an error nothing is left.
 
-    overwrite: of a folder. False: refuse an existing one (`LoraEvoError`). True: give it the new
-    files by one rename each, and keep its others; the first by name in lower case
-    (adapter_config.json), without which nothing loads, is gone meanwhile and comes last.
+    overwrite: for a folder. False: refuse an existing one (`LoraEvoError`). True: rename the new
+    files into it one by one, and keep its other files. Its first file by name in lower case
+    (adapter_config.json), without which nothing loads, is removed first and renamed last.
     """
     path = Path(os.path.abspath(path))
     if overwrite is not None:
         refuse_existing(path, overwrite=overwrite)
-    made = [place for place in path.parents if not place.exists()]
+    new_folders = [place for place in path.parents if not place.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with drafting(path.parent, path.name) as draft:
@@ -50,16 +50,16 @@ def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
                 os.replace(draft, path)
         _sync(path.parent)
     except BaseException as error:
-        # A failed write names no file, and the draft's name says nothing to anybody.
-        own = f".{path.name}."
-        if isinstance(error, OSError) and error.errno and own in str(error.filename or own):
+        # A failed write names no file, or the draft, which users do not know.
+        name = f".{path.name}."
+        if isinstance(error, OSError) and error.errno and name in str(error.filename or name):
             error.filename = str(path)
-        remove_empty(made)
+        remove_empty(new_folders)
         raise
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file (UTF-8): readers see the old file or the new one, never a part."""
+    """Write a text file (UTF-8) atomically."""
     with appearing(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="\n")
 
@@ -88,17 +88,17 @@ def append_text(path: Path, text: str) -> None:
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:
-    """Raise `LoraEvoError` when a directory cannot be written at `target`."""
+    """Raise `LoraEvoError` if a directory cannot be written at `target`."""
     check_output(target, folder=True)
     if target.exists() and not overwrite:
-        sweep(target.parent)  # its writer may have died right after the rename
+        sweep(target.parent)  # its writer may have died just after the rename
         raise LoraEvoError(f"{target} exists already; replace it with --overwrite (overwrite=True)")
 
 
 def check_output(path: Path, *, folder: bool = False) -> None:
-    """Raise `LoraEvoError` when no file can be written at `path`, or no folder.
+    """Raise `LoraEvoError` if no file, or no folder, can be written at `path`.
 
-    The folder of a file must be there; those above a folder are made when it is written.
+    The folder of a file must exist; parents of a folder are made when it is written.
     """
     if path.exists() and not (path.is_dir() if folder else path.is_file()):
         raise LoraEvoError(f"{path} exists and is not a {'folder' if folder else 'file'}")
@@ -115,7 +115,7 @@ def check_output(path: Path, *, folder: bool = False) -> None:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, the innermost first, as far as they are empty."""
+    """Remove folders in order until one is not empty; the innermost comes first."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
@@ -123,12 +123,12 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def drafting(home: Path, name: str) -> Iterator[Path]:
-    """Yield a free path of this name in a hidden folder of `home`, which is removed at the end.
+    """Yield a free path of this name in a hidden, locked folder of `home`, removed at the end.
 
-    It is locked meanwhile. Drafts of this name that dead processes left are removed first.
+    Drafts of this name that dead processes left are removed first.
     """
     with ExitStack() as stack:
-        # No other process may sweep between the making of the folder and its locking.
+        # The lock of `home` keeps other processes from sweeping the folder before it is locked.
         with _locked(home) as alone:
             if alone:
                 _remove_abandoned(home, name)
@@ -139,7 +139,7 @@ def drafting(home: Path, name: str) -> Iterator[Path]:
 
 
 def sweep(home: Path, name: str | None = None) -> None:
-    """Remove the drafts (of this name) in a folder whose writers have died; it need not exist."""
+    """Remove the drafts (of this name) of dead processes in a folder, if it exists."""
     if home.is_dir():
         with _locked(home) as alone:
             if alone:
@@ -157,7 +157,7 @@ def _remove_abandoned(home: Path, name: str | None) -> None:
 
 @contextmanager
 def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock a folder; yield False where another process has it, or the system has no such locks."""
+    """Lock a folder; yield False if another process has the lock, or if locks are not supported."""
     handle = os.open(path, os.O_RDONLY)
     try:
         try:

@@ -34,7 +34,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What happened to one module: the numbers of its `SlotChild`."""
+    """The measures of one module: those of its `SlotChild`."""
 
     relative_change: float | None
     effective_rank: float
@@ -45,11 +45,11 @@ class ModuleTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """The whole record, the same at any time and place. Hashes are `content_hash` values.
+    """The record of an adapter, without times and paths. Hashes are `content_hash` values.
 
-    - generation: 1 + the largest of the parents' (0 for a founder and an adapter without lineage).
-    - moments_valid: whether optimiser moments may be carried over, each module's from its source.
-    - quantization: the 4 bits of the base that it belongs to; None: plain weights.
+    - generation: 1 + the largest of the parents'; 0 for a founder or an adapter without lineage.
+    - moments_valid: whether each module may keep the optimiser moments of its source.
+    - quantization: the 4-bit format of its base; None for plain weights.
     """
 
     operator: str
@@ -69,7 +69,7 @@ class Lineage:
 
     @classmethod
     def founder(cls, name: str, seed: int, content_hash: str) -> Self:
-        """Return the record of a population's first member: it has no parents."""
+        """Return the record of a first member, without parents."""
         parameters = {"name": name}
         return cls(operator="founder", seed=seed, parameters=parameters, content_hash=content_hash)
 
@@ -81,16 +81,16 @@ class Lineage:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Parse lineage.json; raises `LoraEvoError` when a field is missing or of another kind."""
+        """Parse lineage.json. Raises `LoraEvoError` if a field is missing or of another type."""
         try:
             raw = json.loads(text)
             raw["modules"] = {path: ModuleTrace(**row) for path, row in raw["modules"].items()}
             raw["parents"] = tuple(str(parent) for parent in raw["parents"])
             raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
             lineage = cls(**raw)
-            lost = vars(lineage).keys() - raw.keys() - {"quantization"}
-            if lost:
-                raise KeyError(*lost)
+            missing = vars(lineage).keys() - raw.keys() - {"quantization"}
+            if missing:
+                raise KeyError(*missing)
             for name, kinds in _KINDS.items():
                 if not isinstance(getattr(lineage, name), kinds):
                     raise TypeError(f"{name} is {getattr(lineage, name)!r}")
@@ -104,7 +104,7 @@ class Lineage:
 
 
 def read_lineage(directory: PathLike) -> Lineage | None:
-    """Return the lineage in an adapter directory, or None where there is none."""
+    """Return the lineage in an adapter directory; None if it has none."""
     file = Path(directory) / LINEAGE_FILE
     if not file.is_file():
         return None
@@ -115,7 +115,7 @@ def read_lineage(directory: PathLike) -> Lineage | None:
 
 
 def lineage_of(directory: PathLike) -> Lineage:
-    """Return the lineage of a child; raises `LoraEvoError` where there is none, or no parents."""
+    """Return the lineage of a child. Raises `LoraEvoError` if it is missing or has no parents."""
     lineage = read_lineage(directory)
     if lineage is None:
         raise LoraEvoError(f"{directory} has no {LINEAGE_FILE}, so its parents are not known")
@@ -127,18 +127,17 @@ def lineage_of(directory: PathLike) -> Lineage:
 def find_parents(
     child: PathLike, lineage: Lineage, roots: Sequence[PathLike] | None = None
 ) -> tuple[list[Path], list[str]]:
-    """Find the folders that hold a child's parents by their contents, in the lineage's order.
+    """Find the folders of a child's parents by their content, in the lineage's order.
 
-    roots: where to search, by default the folder that holds the child. Also returns a sentence for
-    every parent that is not there as it was.
+    roots: folders to search; by default the one that contains the child. Also returns a sentence
+    for every parent that is missing or has changed.
     """
     places = [Path(child).resolve().parent] if roots is None else [Path(root) for root in roots]
-    wanted = set(lineage.parents)
     folders: dict[str, Path] = {}
     unreadable: list[str] = []
     for folder, content in readable(adapter_folders(places), content_hash, unreadable.append):
         folders.setdefault(content, folder)
-        if wanted <= folders.keys():
+        if folders.keys() >= set(lineage.parents):
             break
     problems = [
         f"the parent {content[:24]} was not found under "
@@ -153,7 +152,7 @@ def find_parents(
 
 
 def parents_on_disk(child: PathLike) -> list[Path]:
-    """Return the folders next to a child that hold its parents. Raises `LoraEvoError`."""
+    """Return the folders of a child's parents, next to it. Raises `LoraEvoError`."""
     folders, problems = find_parents(child, lineage_of(child))
     if problems:
         raise LoraEvoError(f"{child}: {'; '.join(problems)}")
@@ -163,7 +162,7 @@ def parents_on_disk(child: PathLike) -> list[Path]:
 @dataclass(frozen=True)
 class Member:
     name: str
-    """The last parts of its path, as many as tell it from the others."""
+    """The last parts of its path, as many as make it unique."""
     content: str
     lineage: Lineage | None
 
@@ -174,7 +173,7 @@ class Member:
 
     @property
     def generation(self) -> int:
-        """The generation on record; 0 for an adapter that is no child."""
+        """The generation in the lineage; 0 without one."""
         return 0 if self.lineage is None else self.lineage.generation
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,7 +194,7 @@ def family(
 ) -> list[Member]:
     """Return all adapters at or below the given folders, named by their shortest unique paths.
 
-    unreadable: gets the reason of one that cannot be read; None: raise `LoraEvoError`.
+    unreadable: called with the reason if an adapter cannot be read; None: raise `LoraEvoError`.
     """
 
     def read(folder: Path) -> tuple[str, Lineage | None]:
@@ -209,51 +208,51 @@ def family(
 def pedigree(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
     """Return the parents of each member, by name and in order of generation.
 
-    They are names, or contents that no member has. A content that several members hold belongs to
-    the one of the lowest generation; a member that was trained since counts for what it was made
-    as, too. Of adapters with one lineage, born as one, all but the first have it as their parent.
+    A parent is a name, or a content hash that no member has. If several members have one content,
+    the parent is the one of the lowest generation. A member that was trained since its birth also
+    counts with its content at birth. Copies, adapters with equal lineage, have the first as parent.
     """
     by_age = sorted(members, key=lambda m: (m.generation, m.name.rpartition("/")[2], m.name))
-    holder: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for member in by_age:
-        holder.setdefault(member.content, member.name)
+        name_of.setdefault(member.content, member.name)
     for member in by_age:
         if member.lineage is not None:
-            holder.setdefault(member.lineage.content_hash, member.name)
+            name_of.setdefault(member.lineage.content_hash, member.name)
     parents: dict[str, tuple[str, ...]] = {}
-    born: dict[str, str] = {}
+    first_of: dict[str, str] = {}
     for member in by_age:
         if member.lineage is not None:
-            first = born.setdefault(member.lineage.to_json(), member.name)
+            first = first_of.setdefault(member.lineage.to_json(), member.name)
             if first != member.name:
                 parents[member.name] = (first,)
                 continue
         contents = dict.fromkeys(member.lineage.parents if member.lineage else ())
-        names = ((holder.get(content, content), content) for content in contents)
+        names = ((name_of.get(content, content), content) for content in contents)
         parents[member.name] = tuple(c if name == member.name else name for name, c in names)
     return parents
 
 
 def tree(members: Sequence[Member]) -> str:
-    """Return the family as text: every child under its first parent, with the others named."""
-    links, by_name = pedigree(members), {member.name: member for member in members}
+    """Return the family tree as text: every child below its first parent, with the others named."""
+    parents_of, by_name = pedigree(members), {member.name: member for member in members}
     children: dict[str, list[str]] = {}
-    for name, parents in links.items():
+    for name, parents in parents_of.items():
         for parent in parents[:1]:
             children.setdefault(parent, []).append(name)
-    roots = [name for name, parents in links.items() if not parents]
-    named = dict.fromkeys(parent for parents in links.values() for parent in parents)
-    roots += [name for name in named if name in children and name not in by_name]
+    roots = [name for name, parents in parents_of.items() if not parents]
+    known = dict.fromkeys(parent for parents in parents_of.values() for parent in parents)
+    roots += [name for name in known if name in children and name not in by_name]
     lines: list[str] = []
-    waiting = [(root, "", "") for root in reversed(roots)]
-    while waiting:
-        name, branch, indent = waiting.pop()
-        lines.append(f"{branch}{_label(name, by_name, links.get(name, ()))}")
-        below = children.get(name, [])
-        for child in reversed(below):
-            last = child == below[-1]
-            further = indent + ("    " if last else "│   ")
-            waiting.append((child, f"{indent}{'└── ' if last else '├── '}", further))
+    stack = [(root, "", "") for root in reversed(roots)]
+    while stack:
+        name, branch, indent = stack.pop()
+        lines.append(f"{branch}{_label(name, by_name, parents_of.get(name, ()))}")
+        siblings = children.get(name, [])
+        for child in reversed(siblings):
+            is_last = child == siblings[-1]
+            deeper = indent + ("    " if is_last else "│   ")
+            stack.append((child, f"{indent}{'└── ' if is_last else '├── '}", deeper))
     return "\n".join(lines)
 
 

@@ -1,10 +1,10 @@
-"""What a child keeps of its parents on their base model: next-token distributions, and recovery.
+"""A child against its parents on their base model: next-token distributions, and recovery.
 
-A child is trained from where the operator left it, and its fitness is measured after 0, 1, 2, 4 and
-more steps, side by side with two controls on the same rows in the same order: its first parent,
-trained on, and a fresh adapter. It has recovered at the first check from which a moving average of
-its fitness holds the best parent's level, less what noise cannot separate from it. Fitness is, of
-each held-out row, the geometric mean of the probabilities of its completion's tokens.
+The child is trained, and its fitness measured after 0, 1, 2, 4 and more steps. Two controls are
+trained on the same rows in the same order: its first parent, and a fresh adapter. The child has
+recovered at the first check from which a moving average of its fitness stays at the best parent's
+level, within the noise. The fitness of a held-out row is the geometric mean of the probabilities of
+its completion's tokens.
 """
 
 import math
@@ -35,24 +35,24 @@ from lora_evo.peft.adapter import Adapter, Slot, check_comparable
 
 BATCH_SIZE = 8
 _SKIP = 4
-"""Tokens of a prompt without a completion after which distributions are compared."""
+"""Tokens at the start of a prompt without completion whose distributions are not compared."""
 _AT_ONCE = 64
-"""Positions whose distributions are compared at a time, in float64 over the whole vocabulary."""
+"""Positions compared at a time, in float64 over the whole vocabulary."""
 USUAL_CHECKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 30, 36, 42, 50)
 CHILD, CONTINUED, RESET = "child", "continued", "reset"
-"""What is trained: the child, the first parent as it is, and a fresh adapter in its place."""
+"""Trained adapters: the child, the first parent, and a fresh adapter."""
 MOST_STEPS = 20
-"""Steps that the median child of an operator may need (arXiv 2605.16727 reports 10 to 20)."""
+"""Steps in which the median seed must recover (arXiv 2605.16727 reports 10 to 20)."""
 _CONFIDENCE, _RESAMPLES = 0.95, 1000
 _WINDOW = 3
-"""Checks in the moving average: the one at hand and those before it, fewer at the start."""
+"""Checks in the moving average, the last ones; fewer at the start."""
 _HOLDS = 3
-"""Checks in a row at which the moving average must hold the level."""
+"""Consecutive checks at which the moving average must be at the level."""
 _DELTA = 0.02
-"""Loss that counts as none, as a share of the parent's level."""
+"""Negligible loss, as a share of the parent's level."""
 Curve = tuple[float, ...]
 _SEEDS = 5
-"""Orders of the rows; each trains the child and its controls once more."""
+"""Orders of the rows, with a training of the child and its controls for each."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Behaviour:
     kl_scale: float
     """KL(base||parent)."""
     kl_ratio: float | None
-    """Their quotient; None where the parent does as the base does and the child not."""
+    """kl / kl_scale; None if only the parent equals the base."""
 
 
 @contextmanager
@@ -74,8 +74,8 @@ def stacked(
     base: BaseModel, parents: Mapping[str, Adapter], child: Adapter
 ) -> Iterator[StackedAdapters]:
     """Put the child, as member 0, and its parents on the base inside the block."""
-    named = {"the child": child, **{f"parent {name}": one for name, one in parents.items()}}
-    stack = stack_saved(base.model, {name: fitted(base, one, name) for name, one in named.items()})
+    adapters = {"the child": child} | {f"parent {name}": p for name, p in parents.items()}
+    stack = stack_saved(base.model, {name: fitted(base, a, name) for name, a in adapters.items()})
     try:
         yield stack
     finally:
@@ -90,26 +90,26 @@ def probe(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Behaviour]:
-    """Compare the child with every parent, by name, over the rows; nothing is sampled.
+    """Compare the child's next-token distributions with every parent's over the rows.
 
-    With a completion the distributions that predict its tokens are compared; without one, those
-    after at least 4 tokens of the prompt (always the one after the whole prompt). `progress` is
-    called with the number of rows done and of all. Raises LoraEvoError.
+    In a row with a completion, those that predict its tokens are compared; otherwise those after at
+    least 4 tokens of the prompt (always the one after the whole prompt). Nothing is sampled.
+    `progress` is called with the number of rows done and their total. Raises LoraEvoError.
     """
     for parent in parents.values():
         check_comparable({"the parent": parent, "the child": child}, any_base=True)
     pairs = [(row.line, encode_row(row, base.tokenizer, base.context)) for row in rows]
-    # Rows of like length together, the longest first: so too much memory shows at once.
-    pairs.sort(key=lambda numbered: -numbered[1].length)
+    # Similar lengths together, the longest first: if memory is too small, it fails at once.
+    pairs.sort(key=lambda pair: -pair[1].length)
     sums: dict[str, list[tuple[int, float, float]]] = {name: [] for name in parents}
     with stacked(base, parents, child) as stack:
         for start in range(0, len(pairs), BATCH_SIZE):
             lines, batch = zip(*pairs[start : start + BATCH_SIZE], strict=True)
-            plain, after = (_logits(stack, one, batch) for one in (BASE, 0))
+            of_base, of_child = (_logits(stack, member, batch) for member in (BASE, 0))
             for member, name in enumerate(parents, start=1):
-                before = _logits(stack, member, batch)
-                for line, *sides in zip(lines, plain, before, after, strict=True):
-                    sums[name].append(_row_sums(line, *sides))
+                of_parent = _logits(stack, member, batch)
+                for line, *logits in zip(lines, of_base, of_parent, of_child, strict=True):
+                    sums[name].append(_row_sums(line, *logits))
             if progress is not None:
                 progress(start + len(batch), len(pairs))
     return {name: _behaviour(rows_of) for name, rows_of in sums.items()}
@@ -117,21 +117,21 @@ def probe(
 
 @torch.no_grad()
 def _logits(stack: StackedAdapters, member: int, batch: Sequence[TokenPair]) -> list[Tensor]:
-    """Of every row, the logits [positions, vocabulary] that are to be compared."""
+    """Return the logits [positions, vocabulary] of each row that are compared."""
     ids, real = padded([pair.ids for pair in batch], stack.device)
     with stack.route([member] * len(batch)):
         logits = stack.model(input_ids=ids, attention_mask=real.long(), use_cache=False).logits
-    compared = []
+    rows = []
     for pair, row in zip(batch, logits, strict=True):
         prompt = len(pair.prompt_ids)
         end = pair.length - 1 if pair.completion_ids else prompt
         first = prompt - 1 if pair.completion_ids else min(_SKIP, prompt) - 1
-        compared.append(row[first:end].float().clone())
-    return compared
+        rows.append(row[first:end].float().clone())
+    return rows
 
 
 def _row_sums(line: int, base: Tensor, parent: Tensor, child: Tensor) -> tuple[int, float, float]:
-    """Positions, and both divergences summed over them."""
+    """Return the number of positions, and the sums of KL(parent||child) and KL(base||parent)."""
     kl, scale = _divergence(parent, child), _divergence(base, parent)
     if not (math.isfinite(kl) and math.isfinite(scale)):
         raise LoraEvoError(
@@ -142,7 +142,7 @@ def _row_sums(line: int, base: Tensor, parent: Tensor, child: Tensor) -> tuple[i
 
 
 def _divergence(first: Tensor, second: Tensor) -> float:
-    """Sum over positions of KL(first||second) from logits [positions, vocabulary], in nats."""
+    """Return KL(first||second) summed over positions, from logits [positions, vocabulary]; nats."""
     total = 0.0
     for parts in zip(*(torch.split(side, _AT_ONCE) for side in (first, second)), strict=True):
         log_p, log_q = (part.double().log_softmax(-1) for part in parts)
@@ -173,38 +173,38 @@ class Level:
 
     @property
     def bar(self) -> float:
-        """The fitness from which a child counts as being as good as the parent."""
+        """The least fitness of a child that is as good as the parent."""
         return self.mean - max(self.half_width, _DELTA * abs(self.mean))
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What the training of one child and its controls showed."""
+    """The results of training a child and its controls."""
 
     levels: dict[str, Level]
     checks: tuple[int, ...]
     curves: dict[str, tuple[Curve, ...]]
-    """Mean fitness at the checks, for each seed, of `child`, `continued` and `reset`."""
+    """Mean fitness at the checks of `child`, `continued` and `reset`, for each seed."""
 
     def steps(self, who: str = CHILD) -> list[int | None]:
-        """Return the recovery step of each seed; None: not by the last check (censored)."""
+        """Return the recovery step of each seed; None if later than the last check (censored)."""
         bar = max(level.bar for level in self.levels.values())
         return [recovery_step(curve, bar, self.checks) for curve in self.curves[who]]
 
     def median(self, who: str = CHILD) -> float | None:
-        """Return the recovery step of the median seed; None: after the last check."""
+        """Return the recovery step of the median seed; None if later than the last check."""
         ordered = sorted(math.inf if step is None else step for step in self.steps(who))
         median = ordered[(len(ordered) - 1) // 2]
         return None if math.isinf(median) else median
 
     def passed(self, who: str = CHILD) -> bool:
-        """Return whether the paper's claim is met: all recovered, the median in 20 steps."""
+        """Return whether all seeds recovered, the median in `MOST_STEPS` steps, as in the paper."""
         median = self.median(who)
         return None not in self.steps(who) and median is not None and median <= MOST_STEPS
 
     @property
     def has_power(self) -> bool:
-        """Whether a fresh adapter fails the criterion, without which a pass proves nothing."""
+        """Whether a fresh adapter does not pass; if it does, the test is inconclusive."""
         return not self.passed(RESET)
 
     def gain(self, control: str) -> tuple[float, float, float]:
@@ -237,8 +237,8 @@ def recovery(
 ) -> Recovery:
     """Train a child and its controls on rows with completions, a fifth of which is held out.
 
-    parents: the controls start from the first. learning_rate: of AdamW, constant. `progress` is
-    called with the number of steps done and of all. Raises LoraEvoError.
+    parents: the first is a control. learning_rate: of AdamW, constant. `progress` is called with
+    the number of steps done and their total. Raises LoraEvoError.
     """
     train, held_out = (
         [encode_row(row, base.tokenizer, base.context) for row in part] for part in split_rows(rows)
@@ -276,7 +276,7 @@ def recovery(
 
 
 def fresh_adapter(like: Adapter, seed: int) -> Adapter:
-    """Return an adapter that changes nothing yet, in the shapes of another, as PEFT starts one."""
+    """Return a new adapter with the shapes of another, initialised as in PEFT (B = 0)."""
     slots = {}
     for path, slot in like.slots.items():
         a = starting_a(tuple(slot.A.shape), derive_seed(seed, "fresh", path))
@@ -285,14 +285,14 @@ def fresh_adapter(like: Adapter, seed: int) -> Adapter:
 
 
 def recovery_step(fitness: Sequence[float], bar: float, checks: Sequence[int]) -> int | None:
-    """Return the first check from which the moving average stays at or above `bar`.
+    """Return the first of `_HOLDS` consecutive checks with a moving average of at least `bar`.
 
-    None: not recovered (censored), or too late to be seen to hold. fitness: means at the checks.
+    None if there are none (censored). fitness: means at the checks.
     """
     means = [fmean(fitness[max(0, end - _WINDOW) : end]) for end in range(1, len(fitness) + 1)]
-    above = [mean >= bar for mean in means]
-    for first in range(len(above) - _HOLDS + 1):
-        if all(above[first : first + _HOLDS]):
+    recovered = [mean >= bar for mean in means]
+    for first in range(len(recovered) - _HOLDS + 1):
+        if all(recovered[first : first + _HOLDS]):
             return checks[first]
     return None
 
@@ -300,8 +300,8 @@ def recovery_step(fitness: Sequence[float], bar: float, checks: Sequence[int]) -
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the percentile bootstrap interval (Efron 1979) of the mean of some values."""
     count = len(values)
-    picks = stream(derive_seed(0, "bootstrap")).integers(count, size=(_RESAMPLES, count))
-    means = np.asarray(values)[picks].mean(axis=1)
+    indices = stream(derive_seed(0, "bootstrap")).integers(count, size=(_RESAMPLES, count))
+    means = np.asarray(values)[indices].mean(axis=1)
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(means, (tail, 1 - tail), method="inverted_cdf")
     return float(low), float(high)

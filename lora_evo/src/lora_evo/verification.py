@@ -1,4 +1,4 @@
-"""Children made again from their record, and compared with what is there."""
+"""Verification: a child is made again from its record, and compared with its directory."""
 
 import os
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from lora_evo.peft.directory import PathLike, content_hash
 @dataclass(frozen=True)
 class Verification:
     identical: bool
-    """Weights, configuration and lineage are what the recipe gives, bit for bit."""
+    """Whether weights, configuration and lineage are equal, bit for bit."""
     difference: float | None
-    """Relative Frobenius distance of the updates; None when the child could not be made again."""
+    """Relative Frobenius distance of the updates; None if the child could not be made again."""
     modules_differing: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -33,11 +33,11 @@ def verify(
 ) -> Verification:
     """Make the child in `child_dir` again and compare it, module by module.
 
-    `parents`: adapter directories, or folders to search for them (by content, whatever their
-    names); by default the folder that holds the child. `operator`: the object that the child was
-    made with, where it is not one of ours. Equal bits are promised for equal versions of torch and
-    numpy on the same kind of processor; elsewhere see `difference`. Raises `LoraEvoError` when the
-    child itself cannot be read, has no lineage, or has an operator that is not known here.
+    `parents`: adapter directories, or folders to search for them by content; by default the folder
+    that contains the child. `operator`: the child's operator, if it is not a built-in one. Equal
+    bits are guaranteed for equal versions of torch and numpy on the same kind of processor; on
+    others see `difference`. Raises `LoraEvoError` if the child cannot be read, has no lineage, or
+    has an unknown operator.
     """
     child = Path(child_dir)
     lineage, content = lineage_of(child), content_hash(child)
@@ -46,8 +46,8 @@ def verify(
     missing = bool(problems)
     if content != lineage.content_hash:
         problems.append(
-            "the child is not as it was made (trained on, or edited): its lineage says "
-            f"{lineage.content_hash[:24]}, it holds {content[:24]}"
+            "the child has changed since its birth (trained, or edited): its lineage says "
+            f"{lineage.content_hash[:24]}, its content is {content[:24]}"
         )
     if missing:
         return Verification(False, None, (), tuple(problems))
@@ -59,7 +59,7 @@ def verify(
         )
     else:
         if content != remade.content_hash:
-            problems.append("adapter_config.json is not what the parents' ones give")
+            problems.append("adapter_config.json differs from the one made again")
         names = vars(remade).keys() - {"versions", "generation", "quantization"}
         odd = sorted(name for name in names if getattr(lineage, name) != getattr(remade, name))
         if odd:
@@ -71,7 +71,7 @@ def verify(
 def _remake(
     lineage: Lineage, child: Path, folders: list[Path], operator: Operator | None
 ) -> tuple[Lineage, dict[str, Gap], list[str]]:
-    """Return the record of the child made again, each module's distance, and which differ."""
+    """Return the new record, the gap of each module, and the modules that differ."""
     operator = operator or OPERATORS.get(lineage.operator)
     if operator is None:
         raise LoraEvoError(
@@ -90,9 +90,9 @@ def _remake(
     gaps: dict[str, Gap] = {}
     differing: list[str] = []
     for path, slot, digest in again.grow():
-        there = reader.slot(path)
-        gaps[path] = slot_gap(path, slot, there)
-        if slot_digest(there) != digest:
+        stored = reader.slot(path)
+        gaps[path] = slot_gap(path, slot, stored)
+        if slot_digest(stored) != digest:
             differing.append(path)
     return again.lineage(), gaps, differing
 

@@ -18,7 +18,7 @@ PATH = click.Path(path_type=Path)
 
 
 def _summaries(folder: Literal["presets", "plans"]) -> dict[str, str]:
-    """Return what each shipped file is for: its first line."""
+    """Return the first line of each shipped file: its purpose."""
     return {name: text.splitlines()[0].lstrip("# ") for name, text in shipped(folder).items()}
 
 
@@ -31,7 +31,7 @@ SET = click.option(
     help="Change one setting, for example learner.r=16; may be repeated. config.yaml lists them.",
 )  # fmt: skip
 ENGINE = click.option(
-    "--engine", type=click.Choice(["hf", "vllm"]), help="What generates texts; vllm is for GPUs."
+    "--engine", type=click.Choice(["hf", "vllm"]), help="Generation engine; vllm is for GPUs."
 )
 QUIET = click.option("--quiet", is_flag=True, help="Print no progress.")
 SEED = click.option("--seed", type=int, help="Equal seeds give equal results.")
@@ -40,23 +40,22 @@ PAGE = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 BASE_MODEL = click.option(
-    "--base", help="Base model: a folder or a name on the hub. What suits it is chosen and printed."
+    "--base", help="Base model: a folder or a name on the hub. Chooses settings that suit it."
 )
 PRESET = click.option(
     "--preset", metavar="NAME|FILE",
     help=f"Settings to start from: a YAML file, or one of {', '.join(preset_names())} (`selfplay "
-    "presets` says what each is). Default: nano, or what suits --base.",
+    "presets` describes them). Default: nano, or one that suits --base.",
 )  # fmt: skip
 
 
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
-    help="Processes that share the work, by Ray. Without a number: one for each GPU, else for each "
-    "core.",
+    help="Ray processes that share the work. Without a number: one for each GPU, else core.",
 )  # fmt: skip
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
-    help="Train on the Ray cluster at this address; auto: the one that this machine belongs to.",
+    help="Train on the Ray cluster at this address; auto: the cluster of this machine.",
 )  # fmt: skip
 
 
@@ -85,10 +84,10 @@ def main() -> None:
 @PRESET
 @click.option("--teachers", type=int, help="Members that write tasks.")
 @click.option("--students", type=int, help="Members that solve tasks.")
-@click.option("--steps", type=int, help="Steps of the run.")
+@click.option("--steps", type=int, help="Training steps.")
 @click.option(
     "--mode", type=click.Choice(["populora", "azr"]),
-    help="A population, or one adapter in both roles, trained as Absolute Zero trains.",
+    help="A population (populora), or one adapter in both roles as in Absolute Zero (azr).",
 )  # fmt: skip
 @ENGINE
 @SEED
@@ -97,12 +96,12 @@ def main() -> None:
 @WORKERS
 @RAY
 @click.option(
-    "--force", is_flag=True, help="Train even if `selfplay plan` says that it does not fit."
+    "--force", is_flag=True, help="Train even if `selfplay plan` says that memory is too small."
 )
 @QUIET
 def train(
     base: str | None, preset: str | None, assignments: tuple[str, ...], out: Path | None,
-    workers: int | None, ray: str | None, force: bool, quiet: bool, **given: Any,
+    workers: int | None, ray: str | None, force: bool, quiet: bool, **values: Any,
 ) -> None:  # fmt: skip
     """Train a population of teachers and students.
 
@@ -111,7 +110,7 @@ def train(
     """
     from selfplay.machine.base_defaults import configured
 
-    config = configured(base, preset, assignments, quiet, **given)
+    config = configured(base, preset, assignments, quiet, **values)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -131,7 +130,7 @@ def train(
 @RAY
 @QUIET
 def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None:
-    """Continue a run from its newest whole checkpoint.
+    """Continue a run from its newest undamaged checkpoint.
 
     RUN is the directory of a run that was stopped. The result is the same as without the
     interruption, on any number of workers.
@@ -154,7 +153,7 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
 
 def _say_done(home: Path) -> None:
-    """End a transcript with the held-out tasks before and after, and how to see the rest."""
+    """Print the held-out result and the command that shows the rest."""
     from selfplay.files.read import conclusion, read_run
 
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
@@ -171,36 +170,35 @@ def _say_done(home: Path) -> None:
 @click.option("--steps", type=int, default=200, show_default=True, help="Optimiser steps.")
 @click.option(
     "--batch-size", type=click.IntRange(1), default=8, show_default=True,
-    help="Examples that each step learns from.",
+    help="Examples in each step.",
 )  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="Of AdamW; it falls to a tenth at the end.",
+    help="AdamW's; it falls linearly to a tenth.",
 )  # fmt: skip
 @click.option(
     "--held-out", type=click.IntRange(0), show_default="24, at most a fifth of all",
-    help="Programs kept out of training, to measure the loss on.",
+    help="Programs held out of training, to measure the loss on.",
 )  # fmt: skip
 @SEED
 def sft(
     data: Path, out: Path, base: str | None, preset: str | None, assignments: tuple[str, ...],
-    steps: int, seed: int | None, **given: Any,
+    steps: int, seed: int | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Prepare an adapter for all members to start from.
+    """Train an adapter that all members start from.
 
-    Teaches it the form of tasks and answers, by supervised training on known tasks. --data holds
-    {"snippet", "input", "output"} as Absolute Zero's seeds, or tasks as `selfplay tasks` writes
-    them. Give --base, --preset and --set as for the run to come; its members start from
-    the result with --set warm_start=OUT. To resume after an interruption, type the same
-    command again.
+    Supervised fine-tuning on known tasks teaches it the form of tasks and answers. Rows of --data
+    are {"snippet", "input", "output"} as in Absolute Zero, or tasks from `selfplay tasks`. Give the
+    --base, --preset and --set of the later run, and start that run with --set warm_start=OUT. To
+    resume after an interruption, type the same command again.
     """
     from selfplay.learning.sft import fine_tune
     from selfplay.machine.base_defaults import configured
 
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
-        raise ConfigError("--set steps is of the run to come; type --steps for those of sft")
+        raise ConfigError("--set steps is for the later run; type --steps for the steps of sft")
     config = configured(base, preset, assignments, False, steps=steps, seed=seed)
-    losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **given)]
+    losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **options)]
     gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
 
@@ -210,16 +208,17 @@ def sft(
 @BASE_MODEL
 @SET
 @click.option("--gpu", help="A name such as H100, or GiB. Default: the device of this machine.")
-@click.option("--workers", type=click.IntRange(1), help="Workers to plan for, of one GPU each.")
+@click.option("--workers", type=click.IntRange(1), help="Workers, with one GPU each.")
 @JSON
 def plan(
     preset: str | None, base: str | None, assignments: tuple[str, ...], gpu: str | None,
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Say what a run takes: memory, hours, disk of a checkpoint.
+    """Estimate the memory, hours and disk space of a run.
 
-    Of a preset (nano, or what suits --base), a YAML file of settings, or a RUN directory:
-    memory by part, whether it fits, and for known GPUs the hours of each phase. Loads nothing.
+    Plans for a preset (nano, or one that suits --base), a YAML file of settings, or a RUN
+    directory: memory by part, whether it fits, and for known GPUs the hours of each phase. Loads no
+    weights.
     """
     from selfplay.machine import cost
     from selfplay.machine.base_defaults import configured
@@ -235,8 +234,8 @@ def plan(
         return
     click.echo(to_text(planned))
     if hours:
-        what = f"{config.steps} steps on {planned.machine.name}"
-        click.echo(f"\n{cost.to_text(hours, what, cost.USUAL, cost.HOW)}")
+        title = f"{config.steps} steps on {planned.machine.name}"
+        click.echo(f"\n{cost.to_text(hours, title, cost.USUAL, cost.HOW)}")
 
 
 @main.command()
@@ -245,11 +244,11 @@ def plan(
 @SET
 @JSON
 def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Try a base model on this machine, for two steps.
+    """Train a base model for two steps on this machine, as a test.
 
     Checks GPU, vLLM, memory and disk, then loads the base and trains two steps at the preset's
-    sizes: seconds and memory of each phase, and whether sampler and learner agree. If something
-    fails, the exit code is 1 and the output says what to type.
+    sizes. Prints seconds and memory of each phase, and whether sampler and learner agree. If a
+    check fails, the exit code is 1 and the output says what to type.
     """
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.doctor import examine, to_text
@@ -266,11 +265,11 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
 @PAGE
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics of the last step as JSON.")
 def report(run: Path, page: Path | None, as_json: bool) -> None:
-    """Show what a run did, in text or on a page.
+    """Report on a run, in text or on a page.
 
     RUN is the directory of a run, finished or not. Without --html a summary is printed. Both begin
-    with the evaluation on held-out tasks, which no member was trained on. Several runs are shown
-    by `selfplay compare`.
+    with the evaluation on held-out tasks, which no member was trained on. `selfplay compare` shows
+    several runs.
     """
     from selfplay.files.read import read_run
     from selfplay.reports import run_page
@@ -289,7 +288,7 @@ _EXPERIMENT = f"""Make all runs of an experiment.
 
 A plan has arms (settings to compare) and seeds; every arm is run with every seed. PLAN is a YAML
 file or one of the shipped plans below. To resume after an interruption, type the same
-command again. `selfplay compare` sets the arms against each other.
+command again. `selfplay compare` compares the arms.
 
 \b
 {_listed(_summaries("plans"))}
@@ -300,7 +299,7 @@ command again. `selfplay compare` sets the arms against each other.
 @click.argument("plan")
 @click.option(
     "--out", required=True, type=PATH,
-    help="Directory of all runs; one that this plan has begun is continued.",
+    help="Directory for all runs. If this plan was begun there, it is continued.",
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(1), default=2, show_default=True,
@@ -308,24 +307,25 @@ command again. `selfplay compare` sets the arms against each other.
 )  # fmt: skip
 @SET
 def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...]) -> None:
-    """Make the runs of a plan that are not done."""
     from selfplay.experiments.experiment import PLAN, open_plan, run_experiment
 
-    def again() -> str:
-        kept = out / PLAN
-        named = quote(kept) if kept.is_file() else plan
-        return f"resume with `{program()} experiment {named} --out {quote(out)}`"
+    def resume_command() -> str:
+        copy = out / PLAN
+        source = quote(copy) if copy.is_file() else plan
+        return f"resume with `{program()} experiment {source} --out {quote(out)}`"
 
     try:
-        chosen = open_plan(plan, assignments)
-        failed = run_experiment(chosen, out, workers=workers)
+        failures = run_experiment(open_plan(plan, assignments), out, workers=workers)
     except KeyboardInterrupt:
-        click.echo(f"error: interrupted; nothing is lost: {again()}", err=True)
+        click.echo(f"error: interrupted; nothing is lost: {resume_command()}", err=True)
         sys.exit(130)
-    for line in failed:
+    for line in failures:
         click.echo(f"error: {line}", err=True)
-    if failed:
-        click.echo(f"error: {len(failed)} runs failed; after mending them {again()}", err=True)
+    if failures:
+        click.echo(
+            f"error: {len(failures)} runs failed; after correcting them {resume_command()}",
+            err=True,
+        )
         sys.exit(1)
     say(f"done: {out}; see it with:")
     click.echo(f"  {program()} compare {quote(out)} --html page.html")
@@ -338,11 +338,10 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
 def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Compare runs with each other, seed by seed.
 
-    DIR is the directory of an experiment, whose arms are compared. Or name any RUN directories:
-    folders X-seed1, X-seed2 that differ in nothing but the seed are one arm, X, and those given
-    as NAME=RUN with one NAME are the seeds of that arm. Prints means over seeds and
-    differences paired by seed, with 95 % intervals, and the members that fell between two
-    evaluations.
+    DIR is the directory of an experiment. Or name any RUN directories: folders X-seed1, X-seed2
+    that differ in the seed only are the seeds of one arm, X; runs given as NAME=RUN are the seeds
+    of arm NAME. Prints means over seeds and differences paired by seed, with 95 % intervals, and
+    the members whose skill fell between two evaluations.
     """
     from lora_evo import check_output
     from selfplay.experiments import comparison
@@ -362,12 +361,12 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 @click.option(
     "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
     default="ours", show_default=True,
-    help="ours: as `code-verifier check` and `metrics` read them; others: rows for that program.",
+    help="ours: for `code-verifier check` and `metrics`; others: rows for that program.",
 )  # fmt: skip
 def tasks(run: Path, out: Path, form: str) -> None:
     """Write the tasks of a run to a file.
 
-    RUN is the directory of a run. Writes its teachers' tasks that the sandbox accepted.
+    RUN is the directory of a run. Writes the teachers' tasks that the sandbox accepted.
     """
     from selfplay.files.export import export_tasks
 
@@ -377,14 +376,16 @@ def tasks(run: Path, out: Path, form: str) -> None:
 @main.command()
 @click.argument("run", type=PATH)
 @click.argument("member")
-@click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
-@click.option("--merge", is_flag=True, help="Write base and adapter as one model without PEFT.")
-@click.option("--base-name", help="Base that the adapter names. Default: where the run found it.")
+@click.option("--out", required=True, type=PATH, help="New directory to write to.")
+@click.option("--merge", is_flag=True, help="Merge base and adapter into one plain model.")
+@click.option(
+    "--base-name", help="Base model's name in the adapter's configuration. Default: the run's."
+)
 def export(run: Path, member: str, out: Path, merge: bool, base_name: str | None) -> None:
     """Write a member as a PEFT adapter or a plain model.
 
     RUN is the directory of a run, MEMBER a name in it such as s0 (a student) or t0 (a teacher).
-    PEFT loads the adapter by its path; with --merge, transformers alone loads the model.
+    PEFT loads the adapter by its path; with --merge, transformers loads the model without PEFT.
     """
     from selfplay.files.export import export_member
 
@@ -398,7 +399,7 @@ def nano() -> None:
 
 
 @nano.command("export")
-@click.option("--out", required=True, type=PATH, help="New directory that it is written to.")
+@click.option("--out", required=True, type=PATH, help="New directory to write to.")
 def nano_export(out: Path) -> None:
     """Write the built-in base model to a folder.
 

@@ -1,4 +1,4 @@
-"""What a run depends on: typed sections, each field with its sentence."""
+"""The configuration of a run: typed sections, each setting with a docstring."""
 
 import math
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ from selfplay.settings import (
 from selfplay.tasks.kind import BUILT_IN, require_known
 
 LOG_RATIO_LIMIT = 10.0
-"""Nats between two log-probabilities of a token up to which losses and statistics take their ratio
-as it is."""
+"""Largest difference of two log-probabilities, in nats, whose ratio losses and statistics use
+unchanged."""
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 OneOrMore = Annotated[tuple[str, ...], Meta(min_length=1)]
 PIECES = 8
-"""Pieces of a role's rows with which eight workers all have work."""
+"""Pieces of a role's rows with `--workers`: enough work for eight workers."""
 
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    """What is sampled in a step."""
+    """Sampling in a step."""
 
     proposals: AtLeastOne = 8
     """Proposals of each task kind that a teacher makes in a step."""
@@ -59,30 +59,30 @@ class RolloutConfig:
     num_references: AtLeastOne = 1
     """Reference tasks shown to a teacher (the nano template shows one)."""
     tasks: str | None = None
-    """JSON Lines of tasks, as `selfplay tasks` writes them, that students attempt instead of those
-    of teachers, of which there are none then; null: teachers write."""
+    """JSON Lines of tasks from `selfplay tasks` that students attempt, in a run without teachers;
+    null: teachers write tasks."""
     tasks_order: Literal["shuffled", "random", "solve_rate"] = "shuffled"
-    """How they are drawn: every one once before any comes again (shuffled), any at any time
-    (random), or over the run from the easiest to the hardest by the solve rate in their rows."""
+    """How they are drawn: each once in an epoch (shuffled), independently (random), or over the run
+    from the easiest to the hardest by the solve rate in their rows."""
     seed_tasks: AtLeastOne = 64
     """Reference tasks that a run starts from, of code_o and code_i together."""
     seed_file: str | None = None
     """JSON Lines to draw them from, as `selfplay sft --data` reads; null: the template's own."""
     self_seed: bool = False
-    """Let the base write them, from the identity function on (Absolute Zero), and as many of
+    """Let the base write them, starting from the identity function (Absolute Zero), and as many of
     code_f."""
     buffer_tasks: AtLeastOne = 512
     """Most accepted tasks that references are drawn from."""
     buffer_keeps: Literal["newest", "oldest"] = "newest"
     """Which tasks a full buffer keeps (Absolute Zero: the oldest)."""
     seed_share: Share = 0.0
-    """Share of references drawn from the tasks that the run started from: they hold back drift."""
+    """Share of references drawn from the tasks that the run started from, against drift."""
     max_rows: AtLeastOne = 128
     """Rows decoded together; changes speed and memory."""
 
     @property
     def prompt_overhead(self) -> int:
-        """Tokens that a prompt of several tasks may have more than the sum of their lengths."""
+        """Tokens that a prompt of several tasks may have beyond the sum of their prompts."""
         return 16 * (self.num_references - 1)
 
 
@@ -97,7 +97,7 @@ class VLLMConfig:
     enforce_eager: bool = False
     """Do without CUDA graphs: slower, a shorter start, less memory."""
     sleep: bool = True
-    """Give the cache's memory to the learner between sampling and sampling; nothing on a CPU."""
+    """Free the cache's memory for the learner while it updates; no effect on a CPU."""
     tensor_parallel_size: AtLeastOne = 1
     """GPUs that vLLM spreads the base over; the learner stays on the first."""
 
@@ -121,8 +121,8 @@ class EvolutionConfig:
     strength: NotNegative = 0.15
     """Relative change of the update that a mutation aims at."""
     mutate_rate: Decay = 0.0
-    """A child's learning rate is its first parent's, less or more by this share, as in
-    population-based training (arXiv 1711.09846), which has 0.2."""
+    """Share by which a child's learning rate is lowered or raised from its first parent's, as in
+    population-based training (arXiv 1711.09846, 0.2)."""
 
     def pool(self, kind: str) -> tuple[str, ...]:
         """Return the operators of a kind, `mutation` or `crossover`."""
@@ -143,26 +143,25 @@ class SandboxConfig:
     memory_mb: AtLeastOne = 256
     """Megabytes per program."""
     runs: Annotated[int, Meta(ge=2)] = 2
-    """Executions that must agree before a task is accepted: two show what is not deterministic."""
+    """Executions that must agree before a task is accepted; two detect nondeterminism."""
 
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """Measurements on tasks that never change while the run's own tasks do."""
+    """Evaluations on fixed tasks."""
 
     eval_every: Count = 20
-    """Steps between two measurements of every living member; births bring one, too. 0: none."""
+    """Steps between two evaluations of every living member; births cause one, too. 0: none."""
     held_out: tuple[str, ...] = ("nano_code_o", "nano_code_i", "nano_code_f")
-    """Where held-out tasks come from: `evals` benchmarks made of tasks, or files of tasks."""
+    """Sources of held-out tasks: names of built-in sets, or files of tasks."""
     tasks: AtLeastOne = 240
     """Held-out tasks, spread evenly over kinds and levels."""
     samples: AtLeastOne = 3
-    """Attempts at each held-out task, with the same seeds at every measurement."""
+    """Attempts at each held-out task, with the same seeds at every evaluation."""
     temperature: Temperature = 1.0
     """Sampling temperature of these attempts."""
     proposals: AtLeastOne = 16
-    """Proposals of each kind that a teacher writes at a measurement, after references that never
-    change."""
+    """Proposals of each kind that a teacher writes at an evaluation, after fixed references."""
     attempts: AtLeastOne = 4
     """Attempts of the frozen base at each valid one of them."""
     same_tasks: Count = 4
@@ -171,7 +170,7 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """What proposals and answers earn."""
+    """Rewards of proposals and answers."""
 
     teacher: str = "populora"
     """Reward of a proposal: `populora`, `azr`, `learnability`, `regret`, or a `module:function`
@@ -194,22 +193,22 @@ class LearnerConfig:
     learning_rate: NotNegative = 1e-5
     """AdamW step size."""
     teacher_learning_rate: NotNegative | None = None
-    """AdamW step size of teachers where it differs; null: the same. An agent has learning_rate."""
+    """AdamW step size of teachers; null: learning_rate, which an agent always has."""
     frozen: tuple[str, ...] = ()
     """Founders that never learn and are never replaced, such as t0."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "linear"
-    """Course of both over the run: constant, linear or cosine, down to min_lr_rate."""
+    """Schedule of both: constant, linear or cosine, down to min_lr_rate."""
     min_lr_rate: Share = 0.1
-    """Share of the learning rate at the last step of a linear or cosine schedule; 0: that step
-    moves no member."""
+    """Share of the learning rate at the last step of a linear or cosine schedule; at 0 that step
+    changes no member."""
     warmup_steps: Count = 0
-    """Steps over which the learning rate rises from 0 first."""
+    """Steps over which the learning rate first rises from 0."""
     adam_beta2: Decay = 0.999
     """AdamW decay of the squared gradient's moving average."""
     weight_decay: NotNegative = 0.0
     """AdamW decoupled weight decay."""
     max_grad_norm: float = 1.0
-    """A member's gradient longer than this is scaled down to it; 0 or less: never."""
+    """Norm to which a member's longer gradient is clipped; 0 or less: no clipping."""
     epsilon: Decay = 0.2
     """Lower clip range of the policy ratio."""
     epsilon_high: NotNegative = 0.2
@@ -219,37 +218,37 @@ class LearnerConfig:
     loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = "grpo"
     """Averaging per member: grpo (sequences), dapo or bnpo (tokens), dr_grpo (constant length)."""
     importance_sampling_correction: bool = True
-    """Weigh tokens by pi(learner) / pi(sampler), where it is within its bounds."""
+    """Weight tokens by pi(learner) / pi(sampler), within bounds."""
     importance_sampling_mode: Literal[
         "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"
     ] = "token_truncate"
-    """Of which ratio the weight is, a token's or the whole completion's, and what is done beyond
-    its bounds: truncate it to them, or leave the text out (mask)."""
+    """Importance weight of a token or of a whole completion (sequence); out of bounds it is
+    truncated to the bound, or set to 0 (mask)."""
     importance_sampling_clip_min: NotNegative = 0.0
-    """Least importance weight."""
+    """Lower bound of the importance weight."""
     importance_sampling_clip_max: Positive = 2.0
-    """Largest importance weight."""
+    """Upper bound of the importance weight."""
     mask_truncated_completions: bool = False
-    """Leave completions that ran into the length limit out of the loss."""
+    """Exclude completions that ended at the length limit from the loss."""
     beta: NotNegative = 0.0
-    """Coefficient of the KL divergence from the frozen base; 0: not computed. The value is k3's,
-    KL(policy || base), the gradient that of KL(base || policy)."""
+    """Coefficient of the KL divergence from the frozen base; 0: not computed. The k3 estimate has
+    the value of KL(policy || base), and the gradient of KL(base || policy)."""
     use_bias_correction_kl: bool = False
-    """Weigh k3 by the policy ratio: then its gradient is that of KL(policy || base), too."""
+    """Weight k3 by the policy ratio: its gradient is then that of KL(policy || base)."""
     teacher_beta: NotNegative | None = None
-    """The same of proposals where it differs; null: beta."""
+    """beta of proposals; null: beta."""
     entropy_coef: NotNegative = 0.0
     """Coefficient of the entropy bonus, a mean over tokens for every loss_type; 0: not computed."""
     teacher_entropy_coef: NotNegative | None = None
-    """The same of proposals where it differs; null: entropy_coef."""
+    """entropy_coef of proposals; null: entropy_coef."""
     micro_batch_tokens: AtLeastOne = 4096
     """Padded tokens per forward pass; changes speed and memory, not the result."""
     logits_chunk_tokens: Count = 0
-    """Tokens that go through the output layer at a time; 0: as suits the vocabulary."""
+    """Tokens that go through the output layer at a time; 0: chosen by the vocabulary."""
     gradient_checkpointing: bool = False
-    """Compute each layer again in the backward pass instead of keeping its activations."""
+    """Recompute each layer's activations in the backward pass instead of keeping them."""
     optimizer_offload: bool = False
-    """Keep optimiser states in main memory; no use on a CPU."""
+    """Keep optimiser states in main memory; no effect on a CPU."""
 
     def beta_of(self, phase: str) -> float:
         """Return the coefficient of the KL divergence in a phase, `propose` or `solve`."""
@@ -308,19 +307,19 @@ class Config:
     warm_start: str | None = None
     """Adapter that every member starts from, such as `selfplay sft` makes; null: fresh ones."""
     mode: Literal["populora", "azr"] = "populora"
-    """`populora`, or `azr`: one adapter in both roles, trained as Absolute Zero does, on one
-    attempt each at earlier tasks, with rewards whitened over tokens."""
+    """`populora`, or `azr`: one adapter in both roles, trained as in Absolute Zero, with one
+    attempt at each of some earlier tasks and rewards whitened over tokens."""
     engine: Literal["hf", "vllm"] = "hf"
     """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/gpu.md)."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto`."""
     threads: Count = 0
-    """Torch's threads on the CPU; 0 leaves its own choice. Equal numbers give equal bytes."""
+    """Torch's threads on the CPU; 0: torch's choice. Equal numbers give equal bytes."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
     load_in_4bit: bool = False
     """Load the base's linear layers in bitsandbytes' 4 bits (nf4, double quantisation, compute in
-    bfloat16), engine hf. A folder that is stored in 4 bits is loaded so without."""
+    bfloat16), with engine hf. A base that is stored in 4 bits does not need it."""
     teachers: Count = 2
     """Members that propose tasks; 0 where `rollout.tasks` names a file of them."""
     students: AtLeastOne = 2
@@ -337,9 +336,9 @@ class Config:
     """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
     that `lora-evo verify` needs for the members that live."""
     pieces: Count = 0
-    """Pieces that the rows of each role are cut into, in sampling and in learning, at least one for
-    each member: no bit then depends on company, and any number of workers gives the same bytes.
-    0: members share batches, which suits one process. --workers sets 8 where it is less."""
+    """Pieces into which each role's rows are cut for sampling and learning, at least one for each
+    member, so that any number of workers gives the same bytes. 0: members share batches, for one
+    process. --workers sets at least 8."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
     """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
@@ -389,19 +388,19 @@ class Config:
         return [f"t{i}" for i in range(self.teachers)] + [f"s{i}" for i in range(self.students)]
 
     def evolves(self, step: int) -> bool:
-        """Whether members are replaced after this step; after the last they would learn nothing."""
+        """Return whether members are replaced after this step; never after the last."""
         every = self.evolution.evolve_every
         return every > 0 and step % every == 0 and step < self.steps
 
     @property
     def replaced(self) -> dict[str, int]:
-        """How many members of each role an evolution replaces at most."""
+        """Most members that an evolution replaces, by role."""
         sizes = {} if self.mode == "azr" else {"teacher": self.teachers, "student": self.students}
         share = self.evolution.replaced_fraction
         return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items() if n}
 
     def measures(self, step: int) -> bool:
-        """Whether members are measured after this step: every `eval_every`, at births and ends."""
+        """Return whether members are evaluated after this step: `eval_every`, births, the last."""
         every, has_peers = self.eval.eval_every, max(self.teachers, self.students) > 1
         births = self.mode == "populora" and has_peers and self.evolves(step)
         return every > 0 and (step % every == 0 or step == self.steps or births)
@@ -413,7 +412,7 @@ class Config:
 
     @property
     def longest_sample(self) -> int | None:
-        """Tokens of the longest prompt and completion; None where only the context is a bound."""
+        """Tokens of the longest prompt and completion; None if only the context limits them."""
         longest = self.rollout.max_prompt_length
         if longest is None:
             return None
@@ -421,10 +420,10 @@ class Config:
 
 
 def refuse_hasty_evolution(config: Config) -> None:
-    """Raise ConfigError where children are still spared at the evolution after their birth.
+    """Raise ConfigError if children are still spared at the evolution after their birth.
 
-    Then whoever is not spared would be replaced, better or not. Members of the smaller role play
-    more matches than steps.
+    Better members would then be replaced instead. Members of the smaller role play several matches
+    in a step.
     """
     every, grace = config.evolution.evolve_every, config.league.grace_matches
     if 2 * every >= config.steps:  # no child sees an evolution

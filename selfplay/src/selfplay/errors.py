@@ -1,4 +1,4 @@
-"""The errors that a user can mend, how a command reports them, and what it prints besides."""
+"""Errors that a user can correct, how a command reports them, and helpers for terminal output."""
 
 import errno
 import os
@@ -18,30 +18,30 @@ from lora_evo import pip_install as pip_install
 
 
 class SelfplayError(ValueError):
-    """Root of the errors that selfplay raises: what was found, what was expected, what to type."""
+    """Base class of selfplay's errors: what was found, what was expected, what to type."""
 
 
 class ConfigError(SelfplayError):
-    """A preset, a configuration file or a `--set` that does not fit."""
+    """A preset, a configuration file or a `--set` that cannot be used."""
 
 
 class RunDirectoryError(SelfplayError):
-    """A run directory that exists, is missing, or does not hold what it should."""
+    """A run directory that exists already, is missing, or has missing or damaged files."""
 
 
 @contextmanager
 def one_line_errors(directory: Path | None = None) -> Iterator[None]:
-    """Print what a user can mend as one line and exit.
+    """Print an error that the user can correct as one line, and exit.
 
-    1: the work was stopped, as by a full disk. 2: wrong usage. 130: interrupted. directory: of the
-    run, whose resume command is named where there is something to resume.
+    Exit codes: 1 if the work was stopped, as by a full disk; 2 for wrong usage; 130 if interrupted.
+    directory: of the run; the line names its resume command if there is something to resume.
     """
     try:
         yield
     except (KeyboardInterrupt, click.Abort):
         _stop("interrupted", 130, directory)
     except BrokenPipeError:
-        raise  # click ends quietly when the reader has gone
+        raise  # click ends quietly when the reader of the output is gone
     except OSError as error:
         place = error.filename or directory
         where = f" ({place})" if place else ""
@@ -55,10 +55,9 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether something was wrong from the beginning: the same again would end the same way."""
-    ours, stopped = isinstance(error, SelfplayError), isinstance(error.__cause__, OSError)
-    stopped = stopped or isinstance(error, EngineStopped)
-    return isinstance(error, ValueError) and (ours or not stopped)
+    """Return whether an error refuses its input: a repetition would end the same way."""
+    stopped = isinstance(error.__cause__, OSError) or isinstance(error, EngineStopped)
+    return isinstance(error, SelfplayError) or (isinstance(error, ValueError) and not stopped)
 
 
 def _remedy(error: BaseException | None) -> str:
@@ -84,7 +83,7 @@ _QUIET = {
 
 
 def program() -> str:
-    """Return what to type for `selfplay`: that where it is this Python's on PATH, else a module."""
+    """Return `selfplay` if PATH has this Python's, else the command that runs the module."""
     python, on_path = Path(sys.executable), shutil.which("selfplay")
     if on_path is not None and Path(on_path).parent.samefile(python.parent):
         return "selfplay"
@@ -94,19 +93,21 @@ def program() -> str:
 
 
 def quiet_libraries() -> None:
-    """Keep notes and progress bars of the model library off the terminal, before it is imported."""
+    """Switch off notes and progress bars of transformers, before it is imported."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def quote(path: Path) -> str:
-    """Return a path as a shell takes it."""
+    """Return a path quoted for a shell."""
     return shlex.quote(str(path))
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return the text broken between words where a line is wider, what continues indented by two
-    more spaces; a longer word, such as a path, stays whole."""
+    """Return the text with wider lines broken between words and continued two spaces further in.
+
+    A word that is wider, such as a path, stays whole.
+    """
     lines = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2)

@@ -1,7 +1,7 @@
-"""Evaluation of a run: members against the frozen base, and what they started from, on fixed tasks.
+"""Evaluation of a run on fixed tasks: members against the frozen base and the warm start.
 
-Students attempt held-out tasks, teachers write after references that never change. Equal seeds at
-every measurement.
+Students attempt held-out tasks, teachers write proposals after fixed references. Every evaluation
+uses the same seeds.
 """
 
 import re
@@ -36,12 +36,11 @@ T = TypeVar("T")
 
 
 def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[EvalRow]:
-    """Return a row for every living member; before the first step for what members start from.
+    """Return a row for every living member; at step 0, for the base and the warm start instead.
 
-    born: children of this step, which are marked so.
-
-    That is the base, whose members have B = 0, and after a warm start also its adapter, which every
-    member holds then. Later rows are compared with these two: the run keeps their solve rates.
+    Before the first step every member equals the base (B = 0), or the adapter of the warm start.
+    Later rows are compared with both: the run keeps their solve rates. born: children of this step;
+    their rows say so.
     """
     members = run.population.members
     solvers: dict[str, str | None] = {m: m for m in members if role_of(m) != "teacher"}
@@ -56,13 +55,13 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
-    tried = solve_held_out(run, list(solvers.values()), of=solving + teaching)
-    solved = dict(zip(solvers, tried, strict=True))
+    attempts = solve_held_out(run, list(solvers.values()), of=solving + teaching)
+    attempts_of = dict(zip(solvers, attempts, strict=True))
     rows = teaching_rows(run, list(teachers.values()), after=solving)
-    taught = dict(zip(teachers, rows, strict=True))
+    teaching_of = dict(zip(teachers, rows, strict=True))
     if step == 0:
         run.baseline_rates = {
-            name: [_rate(tries) for tries in tasks] for name, tasks in solved.items()
+            name: [_rate(attempts) for attempts in tasks] for name, tasks in attempts_of.items()
         }
     start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
@@ -72,10 +71,10 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
             step=step,
             member=m,
             role=m if step == 0 else role_of(m),
-            solving=solving_row(kinds, solved[m], run.baseline_rates[BASE], start, families)
-            if kinds and m in solved
+            solving=solving_row(kinds, attempts_of[m], run.baseline_rates[BASE], start, families)
+            if kinds and m in attempts_of
             else UNSET,
-            teaching=taught.get(m, UNSET),
+            teaching=teaching_of.get(m, UNSET),
             born=m in born or UNSET,
         )
         for m in (solvers if step == 0 else members)
@@ -85,12 +84,13 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
 def solve_held_out(
     run: Run, members: Sequence[str | None], of: int = 0
 ) -> list[list[list[Attempt]]]:
-    """Let members (None: the frozen base) attempt the held-out tasks; attempts task by task.
+    """Let members (None: the frozen base) attempt the held-out tasks.
 
-    of: pieces of work of the phase, where these are not all.
+    of: the phase's total for the progress bar; 0: these attempts are all. Returns, by member and
+    task, the attempts.
     """
     e = run.config.eval
-    tried = [
+    attempts_of = [
         [
             [
                 Attempt(m, h.task, run.seed("held-out", h.task.id, i), e.temperature)
@@ -100,8 +100,8 @@ def solve_held_out(
         ]
         for m in members
     ]
-    run.attempt([a for tasks in tried for attempts in tasks for a in attempts], of)
-    return tried
+    run.attempt([a for tasks in attempts_of for attempts in tasks for a in attempts], of)
+    return attempts_of
 
 
 def solving_row(
@@ -113,15 +113,16 @@ def solving_row(
 ) -> SolvingRow:
     """Return a member's row: rates, and the difference to the base with its standard error.
 
-    kinds, attempts, and solve rates of the base and of a warm start: one for each held-out task.
-    families: of tasks that are right or wrong together, whose errors are added up; None: each task
-    is its own. pass_at_k is the unbiased estimate (Chen et al. 2021) at k = all samples of a task.
+    kinds, attempts, base, start: one entry for each held-out task; base and start are solve rates
+    of the frozen base and of a warm start. families: the cluster of each task, whose tasks tend to
+    be right or wrong together; None: each task is its own cluster. pass_at_k is the unbiased
+    estimate (Chen et al. 2021) with k = all samples of a task.
     """
-    judged = [[a for a in tries if not a.infra_error] for tries in attempts]
-    rates = [_rate(tries) for tries in attempts]
+    judged = [[a for a in of_task if not a.infra_error] for of_task in attempts]
+    rates = [_rate(of_task) for of_task in attempts]
     names = list(map(str, range(len(rates)))) if families is None else families
     over_start = {} if start is None else _paired(rates, start, names)
-    every = [a for tries in attempts for a in tries]
+    flat = [a for of_task in attempts for a in of_task]
 
     def of(kind: str, values: Sequence[T]) -> list[T]:
         return [value for value, task_kind in zip(values, kinds, strict=True) if task_kind == kind]
@@ -133,8 +134,8 @@ def solving_row(
             for k in sorted(set(kinds))
         },
         pass_at_k=mean([_pass_at(len(t), j) for t, j in zip(attempts, judged, strict=True)]),
-        well_formed=mean([float(a.answer is not None) for a in every]),
-        tokens=mean([float(len(a.rollout.completion_ids)) for a in every]),
+        well_formed=mean([float(a.answer is not None) for a in flat]),
+        tokens=mean([float(len(a.rollout.completion_ids)) for a in flat]),
         solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
         judged=tuple(len(j) for j in judged),
         over_start=over_start.get("difference", UNSET),
@@ -145,9 +146,8 @@ def solving_row(
 def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> list[TeachingRow]:
     """Let members (None: the frozen base) write proposals, and the base attempt the valid ones.
 
-    valid_share; base_solve_rate of the valid tasks; reward as if the base were the student, each
-    proposal's in `rewards`; new_structures: program structures that the run has not seen; means of
-    structural measures. after: pieces of work of the same phase that are done.
+    `reward` and `rewards` are as if the base were the student. after: the count of attempts before
+    these, for the progress bar.
     """
     e, r, kinds = run.config.eval, run.config.rollout, run.template.in_play
     drafts = []
@@ -167,8 +167,8 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
     return [_teaching_row(run, drafts[i : i + size]) for i in range(0, len(drafts), size)]
 
 
-def _teaching_row(run: Run, tried: Sequence[Proposed]) -> TeachingRow:
-    judged = [p for p in tried if p.status != Status.SANDBOX_ERROR]
+def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
+    judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
     valid = [p for p in judged if p.task is not None]
     rates = [p.solve_rate for p in valid if p.judged]
     rewards = [populora(p) for p in judged if p.task is None]
@@ -192,35 +192,36 @@ def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
     return tuple(drawn_from(seeds, kind.references(run.config.rollout.num_references), rng))
 
 
-def _rate(tries: Sequence[Attempt]) -> float | None:
-    return mean([float(a.score >= 1.0) for a in tries if not a.infra_error])
+def _rate(attempts: Sequence[Attempt]) -> float | None:
+    return mean([float(a.score >= 1.0) for a in attempts if not a.infra_error])
 
 
 def _family(program: str) -> str:
-    """Return what programs have in common that differ in their numbers only."""
+    """Return the program without its numbers: equal for programs that differ in nothing else."""
     return re.sub(r"\d+", "#", program)
 
 
 def _paired(
     rates: Sequence[float | None], base: Sequence[float | None], families: Sequence[str]
 ) -> dict[str, float | None]:
-    known = [
+    gains = [
         (family, a - b)
         for family, a, b in zip(families, rates, base, strict=True)
         if a is not None and b is not None
     ]
-    gains = [gain for _, gain in known]
     return {
         "solve_rate": mean(rates),
         "base_solve_rate": mean(base),
-        "difference": mean(gains),
-        "standard_error": _clustered_error(known),
+        "difference": mean([gain for _, gain in gains]),
+        "standard_error": _clustered_error(gains),
     }
 
 
 def _clustered_error(gains: Sequence[tuple[str, float]]) -> float | None:
-    """Return the standard error of the mean over clusters (Liang and Zeger 1986, Biometrika 73);
-    that of independent numbers where each is a cluster of its own. None below two clusters."""
+    """Return the cluster-robust standard error of the mean (Liang and Zeger 1986, Biometrika 73).
+
+    None below two clusters.
+    """
     centre, sums = mean([gain for _, gain in gains]), defaultdict[str, float](float)
     for family, gain in gains:
         sums[family] += gain - (centre or 0.0)

@@ -1,4 +1,4 @@
-"""Evolution: the weakest of each role give way to children of those that stay."""
+"""Evolution: children of the stronger members replace the weakest of each role."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,29 +18,30 @@ from selfplay.run import Run
 def evolve(run: Run, league: League, step: int) -> list[BirthRow]:
     """Replace the weakest of both roles; parents are drawn from the members that stay.
 
-    Each parent is kept as it was, under `ancestors/<id>@<step>` with its lineage, so that `lora-evo
-    verify` can make the child again and `lora-evo lineage` knows who it was.
+    `ancestors/<id>@<step>` keeps each parent as it was, with its lineage, so that `lora-evo verify`
+    can make the child again and `lora-evo lineage` can name the parent.
     """
     births: list[BirthRow] = []
     counts, grace = run.config.replaced, run.config.league.grace_matches
-    frozen, unmoved = run.config.learner.frozen, []
+    frozen, reasons = run.config.learner.frozen, []
     for role, count in counts.items():
         ranking = [row for row in league.leaderboard(role) if row.member not in frozen]
         spared = [row.member for row in ranking if row.parents and row.matches < grace]
-        # In place of a weak one that is spared no better one is replaced.
-        kept = len({row.member for row in ranking[::-1][:count]}.intersection(spared))
+        # A spared member among the weakest is not replaced, and no stronger one instead of it.
+        exempt = len({row.member for row in ranking[::-1][:count]}.intersection(spared))
         weakest = league.select(role, len(league.members(role)) - 1)
-        removed = [member for member in weakest if member not in frozen][: count - kept]
+        removed = [member for member in weakest if member not in frozen][: count - exempt]
         if not removed:
-            why = f"spared until they played {grace} matches: {', '.join(spared)}"
-            why = why if kept else "all but the best are frozen" if count else "it is the only one"
-            unmoved.append(f"no {role} is replaced ({why})")
+            why = "all but the best are frozen" if count else "it is the only one"
+            if exempt:
+                why = f"spared until they played {grace} matches: {', '.join(spared)}"
+            reasons.append(f"no {role} is replaced ({why})")
         parents = [row.member for row in league.leaderboard(role) if row.member not in removed]
         for member in removed:
             births.append(_replace(run, league, role, member, parents, step, spared))
             run.progress.advance(len(births), sum(counts.values()))
-    if said := [line for line in unmoved if not births or "spared" in line]:
-        click.echo(f"step {step}: {'; '.join(said)}", err=True)
+    if lines := [line for line in reasons if not births or "spared" in line]:
+        click.echo(f"step {step}: {'; '.join(lines)}", err=True)
     return births
 
 
@@ -56,8 +57,8 @@ def _replace(
     e, population = run.config.evolution, run.population
     rng = stream(run.seed(step, member, "evolve"))
     cross = len(staying) > 1 and rng.random() < e.crossover_share
-    picked = rng.choice(len(staying), 2 if cross else 1, replace=False)
-    parents = [staying[int(i)] for i in picked]
+    places = rng.choice(len(staying), 2 if cross else 1, replace=False)
+    parents = [staying[int(i)] for i in places]
     kind = "crossover" if cross else "mutation"
     pool = [operator for operator in run.extensions.operators if operator.kind == kind]
     operator = pool[int(rng.integers(len(pool)))] if len(pool) > 1 else pool[0]
@@ -82,7 +83,7 @@ def _replace(
 
 
 def _pass_rate(run: Run, role: str, removed: str, parent: str, child: str) -> float | UnsetType:
-    """Give a child its parent's learning rate, which `mutate_rate` lowers or raises; return it."""
+    """Return the child's learning rate: its parent's, changed by `mutate_rate`; and keep it."""
     run.rates.pop(removed, None)
     share, configured = run.config.evolution.mutate_rate, run.config.learner.learning_rate_of(role)
     if not share and parent not in run.rates:
@@ -93,7 +94,7 @@ def _pass_rate(run: Run, role: str, removed: str, parent: str, child: str) -> fl
 
 
 def _keep(run: Run, name: str, parent: Adapter) -> Lineage | None:
-    """Keep a parent as `ancestors/<name>`, its id and the step; return its lineage."""
+    """Save a parent as `ancestors/<name>`, where name is `id@step`; return its lineage."""
     home = Path(run.directory, "members", name.partition("@")[0])
     record, ancestor = read_lineage(home), run.directory / "ancestors" / name
     if not ancestor.exists():

@@ -1,11 +1,12 @@
-"""What a user adds to a run, found by its name or handed over, and what a resume knows of it.
+"""A user's own rewards, operators and task kinds: opened, tried, and kept across a resume.
 
-Objects are handed to `train` and its like as `Extensions`, or named `module:object` in the
-configuration. A run records their names in config.yaml, and hashes of their source in checkpoints.
+Objects are passed to `train`, `resume`, `new_run` or `open_run` as `Extensions`, or named
+`module:object` in the configuration. config.yaml records their names, checkpoints hashes of their
+source.
 
-A reward whose object has `state_dict` and `load_state_dict`, as modules of torch do, continues
-where a checkpoint was made. So do methods of such an object, `functools.partial` of it, and a
-`TeacherReward` with it.
+A checkpoint keeps the state of a reward whose object has `state_dict` and `load_state_dict`, as
+modules of torch have. The reward may also be a method or a `functools.partial` of such an object,
+or a `TeacherReward` with it.
 """
 
 import inspect
@@ -41,7 +42,7 @@ _STATE = ("state_dict", "load_state_dict")
 
 
 def with_names(config: Config, extensions: Extensions) -> Config:
-    """Return the configuration with the names of what is handed over."""
+    """Return the configuration with the names of the extensions."""
     rewards: dict[str, Any] = {
         role: _name(reward, known)
         for role, known in _KNOWN.items()
@@ -60,10 +61,10 @@ def with_names(config: Config, extensions: Extensions) -> Config:
 
 
 def open_extensions(config: Config, extensions: Extensions) -> Extensions:
-    """Return what was handed over with what the configuration names.
+    """Return the extensions together with the objects that the configuration names.
 
-    Raises ConfigError for what cannot be imported or is missing, for what the run does not name,
-    and for a reward that takes more members than the run has.
+    Raises ConfigError for an object that is missing or cannot be imported, for an extension that
+    the run does not name, and for a reward that needs more students than the run has.
     """
     rewards: dict[str, Any] = {}
     for role, known in _KNOWN.items():
@@ -82,8 +83,8 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
     operators: list[Operator] = []
     for kind in ("mutation", "crossover"):
         names = config.evolution.pool(kind)
-        own = [operator for operator in extensions.operators if operator.kind == kind]
-        pool = resolved(f"evolution.{kind}", names, "operators", own, OPERATORS)
+        handed = [operator for operator in extensions.operators if operator.kind == kind]
+        pool = resolved(f"evolution.{kind}", names, "operators", handed, OPERATORS)
         for name, operator in zip(names, pool, strict=True):
             if not isinstance(operator, Operator) or operator.kind != kind:
                 raise ConfigError(
@@ -94,10 +95,10 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
 
 
 def sources_of(config: Config, extensions: Extensions, kinds: Sequence[Any]) -> dict[str, str]:
-    """Return hashes of the source of what is a user's own, by setting and name.
+    """Return the hash of the source of each of a user's own objects, by setting and name.
 
-    extensions: as `open_extensions` returns them; kinds: those in play. What has no source, as a
-    function of another language, is left out.
+    extensions: as `open_extensions` returns them; kinds: those in play. Objects without Python
+    source are left out.
     """
     named: list[tuple[str, Sequence[str], Sequence[Any]]] = [
         (f"reward.{role}", [getattr(config.reward, role)], [_reward(extensions, role)])
@@ -116,7 +117,7 @@ def sources_of(config: Config, extensions: Extensions, kinds: Sequence[Any]) -> 
 
 
 def _source(thing: Any) -> str | None:
-    """Return a hash of the source of a function, or of an object's class; None where none is."""
+    """Return a hash of the source of a function or of an object's class; None without source."""
     thing = _inner(thing)
     if not inspect.isroutine(thing) and not inspect.isclass(thing):
         thing = type(thing)
@@ -126,17 +127,17 @@ def _source(thing: Any) -> str | None:
 
 
 def try_operators(run: Run) -> None:
-    """Make a child of founders by each operator of a user's own, as an evolution would.
+    """Make a child of the first members with each of a user's own operators, as evolution would.
 
-    Founders whose update is 0 get some noise for it, as if they had learned. Raises ConfigError.
+    Noise replaces a B that is 0, as if the member had learned. Raises ConfigError.
     """
-    own = [o for o in run.extensions.operators if OPERATORS.get(o.name) is not o]
+    operators = [o for o in run.extensions.operators if OPERATORS.get(o.name) is not o]
     e, members = run.config.evolution, run.population.members[:2]
-    if run.config.mode == "azr" or not e.evolve_every or not own:
+    if run.config.mode == "azr" or not e.evolve_every or not operators:
         return
     parents = [run.population.export(member) for member in members]
     parents = [replace(p, slots={k: _filled(s) for k, s in p.slots.items()}) for p in parents]
-    for operator in own:
+    for operator in operators:
         cross = operator.kind == "crossover"
         strength = None if cross or operator.default_strength is None else e.strength
         try:
@@ -157,20 +158,20 @@ def _reward(extensions: Extensions, role: str) -> Any:
 
 
 def _name(thing: Any, known: Mapping[str, Any]) -> str:
-    """Return the short name of what is ours, and what is recorded of anything else."""
-    short = next((name for name, ours in known.items() if ours is thing), None)
+    """Return the short name of a built-in object, else the recorded name of a user's."""
+    short = next((name for name, built_in in known.items() if built_in is thing), None)
     return short or name_of(thing)
 
 
 def _inner(reward: Any) -> Any:
-    """Return the function or object that a reward is made of."""
+    """Return the function or object inside partials and `TeacherReward`s."""
     while isinstance(reward, partial | TeacherReward):
         reward = reward.func if isinstance(reward, partial) else reward.function
     return reward
 
 
 def _keeper(reward: Any) -> Any:
-    """Return the object whose state a reward has; None where it has none."""
+    """Return the object that holds a reward's state; None for a reward without one."""
     keeper = _inner(reward)
     keeper = keeper.__self__ if isinstance(keeper, MethodType) else keeper
     has_any = not isinstance(keeper, type) and any(hasattr(keeper, name) for name in _STATE)
@@ -178,9 +179,9 @@ def _keeper(reward: Any) -> Any:
 
 
 def states_of(extensions: Extensions) -> dict[str, bytes]:
-    """Return by role the states of rewards that keep one.
+    """Return the state of each reward that has one, by role.
 
-    Raises SelfplayError for a state that cannot be read again.
+    Raises SelfplayError for a state that cannot be loaded again.
     """
     states = {}
     for role in _KNOWN:
@@ -189,17 +190,17 @@ def states_of(extensions: Extensions) -> dict[str, bytes]:
         if missing := [name for name in _STATE if not callable(getattr(keeper, name, None))]:
             raise SelfplayError(
                 f"{role}_reward: {called(keeper)} has no {missing[0]}; expected both "
-                f"{' and '.join(_STATE)}, to save what it keeps and to load it"
+                f"{' and '.join(_STATE)}, to save its state and to load it"
             )
-        what = f"{role}_reward: what state_dict of {called(keeper)} returns"
-        states[role] = saved_state(keeper, what)
+        title = f"{role}_reward: the result of state_dict of {called(keeper)}"
+        states[role] = saved_state(keeper, title)
     return states
 
 
-def saved_state(state: Any, what: str) -> bytes:
-    """Return a state, or what `state_dict` of an object returns, for `loaded_state`.
+def saved_state(state: Any, title: str) -> bytes:
+    """Return a state, or the `state_dict` of an object, as bytes for `loaded_state`.
 
-    what: names it. Raises SelfplayError for one that cannot be read again.
+    title: its name in errors. Raises SelfplayError for a state that cannot be loaded again.
     """
     buffer = BytesIO()
     try:
@@ -207,19 +208,19 @@ def saved_state(state: Any, what: str) -> bytes:
         loaded_state(buffer.getvalue())
     except (Exception, SystemExit) as error:  # the user's method may raise what it likes
         raise SelfplayError(
-            f"{what} cannot be saved and read again ({first_line(error)}); expected numbers, "
+            f"{title} cannot be saved and read again ({first_line(error)}); expected numbers, "
             "texts, lists, dictionaries and tensors"
         ) from error
     return buffer.getvalue()
 
 
 def loaded_state(state: bytes) -> Any:
-    """Return what `saved_state` saved."""
+    """Return the state that `saved_state` packed."""
     return torch.load(BytesIO(state), weights_only=True)
 
 
 def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
-    """Let rewards go on from what `states_of` returned. Raises SelfplayError where one does not."""
+    """Load the states that `states_of` returned. Raises SelfplayError if a reward refuses one."""
     for role, state in states.items():
         if (keeper := _keeper(_reward(extensions, role))) is None:
             continue
@@ -227,6 +228,6 @@ def load_states(extensions: Extensions, states: Mapping[str, bytes]) -> None:
             keeper.load_state_dict(loaded_state(state))
         except (Exception, SystemExit) as error:  # the user's method may raise what it likes
             raise SelfplayError(
-                f"{role}_reward: load_state_dict of {called(keeper)} does not take what its "
-                f"state_dict returned: {type(error).__name__}: {first_line(error)}"
+                f"{role}_reward: load_state_dict of {called(keeper)} refuses the result of its "
+                f"state_dict: {type(error).__name__}: {first_line(error)}"
             ) from error

@@ -1,8 +1,8 @@
 """The held-out tasks of the nano model as benchmarks of `evals`, which finds them by entry point.
 
-The answer of a response is what follows its one `<|answer|>` marker. A response is ill-formed when
-the token limit cut it, when it has no or several such markers, any other marker, or nothing after
-it; it then counts as wrong.
+The answer of a response is the text after its only `<|answer|>` marker. A response is ill-formed,
+and counts as wrong, if it ended at the token limit, has no or several such markers or any other
+marker, or has no text after it.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     "nano_code_o": "held-out nano programs: predict the output",
     "nano_code_i": "held-out nano programs: find an input that gives the output",
     "nano_code_f": "held-out nano programs: write the program from three examples and a message",
-    "nano_long": "nano programs longer than any that the model was taught, all three kinds",
+    "nano_long": "nano programs longer than any in its training, all three kinds",
 }
 
 
@@ -51,7 +51,7 @@ nano_long = partial(load, "nano_long")
 
 
 def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
-    """Grade responses in order; those of ill form are not run."""
+    """Grade responses in order; ill-formed ones are not run."""
     answers = [_answer(question, sample) for question, sample in pairs]
     with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:
         grades = sandbox.grade_many(

@@ -1,7 +1,7 @@
-"""Functions and objects of a user's own: what they are called, and found again by that.
+"""Names of a user's own functions and objects, and the objects found by their names.
 
-What an import finds is recorded as `module:object`, all else, of a script, a notebook or another
-function, as `:name`: a resume is to be handed it again.
+An object that an import finds is recorded as `module:object`. Any other, such as one of a script, a
+notebook or another function, is recorded as `:name`, and a resume has to be given it again.
 """
 
 import sys
@@ -16,11 +16,11 @@ from selfplay.settings import one_of
 
 T = TypeVar("T")
 _NOT_IMPORTED = ("__main__", "__mp_main__", "builtins")
-"""Modules that are another one in every process, or none of a user's."""
+"""Modules that differ from process to process, or hold no objects of a user."""
 
 
 def called(thing: Any) -> str:
-    """Return what a function or object is called, for people."""
+    """Return the name of a function or object as people know it."""
     while isinstance(thing, partial):
         thing = thing.func
     names = (getattr(thing, key, None) for key in ("__qualname__", "__name__", "name"))
@@ -29,14 +29,14 @@ def called(thing: Any) -> str:
 
 
 def name_of(thing: Any) -> str:
-    """Return `module:object` where a module holds it, else `:name`."""
+    """Return `module:object` if a module holds the object, else `:name`."""
     home, path = str(getattr(thing, "__module__", "")), getattr(thing, "__qualname__", "")
-    found: Any = sys.modules.get(home)
+    value: Any = sys.modules.get(home)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if found is thing and home not in _NOT_IMPORTED:
+        value = getattr(value, part, None)
+    if value is thing and home not in _NOT_IMPORTED:
         return f"{home}:{path}"
-    for module in (home, *sys.modules):  # an object may lie elsewhere than its class
+    for module in (home, *sys.modules):  # another module may hold an object than its class
         for name, value in list(getattr(sys.modules.get(module), "__dict__", {}).items()):
             if value is thing and module not in _NOT_IMPORTED and not name.startswith("_"):
                 return f"{module}:{name}"
@@ -46,45 +46,45 @@ def name_of(thing: Any) -> str:
 def resolved(
     key: str, names: Sequence[str], option: str, handed: Sequence[T], known: Mapping[str, T]
 ) -> list[T]:
-    """Return what each of a configuration's names stands for: ours, handed over, or imported.
+    """Return the object of each name: a built-in one, one of `handed`, or an imported one.
 
-    key: that holds the names; option: the parameter by which a program hands over what is no
-    import; known: ours, by short name. Raises ConfigError for a name without an object, and for an
-    object without a name.
+    key: the setting that holds the names. handed: objects that a program passed as `option`. known:
+    built-in objects by short name. Raises ConfigError for a name without an object, and for an
+    object of `handed` without a name.
     """
-    left, chosen = list(handed), []
+    unnamed, objects = list(handed), []
     for name in names:
         bare = name.partition(":")[2]
-        same = [thing for thing in left if name == name_of(thing) or bare == called(thing)]
+        matches = [thing for thing in unnamed if name == name_of(thing) or bare == called(thing)]
         if name in known:
             thing = known[name]
-        elif same:
-            thing = same[0]
+        elif matches:
+            thing = matches[0]
         elif name.startswith(":"):
             raise ConfigError(
-                f"{key} names {bare}, which the program that began the run handed over and no "
-                f"import finds; hand it over again, from Python: resume(RUN, "
+                f"{key} names {bare}, an object of the program that began the run, which no import "
+                f"finds; pass it again, from Python: resume(RUN, "
                 f"extensions=Extensions({option}=...))"
             )
         elif ":" in name:
             thing = load_object(name, key)
         else:
             raise ConfigError(f"{key} is {name!r}; {one_of(name, [*known, 'module:object'])}")
-        chosen.append(thing)
-        left = [other for other in left if other is not thing]
-    if left:
+        objects.append(thing)
+        unnamed = [other for other in unnamed if other is not thing]
+    if unnamed:
         raise ConfigError(
-            f"{option} holds {', '.join(map(name_of, left))}, and {key} of this run names "
+            f"{option} holds {', '.join(map(name_of, unnamed))}, and {key} of this run names "
             f"{', '.join(names)}; leave it out, or start another run"
         )
-    return chosen
+    return objects
 
 
 def load_object(named: str, setting: str) -> Any:
-    """Import what `module:object` names, from the working directory too.
+    """Import the object that `module:object` names; the working directory is searched, too.
 
-    setting: the configuration key that errors name.
-    Raises ConfigError where there is no such module or object, or where the module fails.
+    setting: the configuration key that errors name. Raises ConfigError if the module or the object
+    is missing, or if the module raises.
     """
     module, colon, path = named.partition(":")
     if not colon or not path or not module:
@@ -94,7 +94,7 @@ def load_object(named: str, setting: str) -> Any:
         sys.path.append(here)
     try:
         thing: Any = import_module(module)
-    except (Exception, SystemExit) as error:  # the user's module may raise what it likes
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
         raise ConfigError(
             f"{setting}: cannot import {module}: {type(error).__name__}: {first_line(error)}; "
             f"expected a module in {here} or installed"

@@ -1,4 +1,4 @@
-"""An open run: its configuration, its members, how far it is, and what a user adds to it."""
+"""An open run: its configuration, members and progress, and a user's extensions of it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +29,18 @@ Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 
 @dataclass(frozen=True)
 class Extensions:
-    """What a user adds to a run: rewards, operators, task kinds and callbacks of their own.
+    """A user's own rewards, operators, task kinds and callbacks.
 
-    Rewards, operators and task kinds win over the configuration, and config.yaml says what they
-    are called: `module:name`, or `:name` where no import finds it.
+    Rewards, operators and task kinds take precedence over the configuration. config.yaml records
+    their names: `module:name`, or `:name` if no import finds it.
 
-    - teacher_reward: of a `Proposed` (see `TeacherReward`), and student_reward: of an
-      `Attempt`: finite numbers. An object with `state_dict` and `load_state_dict` has its state
-      kept in checkpoints.
-    - operators: mutations and crossovers instead of the configured ones of their kind.
-    - task_kinds: in play with those of `rollout.kinds`.
-    - callbacks: called after each step with the run and its `StepRow`, which holds the step's
-      proposals and measurements, too; they are not recorded.
+    - teacher_reward: function of a `Proposed` (see `TeacherReward`) that returns a finite number.
+    - student_reward: the same of an `Attempt`. Checkpoints keep the state of a reward with
+      `state_dict` and `load_state_dict`.
+    - operators: mutations and crossovers, in place of the configured ones of their kind.
+    - task_kinds: in play together with `rollout.kinds`.
+    - callbacks: called after each step with the run and its `StepRow`, including the step's
+      proposals and measurements; not recorded.
 
     Example:
 
@@ -56,28 +56,27 @@ class Extensions:
 
 @dataclass(repr=False)
 class Run:
-    """The parts of a run and how far it is.
+    """The parts of an open run.
 
-    - held_out: the tasks that members are measured on; they never change.
-    - born: members ever born of each role; the next child's number.
-    - seed_tasks: those that the run starts from.
+    - held_out: fixed tasks that members are measured on.
+    - born: number of members ever born, by role; the next child's number.
+    - seed_tasks: the tasks that the run starts from.
     - buffer: tasks that teachers are shown as references.
-    - league: None in mode azr: the one agent has no opponent.
-    - baseline_rates: solve rate of each held-out task before the first step: of the base and of a
-      warm start.
-    - parents: what each child was made of: folders of `ancestors`.
-    - rates: learning rates, before the schedule, of members where they differ from the
-      configuration's; a child has that of its first parent.
-    - state: what a loop of your own keeps, in every checkpoint: a dictionary of numbers, texts,
-      lists, dictionaries and tensors, or an object with `state_dict`, whose dictionary `open_run`
-      puts here.
-    - structures: how often each normalised structure came in accepted programs: the coverage.
-    - step: steps done.
-    - extensions: with all operators that children are made with, and the configured rewards; a
-      student_reward of None is `verifier` with the values of the configuration.
-    - sources: hashes of the source of what is a user's own, by setting and name.
-
-    - progress: what shows it.
+    - league: None in mode azr, whose one agent has no opponent.
+    - baseline_rates: solve rate of each held-out task before the first step, by `base` and `start`
+      (the warm start).
+    - parents: folders in `ancestors` of each child's parents.
+    - rates: learning rates, before the schedule, of members that have another than the
+      configuration's; a child has its first parent's.
+    - state: the state of a training loop of your own, saved in every checkpoint: a dictionary of
+      numbers, texts, lists, dictionaries and tensors, or an object with `state_dict`, of which
+      `open_run` restores the dictionary.
+    - structures: number of accepted programs by normalised structure (the coverage).
+    - step: number of steps done.
+    - extensions: with the configured operators and rewards filled in; a student_reward of None is
+      `verifier`.
+    - sources: hashes of the source of a user's own objects, by setting and name.
+    - progress: terminal output.
     """
 
     config: Config
@@ -97,7 +96,6 @@ class Run:
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)
     sources: dict[str, str] = field(default_factory=dict)
-
     progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 
     def __repr__(self) -> str:
@@ -106,11 +104,11 @@ class Run:
 
     @property
     def template(self) -> Template:
-        """The task kinds in play, and what they are asked in."""
+        """The prompt template, with the task kinds in play."""
         return self.population.prompts.template
 
     def start_from(self, seeds: Sequence[Task]) -> None:
-        """Let the run start from these tasks."""
+        """Set the run's seed tasks, and fill the buffer with them."""
         r = self.config.rollout
         self.seed_tasks, self.buffer = seeds, TaskBuffer(r.buffer_tasks, seeds, r.buffer_keeps)
 
@@ -119,19 +117,18 @@ class Run:
         return derive_seed(self.config.seed, *keys)
 
     def sampled(self, asked: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
-        """Let drafts or attempts be written; yield each as soon as it is, and show how many are.
+        """Sample drafts or attempts; yield each when it is finished, and move the progress bar.
 
-        of: pieces of work that the phase has, if there are others; after: those done before.
+        of: the phase's total for the bar; 0: these are all. after: the count before these.
         """
-        for done, written in enumerate(self.population.sample(asked), after + 1):
+        for done, text in enumerate(self.population.sample(asked), after + 1):
             self.progress.advance(done, of or len(asked))
-            yield written
+            yield text
 
     def validated(self, written: Iterable[Proposed]) -> list[Proposed]:
-        """Let the sandbox validate proposals as they are written; return them in their order."""
+        """Validate proposals in the sandbox while others are sampled; return them by number."""
         return validated(written, self.sandbox, self.population.prompts)
 
     def attempt(self, attempts: Sequence[Attempt], of: int = 0, after: int = 0) -> None:
-        """Let attempts be written, and grade them meanwhile; see `sampled`."""
-        written = self.sampled(attempts, of, after)
-        grade(written, self.sandbox, self.population.prompts)
+        """Sample attempts, and grade them meanwhile; of and after as for `sampled`."""
+        grade(self.sampled(attempts, of, after), self.sandbox, self.population.prompts)

@@ -1,6 +1,6 @@
-"""Settings from YAML: presets, files and `--set`, typed by msgspec, refused in words that help.
+"""Settings from YAML: presets, files and `--set`, typed by msgspec, with errors that help.
 
-A preset, or a user's file, may begin with `extends: PRESET`: it then holds only what differs.
+A preset, or a user's file, may begin with `extends: PRESET`, and then holds only the differences.
 """
 
 import math
@@ -22,7 +22,7 @@ from selfplay.errors import ConfigError
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 Temperature = Annotated[float, Meta(ge=0.01, le=100)]
-"""Logits over less than the least overflow, or leave one token; over more than the most, none."""
+"""Logits divided by less would overflow; divided by more, all tokens would be equally likely."""
 Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -54,7 +54,7 @@ _ALIASES = {
     "steps": "max_steps num_steps num_train_epochs epochs total_epochs iterations",
     "warm_start": "adapter adapter_path lora_path",
 }
-"""By key: what PEFT, TRL, verl and people call it."""
+"""By key: its names in PEFT, TRL and verl, and other usual ones."""
 
 
 def preset_names() -> list[str]:
@@ -63,7 +63,7 @@ def preset_names() -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """Return a preset's YAML file as it is."""
+    """Return the text of a preset's YAML file."""
     texts = shipped("presets")
     if name not in list(texts):  # `extends` of a YAML file may be anything
         raise ConfigError(f"there is no preset or file {name!r}; {one_of(name, list(texts))}")
@@ -71,7 +71,7 @@ def preset_text(name: str) -> str:
 
 
 def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
-    """Return the YAML files that come with the package by name; the first line says what for."""
+    """Return the YAML files that come with the package, by name; the first line is a summary."""
     paths = {path.name: path for path in (files("selfplay") / folder).iterdir()}
     names = sorted(name.removesuffix(".yaml") for name in paths if name.endswith(".yaml"))
     return {name: paths[f"{name}.yaml"].read_text() for name in names}
@@ -97,18 +97,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def extended(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration merged over the preset that its `extends` names, if any."""
-    own = dict(data)
-    name = own.pop("extends", None)
-    return own if name is None else merged(extended(yaml.safe_load(preset_text(name))), own)
+    values = dict(data)
+    name = values.pop("extends", None)
+    return values if name is None else merged(extended(yaml.safe_load(preset_text(name))), values)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, nested sections too; where both have a key, the value above counts."""
-    both = {**below, **above}
+    """Return both mappings merged, with nested sections; values of `above` take precedence."""
+    union = {**below, **above}
     for name, section in above.items():
         if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
-            both[name] = merged(below[name], section)
-    return both
+            union[name] = merged(below[name], section)
+    return union
 
 
 def override(data: dict[str, Any], text: str) -> None:
@@ -128,22 +128,20 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def put(data: dict[str, Any], key: str, value: object) -> None:
-    """Set the value at a dotted key of nested plain values; sections are made where missing."""
+    """Set the value at a dotted key of nested plain values; missing sections are added."""
     *parents, last = key.split(".")
-    place = data
     for name in parents:
-        below = place.setdefault(name, {})
-        if not isinstance(below, dict):
+        data = data.setdefault(name, {})
+        if not isinstance(data, dict):
             raise ConfigError(f"--set {key}: {name} is a value, not a section")
-        place = below
-    place[last] = value
+    data[last] = value
 
 
 def read_settings(data: object, kind: type[T]) -> T:
     """Build a frozen dataclass, and the sections in it, from plain values such as YAML's.
 
-    Where a list is expected, a text is cut at its commas. Raises ConfigError that names the key,
-    what was found and what was expected.
+    A text for a list is split at commas. Raises ConfigError that names the key, its value and the
+    expected kind.
     """
     plain = _checked(data, kind, "", kind)
     try:
@@ -153,15 +151,15 @@ def read_settings(data: object, kind: type[T]) -> T:
 
 
 def _checked(data: Any, kind: Any, key: str, whole: type) -> Any:
-    """Cut texts into lists; refuse what msgspec would let pass: unknown keys, nan and inf."""
+    """Split texts for lists; refuse values that msgspec accepts: unknown keys, nan and inf."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     section = next((part for part in parts if is_dataclass(part)), None)
     if isinstance(data, Mapping) and section is not None:
         hints, before = get_type_hints(section), f"{key}." if key else ""
         for name, value in data.items():
             if name not in hints:
-                own = {known: f"{before}{known}" for known in hints}
-                raise _unknown(f"{before}{name}", value, own, whole)
+                section_keys = {known: f"{before}{known}" for known in hints}
+                raise _unknown(f"{before}{name}", value, section_keys, whole)
         return {n: _checked(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
     lists = (get_args(part) for part in parts if get_origin(part) is tuple)
     item = next((items[0] for items in lists if items[-1] is Ellipsis), None)
@@ -180,16 +178,19 @@ def _checked(data: Any, kind: Any, key: str, whole: type) -> Any:
 def _is_finite(data: Any) -> bool:
     try:
         return math.isfinite(float(data))
-    except (TypeError, ValueError):  # no number: msgspec says what is expected
+    except (TypeError, ValueError):  # not a number: an error of msgspec
         return True
 
 
-def _unknown(key: str, value: object, own: Mapping[str, str], whole: type) -> ConfigError:
-    """Name an unknown key and the one that was meant; own: by last name, those of its section."""
+def _unknown(key: str, value: object, section: Mapping[str, str], whole: type) -> ConfigError:
+    """Return the error of an unknown key, with the one probably meant.
+
+    section: full keys of the key's section by last name; whole: the dataclass of all settings.
+    """
     while isinstance(value, Mapping) and value:
         inner, value = next(iter(value.items()))
         key = f"{key}.{inner}"
-    keys = dict(own)
+    keys = dict(section)
     for name, hint in get_type_hints(whole).items():
         for inner in get_type_hints(hint) if is_dataclass(hint) else ():
             keys.setdefault(inner, f"{name}.{inner}")
@@ -199,16 +200,15 @@ def _unknown(key: str, value: object, own: Mapping[str, str], whole: type) -> Co
             keys |= {name: meant for name in names.split() if name not in keys}
     first, last = key.partition(".")[0], key.rpartition(".")[2]
     word = closest(last, keys, 0.75) or (None if first in keys else closest(first, keys, 0.75))
-    hint = f"did you mean {keys[word]}?" if word else f"known: {', '.join(own.values())}"
+    hint = f"did you mean {keys[word]}?" if word else f"known: {', '.join(section.values())}"
     return ConfigError(f"unknown key {key}; {hint}")
 
 
 def _explained(error: msgspec.ValidationError, data: Any) -> str:
-    """Say which key was refused, what it holds and what was expected."""
+    """Return the refused key, its value and the expected kind."""
     problem, _, place = str(error).rpartition(" - at ")
     path = place.strip("`").removeprefix("$").removeprefix(".")
-    if not place or isinstance(error.__cause__, ValueError):
-        # A section's own check, in its own words.
+    if not place or isinstance(error.__cause__, ValueError):  # raised by a section's own check
         return f"{path}.{problem}" if path else problem or str(error)
     if problem.startswith("Object missing required field"):
         name = problem.split("`")[1]
@@ -223,14 +223,14 @@ def _explained(error: msgspec.ValidationError, data: Any) -> str:
 
 
 def one_of(value: object, choices: Sequence[str]) -> str:
-    """Return `expected one of ...`, with the one that was meant if one is close."""
+    """Return `expected one of ...`, with the closest choice if one is close."""
     meant = closest(str(value), choices)
-    apart = "; " if any("," in choice for choice in choices) else ", "
-    return f"expected one of {apart.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
+    comma = "; " if any("," in choice for choice in choices) else ", "
+    return f"expected one of {comma.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
 
 
 def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
-    """Return the name that was probably meant: one spelt alike, whatever the case, or holding it.
+    """Return the name that was probably meant: a similar one, in any case, or one that contains it.
 
     alike: least ratio of `difflib.SequenceMatcher`, from 0 to 1.
     """

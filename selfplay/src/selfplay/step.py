@@ -1,7 +1,7 @@
 """One step of PopuLoRA, phase by phase: match, propose, verify, solve, update, evolve, save.
 
-Read `train_step` first. Each phase is a function of its own that a loop of yours may call, too;
-`record_step` writes of yours what it writes of ours.
+Read `train_step` first. Each phase is a function that your own training loop can call, too;
+`record_step` then writes the same files as for `train`.
 """
 
 import math
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def train_step(run: Run) -> StepRow:
-    """Do one step of the run, write down what happened, and return its row."""
+    """Do one step of the run, record it, and return its row."""
     step, config, clock = run.step + 1, run.config, Clock(run.progress)
     clock.phase("match")
     matches = match(run, step)
@@ -86,13 +86,13 @@ def match(run: Run, step: int) -> list[Pair]:
 
 
 def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
-    """Let every teacher write its batch of tasks of each kind; yield them as they are written.
+    """Let every teacher write its proposals of each kind; yield them as they are sampled.
 
-    With `rollout.tasks` as many are drawn of the file, and have their task already.
+    With `rollout.tasks` as many are drawn from the file, with their tasks filled in.
     """
     r = run.config.rollout
     if r.tasks is not None:
-        return iter(_given(run, matches, step))
+        return iter(_from_file(run, matches, step))
     drafts: list[Proposed] = []
     for m in matches:
         for kind in run.template.in_play:
@@ -107,9 +107,9 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
     return run.sampled(drafts)
 
 
-def _given(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
-    """Draw tasks of the file: for each match as many of each kind as a teacher writes."""
-    r, given = run.config.rollout, list[Proposed]()
+def _from_file(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
+    """Draw tasks of `rollout.tasks`: for each match as many of each kind as a teacher writes."""
+    r, proposals = run.config.rollout, list[Proposed]()
     for kind in run.template.in_play:
         tasks = [task for task in run.seed_tasks if task.kind == kind.name]
         size = len(matches) * r.proposals
@@ -117,54 +117,54 @@ def _given(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
             m, number = matches[place // r.proposals], (step - 1) * size + place
             name = f"{step}-{GIVEN}-{m.student}-{kind.name}-{place % r.proposals}"
             if r.tasks_order == "solve_rate":
-                chosen = min(number * len(tasks) // (run.config.steps * size), len(tasks) - 1)
+                index = min(number * len(tasks) // (run.config.steps * size), len(tasks) - 1)
             elif r.tasks_order == "random":
-                chosen = int(stream(run.seed(name, GIVEN)).integers(len(tasks)))
+                index = int(stream(run.seed(name, GIVEN)).integers(len(tasks)))
             else:
-                passes, chosen = divmod(number, len(tasks))
-                order = stream(run.seed(kind.name, passes, GIVEN)).permutation(len(tasks))
-                chosen = int(order[chosen])
-            p = Proposed(len(given), name, None, m.student, kind.name, (), run.seed(name))
-            p.task, p.status, p.reason = tasks[chosen], Status.OK, ""
+                epoch, index = divmod(number, len(tasks))
+                order = stream(run.seed(kind.name, epoch, GIVEN)).permutation(len(tasks))
+                index = int(order[index])
+            p = Proposed(len(proposals), name, None, m.student, kind.name, (), run.seed(name))
+            p.task, p.status, p.reason = tasks[index], Status.OK, ""
             p.metrics = program_metrics(p.task)
-            given.append(p)
-    return given
+            proposals.append(p)
+    return proposals
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
-    """Let the sandbox validate proposals while others are written; students see what it accepts."""
+    """Validate proposals in the sandbox while others are sampled."""
     return run.validated(written)
 
 
 def solve(
     run: Run, verified: Sequence[Proposed], step: int
 ) -> tuple[Sequence[Proposed], list[Attempt]]:
-    """Let the matched student attempt every accepted task several times, and grade it.
+    """Let the matched student attempt every accepted task several times, and grade the attempts.
 
-    The frozen base attempts a sample of the same tasks with the same seeds; base and rival attempt
-    all of them where the teacher's reward needs it. Also returned are the attempts at earlier
-    tasks, one each, where students learn from those.
+    The frozen base attempts a sample of the same tasks with the same seeds. If the teacher's reward
+    needs them, base or rival attempt all tasks. Also returns, in mode azr, one attempt at each of
+    some earlier tasks, from which the agent learns.
     """
-    r, needed = run.config.rollout, needed_by(run.extensions.teacher_reward)
-    needed = needed if r.tasks is None else ()
-    also_base = _chosen_for_base(run, verified, step)
+    r, needs = run.config.rollout, needed_by(run.extensions.teacher_reward)
+    needs = needs if r.tasks is None else ()
+    base_sample = _sample_for_base(run, verified, step)
 
-    def tries(p: Proposed, member: str | None) -> list[Attempt]:
+    def attempts(p: Proposed, member: str | None) -> list[Attempt]:
         seeds = [run.seed(p.id, f"solve-{i}") for i in range(r.num_generations)]
         return [Attempt(member, p.task, s, r.temperature) for s in seeds] if p.task else []
 
     for p in verified:
-        p.attempts = tries(p, p.student)
-        if p.id in also_base or "base" in needed:
-            p.base_attempts = tries(p, None)
-        if "rival" in needed:
-            p.rival_attempts = tries(p, _rival(run, p))
+        p.attempts = attempts(p, p.student)
+        if p.id in base_sample or "base" in needs:
+            p.base_attempts = attempts(p, None)
+        if "rival" in needs:
+            p.rival_attempts = attempts(p, _rival(run, p))
     replayed: list[Attempt] = []
     if run.config.mode == "azr" and r.tasks is None:
         for student in dict.fromkeys(p.student for p in verified):
             for kind in run.template.in_play:
-                drawn = run.seed(step, student or BASE, kind.name, "replay")
-                for task in run.buffer.draw_newest(kind.name, r.proposals, step, drawn):
+                seed = run.seed(step, student or BASE, kind.name, "replay")
+                for task in run.buffer.draw_newest(kind.name, r.proposals, step, seed):
                     seed = run.seed(step, student or BASE, task.id, kind.name, "solve")
                     replayed.append(Attempt(student, task, seed, r.temperature))
     run.attempt([*(a for p in verified for a in p.all_attempts), *replayed])
@@ -172,30 +172,29 @@ def solve(
 
 
 def _rival(run: Run, p: Proposed) -> str:
-    """Draw another student than the matched one."""
     students = [m for m in run.population.members if role_of(m) == "student" and m != p.student]
     return students[int(stream(run.seed(p.id, "rival")).integers(len(students)))]
 
 
-def _chosen_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
-    """Draw the ids of the accepted tasks, up to `same_tasks` a match, that the base attempts too.
+def _sample_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[str]:
+    """Draw ids of accepted tasks that the base attempts too, up to `same_tasks` in each match.
 
-    On equal tasks harder ones cannot hide learning. The base's attempts train no member.
+    A comparison on equal tasks shows learning even while tasks get harder.
     """
     of_match: dict[tuple[str, str], list[str]] = defaultdict(list)
     for p in proposed:
         if p.task is not None:
             of_match[p.teacher or BASE, p.student or BASE].append(p.id)
-    chosen: set[str] = set()
+    sample: set[str] = set()
     for match, ids in of_match.items():
         rng = stream(run.seed(step, *match, "same-tasks"))
         count = min(run.config.eval.same_tasks, len(ids))
-        chosen |= {ids[int(i)] for i in rng.choice(len(ids), count, replace=False)}
-    return chosen
+        sample |= {ids[int(i)] for i in rng.choice(len(ids), count, replace=False)}
+    return sample
 
 
 def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed]) -> None:
-    """Tell the league what came of every match; what the sandbox failed at is left out."""
+    """Record every match's outcome in the league, without tasks at which the sandbox failed."""
     if run.league is None:
         return
     for m in matches:
@@ -234,10 +233,10 @@ def record_step(
     births: Sequence[BirthRow] = (),
     clock: "Clock | None" = None,
 ) -> StepRow:
-    """Write down the step after `run.step`, which is done then, and return its row.
+    """Record the step after `run.step`, which it increments, and return the step's row.
 
-    Remembers its tasks, measures the members and saves a checkpoint where these are due, shows
-    progress, and calls callbacks. Weights are in sync. clock: what timed its phases.
+    Adds tasks to the buffer, evaluates and saves a checkpoint if due, shows progress, and calls
+    callbacks. Call `population.sync` before. clock: the timer of the step's phases.
     """
     step, config = run.step + 1, run.config
     clock = clock or Clock(run.progress)
@@ -259,7 +258,6 @@ def record_step(
     run.step = step
     if step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)
-
     run.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(tasks))
     for callback in run.extensions.callbacks:
@@ -268,24 +266,24 @@ def record_step(
 
 
 class Clock:
-    """Times the phases of a step, and shows which one it is in."""
+    """Times the phases of a step, and shows the current one."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._begun: dict[str, float] = {}
+        self._starts: dict[str, float] = {}
 
     def phase(self, name: str) -> None:
-        """End the phase before and begin this one."""
-        self._begun[name] = time.perf_counter()
+        """End the current phase and begin this one."""
+        self._starts[name] = time.perf_counter()
         self._progress.phase(name)
 
     def then(self, name: str, items: Iterable[T]) -> Iterator[T]:
-        """Yield the items; when there are no more, begin this phase."""
+        """Yield the items, then begin this phase."""
         yield from items
         self.phase(name)
 
     def seconds(self) -> dict[str, float]:
-        """Return what each phase took, the last one until now."""
-        ends = [*self._begun.values(), time.perf_counter()][1:]
-        phases = zip(self._begun.items(), ends, strict=True)
+        """Return the seconds of each phase so far."""
+        ends = [*self._starts.values(), time.perf_counter()][1:]
+        phases = zip(self._starts.items(), ends, strict=True)
         return {name: round(end - start, 4) for (name, start), end in phases}

@@ -1,4 +1,4 @@
-"""Runs: started in a new directory, resumed from the newest checkpoint, carried to their end."""
+"""Runs: started in a new directory, resumed from the newest checkpoint, trained to the end."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -68,15 +68,15 @@ def train(
     ray: str | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Start a run in a new directory and carry it through.
+    """Start a run in a new directory and train it to the end.
 
-    progress: what shows it; nothing by default. The rest is as in `new_run`.
+    Parameters as in `new_run`.
 
     Example:
 
         >>> train(load_preset("nano", steps=2, seed=1), "runs/mine")
     """
-    _to_the_end(partial(new_run, config), out, extensions, workers, ray, progress)
+    _train_to_end(partial(new_run, config), out, extensions, workers, ray, progress)
 
 
 def resume(
@@ -89,47 +89,47 @@ def resume(
 ) -> None:
     """Continue a run from its newest checkpoint, on any number of workers.
 
-    progress: what shows it; nothing by default. The rest is as in `open_run`.
+    Parameters as in `open_run`.
 
     Example:
 
         >>> resume("runs/mine")
     """
-    _to_the_end(open_run, out, extensions, workers, ray, progress)
+    _train_to_end(open_run, out, extensions, workers, ray, progress)
 
 
-def _to_the_end(
-    opening: Callable[..., AbstractContextManager[Run]], out: str | PathLike[str], *given: Any
+def _train_to_end(
+    opening: Callable[..., AbstractContextManager[Run]], out: str | PathLike[str], *arguments: Any
 ) -> None:
-    """Carry a run through; where a worker or an engine dies, go back to the last checkpoint.
+    """Train a run to the end; if a worker or an engine dies, go back to the last checkpoint.
 
-    given: how `opening`, and `open_run` after a death, open it. Raises EngineStopped where another
-    death comes before another checkpoint.
+    arguments: of `opening`, and of `open_run` after a death. Raises EngineStopped after two deaths
+    without a checkpoint between them.
     """
-    options = dict(zip(("extensions", "workers", "ray", "progress"), given, strict=True))
-    before: int | None = -1
+    options = dict(zip(("extensions", "workers", "ray", "progress"), arguments, strict=True))
+    last: int | None = -1
     while True:
         try:
             with opening(out, **options) as run:
-                _train_until_done(run)
+                _train_steps(run)
             return
         except EngineStopped as error:
-            reached = newest_step(Path(out))
-            if reached == before:
+            newest = newest_step(Path(out))
+            if newest == last:
                 raise EngineStopped(f"{error}; twice since the last checkpoint") from error
-            where = "its start" if reached is None else f"its checkpoint of step {reached}"
-            click.echo(f"{error}; the run goes back to {where}", err=True)
-        opening, before = partial(open_run, fewer=True), reached
-        gc.collect()  # frees what the run held before it is opened again
+            place = "its start" if newest is None else f"its checkpoint of step {newest}"
+            click.echo(f"{error}; the run goes back to {place}", err=True)
+        opening, last = partial(open_run, fewer=True), newest
+        gc.collect()  # frees the run's memory before it is opened again
 
 
-def _train_until_done(run: Run) -> None:
-    run.population.end_step()  # what workers did before the first step belongs to none
+def _train_steps(run: Run) -> None:
+    run.population.end_step()  # drops the workers' seconds before the first step
     config = run.config
     with closing(Trackers(config, run.directory, run.step)) as trackers:
         if run.step == 0 and config.report_to:
-            before = read_rows(run.directory / EVALS, EvalRow)
-            trackers.log(measured_metrics(list(before)), 0)
+            rows = list(read_rows(run.directory / EVALS, EvalRow))
+            trackers.log(measured_metrics(rows), 0)
         while run.step < config.steps:
             row = train_step(run)
             trackers.log(step_metrics(row, config), row.step)
@@ -147,12 +147,10 @@ def new_run(
 ) -> Iterator[Run]:
     """Start a run in a new directory; within the block it is open, before its first step.
 
-    Raises ConfigError for what cannot be used.
-
-    extensions: rewards, operators, task kinds and callbacks of your own.
-    workers: processes that share the work, 0 for as many as possible; ray: address of a Ray
-    cluster to use; without both everything is in this process.
-    progress: shows the run as long as it is open; nothing by default.
+    extensions: rewards, operators, task kinds and callbacks of your own. workers: Ray processes
+    that share the work, 0 for as many as possible. ray: address of a Ray cluster. Without both,
+    all work is in this process. progress: terminal output; none by default. Raises ConfigError for
+    settings or extensions that cannot be used.
     """
     directory, extensions = Path(out), extensions or Extensions()
     config = with_names(config, extensions)
@@ -181,15 +179,15 @@ def open_run(
     progress: Progress | None = None,
     fewer: bool = False,
 ) -> Iterator[Run]:
-    """Open a run at its newest checkpoint; one that died before its first starts again.
+    """Open a run at its newest checkpoint, or at its start if it has none.
 
-    A reward, an operator or a task kind that no import finds again, such as a script's own
-    function, is handed over again: `Extensions(teacher_reward=half_solved)`; one line says where
-    its source is another one. Callbacks are not recorded, and workers may be other ones; on
-    several, a run that is not cut into pieces is so from here on. Of config.yaml may be changed
-    what `checkpoint.FREE` lists. fewer: take less than `workers` where there is no room for all, as
-    after a machine was lost. The other parameters are those of `new_run`. Raises ConfigError for
-    what is missing, and RunDirectoryError for settings that no run may change.
+    Pass a reward, an operator or a task kind again if no import finds it, such as a script's own
+    function: `Extensions(teacher_reward=half_solved)`; a line says if its source has changed.
+    Callbacks are not recorded. The number of workers may differ; with several, a run with
+    `pieces` 0 is cut into pieces from here on. `checkpoint.FREE` lists the settings of config.yaml
+    that may be changed. fewer: accept fewer than `workers` if not all are free, as after the loss
+    of a machine. Other parameters as in `new_run`. Raises ConfigError for a missing extension, and
+    RunDirectoryError for other changed settings.
     """
     directory = Path(out)
     config = open_config(directory)
@@ -201,8 +199,8 @@ def open_run(
         extensions, template = _checked(config, extensions or Extensions())
         if checkpoint is None:
             clear(directory)
-        given = (config, template, directory, extensions, progress, workers, ray)
-        with _opened(*given, done=checkpoint.step if checkpoint else 0, fewer=fewer) as run:
+        arguments = (config, template, directory, extensions, progress, workers, ray)
+        with _opened(*arguments, done=checkpoint.step if checkpoint else 0, fewer=fewer) as run:
             if cut:
                 write_text(directory / CONFIG, config_text(config))
             if checkpoint is None:
@@ -220,7 +218,7 @@ def open_run(
 
 
 def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
-    """Return all that a user adds, and the template. Raises ConfigError for what cannot be used."""
+    """Return all extensions and the template. Raises ConfigError if any cannot be used."""
     resolve(config.base)
     refuse_hasty_evolution(config)
     require_trackers(config.report_to)
@@ -228,7 +226,7 @@ def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Templa
 
 
 def _found(run: Run) -> None:
-    """Bring the run to the moment before its first step: members, league, evaluation."""
+    """Prepare the run for its first step: members, league, seeds, evaluation, checkpoint."""
     config = run.config
     warm_start(run.population, config)
     write_founders(run)
@@ -249,7 +247,7 @@ def _found(run: Run) -> None:
 
 
 def warm_start(population: Population | RemotePopulation, config: Config) -> None:
-    """Give every member the factors of the adapter that `warm_start` names, if it names one.
+    """Give every member the factors of the adapter that `warm_start` names, if any.
 
     Raises ConfigError for an adapter of another base, other modules or another rank.
     """
@@ -268,14 +266,14 @@ def starting_adapter(config: Config) -> Adapter | None:
         return None
     place = Path(config.warm_start)
     with _blaming_warm_start(config):
-        adapter, record = load_adapter(place), read_lineage(place)
-        named = adapter.config.base_model_name_or_path
-        if named is None or not same_base(named, config.base):
-            raise LoraEvoError(f"it is an adapter of {named}, and base is {config.base}")
+        adapter, lineage = load_adapter(place), read_lineage(place)
+        base = adapter.config.base_model_name_or_path
+        if base is None or not same_base(base, config.base):
+            raise LoraEvoError(f"it is an adapter of {base}, and base is {config.base}")
         bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
-        if record is not None and record.quantization != bits:
-            trained, here = (one or "plain weights" for one in (record.quantization, bits))
-            raise LoraEvoError(f"its base was in {trained}, and load_in_4bit gives {here}")
+        if lineage is not None and lineage.quantization != bits:
+            before, now = (name or "plain weights" for name in (lineage.quantization, bits))
+            raise LoraEvoError(f"its base was in {before}, and load_in_4bit gives {now}")
         for path, slot in adapter.slots.items():
             if slot.rank != config.learner.r:
                 raise LoraEvoError(f"{path} has another rank, {slot.rank}")
@@ -307,7 +305,7 @@ def _opened(
     done: int = 0,
     fewer: bool = False,
 ) -> Iterator[Run]:
-    """Open everything a step works with, members as they are born; the directory is locked."""
+    """Open all that a step needs, with fresh members, in a locked directory."""
     progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
         rows = islice(read_rows(directory / METRICS, StepRow), done)

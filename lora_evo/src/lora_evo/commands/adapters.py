@@ -1,4 +1,4 @@
-"""Commands that look at adapters: `lora-evo inspect`, `distance`, `lineage`, `retention`."""
+"""Commands that read adapters: `lora-evo inspect`, `distance`, `lineage`, `retention`."""
 
 import sys
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ def inspect(directory: Path, as_json: bool) -> None:
     """Show rank and norms of every module of an adapter.
 
     DIRECTORY is a PEFT adapter directory. `in` and `out` are the widths of the linear layer, `rank`
-    that of its two factors A and B, `eff.rank` how many directions the update B A really uses, and
-    `dead` the rows of A and columns of B that add nothing because one of them is zero.
+    is that of the factors A and B, `eff.rank` the effective rank of the update B A, and `dead` the
+    number of pairs of a row of A and a column of B that are both zero and never learn.
     """
     from lora_evo.compare import inspect_directory
 
@@ -69,9 +69,9 @@ def inspect(directory: Path, as_json: bool) -> None:
 def distance(first: Path, second: Path, as_json: bool) -> None:
     """Compare the updates of two adapters, module by module.
 
-    `distance` is symmetric: 0 is the same update, 1.41 nothing in common, 2 opposite updates.
-    `cosine` is that of the angle between both updates, and `norm ratio` the norm of SECOND over
-    that of FIRST. `change` is the norm of the difference over the norm of FIRST.
+    `distance` is symmetric: 0 for equal updates, 1.41 for orthogonal ones, 2 for opposite ones.
+    `cosine` is that of the angle between both updates, `norm ratio` the norm of SECOND divided by
+    that of FIRST, and `change` the norm of the difference divided by that of FIRST.
     """
     from lora_evo.compare import retention
 
@@ -98,10 +98,10 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
 def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     """Print the family tree of all adapters in DIRECTORIES.
 
-    DIRECTORIES are adapters, or folders that hold adapters at any depth. Each child stands below
-    its first parent, with the first digits of its content hash, its generation, its operator, and
-    the relative change of its update. Names and skips what cannot be read; the exit code
-    is then 1. `selfplay report` draws the tree of a run.
+    DIRECTORIES are adapters, or folders that contain adapters at any depth. Each child is below its
+    first parent, with the first digits of its content hash, its generation, its operator, and the
+    relative change of its update. Adapters that cannot be read are named and left out, and the exit
+    code is then 1. `selfplay report` draws the tree of a run.
     """
     left_out: list[str] = []
     members = family(directories, left_out.append)
@@ -120,8 +120,8 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 @click.command()
 @click.argument("child", type=FOLDER)
 @click.option(
-    "--parent", "named", type=FOLDER, multiple=True,
-    help="Adapter directory of a parent; may be repeated. Default: those that lineage.json names.",
+    "--parent", "given", type=FOLDER, multiple=True,
+    help="Adapter directory of a parent; may be repeated. Default: the parents in lineage.json.",
 )  # fmt: skip
 @click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
 @click.option("--load-in-4bit", is_flag=True, help="Load the base in bitsandbytes' 4 bits (NF4).")
@@ -131,7 +131,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 )  # fmt: skip
 @click.option(
     "--train", type=FOLDER,
-    help='JSON Lines of worked examples to train on: {"prompt", "completion"}.',
+    help='JSON Lines of examples to train on: {"prompt", "completion"}.',
 )  # fmt: skip
 @click.option(
     "--steps", type=click.IntRange(min=2), default=50, show_default=True,
@@ -144,7 +144,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 @json_option
 def retention(
     child: Path,
-    named: tuple[Path, ...],
+    given: tuple[Path, ...],
     model: str | None,
     load_in_4bit: bool,
     probes: Path | None,
@@ -152,23 +152,23 @@ def retention(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Measure what a child keeps of its parents.
+    """Measure what a child keeps of its parents, and its recovery.
 
-    Parents are those named with --parent, else the adapters next to CHILD that its lineage names.
-    They are compared from their weights alone, in seconds; with --model and --probes also by
+    Parents are those given with --parent, else the adapters next to CHILD that its lineage names.
+    Their weights are compared, in seconds; with --model and --probes also their outputs, by
     KL(parent||child) per token and its ratio to KL(base||parent).
 
-    With --train the child is trained on worked examples in five orders, and so are two controls,
-    the first parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the
-    geometric mean of the probabilities of a held-out completion's tokens. Prints after how many
-    steps the child holds its best parent's level, and its gain over the controls. The exit code is
-    1 unless all orders get there, the median in at most 20 steps, and the fresh adapter does not.
+    With --train the child is trained on examples in five orders, and so are two controls, the first
+    parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of
+    the probabilities of a held-out completion's tokens. Prints the steps until the child stays at
+    its best parent's level, and its gain over the controls. The exit code is 0 if the child
+    recovers in all orders, in at most 20 steps in the median, and the fresh adapter does not.
     """
     if (model is None) == bool(probes or train):
         raise click.UsageError("--model needs --probes or --train, and they need --model")
-    folders = list(named) or parents_on_disk(child)
-    short = shortest_unique_names(folders)  # refuses a parent given twice
-    parents = dict(zip([str(parent) for parent in named] or short, folders, strict=True))
+    folders = list(given) or parents_on_disk(child)
+    short = shortest_unique_names(folders)  # refuses duplicates
+    parents = dict(zip([str(parent) for parent in given] or short, folders, strict=True))
 
     from lora_evo.compare import retention as compare
 
@@ -209,7 +209,7 @@ def retention(
 
 
 def _moments(valid: bool | None, since: bool | None) -> str:
-    """Say which AdamW state the child is trained on with: valid at birth, whether trained since."""
+    """Return the AdamW state to continue with. valid: at birth; since: trained since birth."""
     if valid is None:
         return "not known, there is no lineage.json"
     if since:
@@ -233,29 +233,29 @@ def _run(
 
     prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
     parents = {name: load_adapter(folder) for name, folder in folders.items()}
-    young = load_adapter(child)
+    adapter = load_adapter(child)
     base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
     if base.quantization is None:
         check_bits(None, str(child), " (--load-in-4bit)")
     behaviour: dict[str, Behaviour] = {}
     if prompts:
         with counter("probing rows") as progress:
-            behaviour = probe(base, parents, young, prompts, progress=progress)
+            behaviour = probe(base, parents, adapter, prompts, progress=progress)
     if not examples:
         return behaviour, None
     with counter("training steps") as progress:
-        return behaviour, recovery(base, parents, young, examples, progress=progress, **training)
+        return behaviour, recovery(base, parents, adapter, examples, progress=progress, **training)
 
 
-def _print_gap(title: str, gap: "Gap", seen: "Behaviour | None") -> None:
+def _print_gap(title: str, gap: "Gap", behaviour: "Behaviour | None") -> None:
     click.echo(
         f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
         f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
     )
-    if seen:
+    if b := behaviour:
         click.echo(
-            f"  KL(parent||child) {seen.kl:.4g} nats/token, KL(base||parent) {seen.kl_scale:.4g}, "
-            f"ratio {number(seen.kl_ratio)} ({seen.prompts} prompts, {seen.tokens} tokens)"
+            f"  KL(parent||child) {b.kl:.4g} nats/token, KL(base||parent) {b.kl_scale:.4g}, "
+            f"ratio {number(b.kl_ratio)} ({b.prompts} prompts, {b.tokens} tokens)"
         )
 
 

@@ -22,8 +22,8 @@ from lora_evo.peft.directory import adapter_files
 def operators(name: str | None, as_json: bool) -> None:
     """List all operators, or describe one of them.
 
-    Without NAME: a table of all mutations, crossovers and merges. With the NAME of one: its
-    formula, its source, what it preserves, and its parameters.
+    Without NAME: all mutations, crossovers and merges. With NAME: the operator's formula, its
+    source, the properties that it preserves, and its parameters.
     """
     if name is not None:
         operator = find_operator(name)
@@ -42,12 +42,13 @@ def operators(name: str | None, as_json: bool) -> None:
     elif as_json:
         print_json([_row(operator) for operator in OPERATORS.values()])
     else:
-        for one in OPERATORS.values():
-            strength = one.default_strength
+        for operator in OPERATORS.values():
+            strength = operator.default_strength
             options = "" if strength is None else f"  --strength {strength:g}"
-            settings = _parameters(one) and f"  {_parameters(one)}"
-            click.echo(f"{one.name} ({one.kind}){options}{settings}\n    {one.summary}")
-        click.echo("More about one of them: lora-evo operators NAME")
+            settings = _parameters(operator) and f"  {_parameters(operator)}"
+            title = f"{operator.name} ({operator.kind}){options}{settings}"
+            click.echo(f"{title}\n    {operator.summary}")
+        click.echo("More about an operator: lora-evo operators NAME")
 
 
 def _row(operator: Operator) -> dict[str, Any]:
@@ -62,22 +63,22 @@ def _row(operator: Operator) -> dict[str, Any]:
 def _child_options(
     weights: str = "", **seed: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return the options of all commands that make children.
+    """Return a decorator with the options of all commands that make children.
 
-    weights: help of `--weights`, which is left out without; seed: settings of `--seed`.
+    weights: help of `--weights`; '' leaves it out. seed: settings of `--seed`.
     """
     options = [
         click.option(
-            "--out", type=FOLDER, required=True, help="New directory that the child is written to."
+            "--out", type=FOLDER, required=True, help="New directory for the child."
         ),
         click.option(
             "--seed", type=int,
-            help="Seed of the random numbers; the same seed gives the same child.", **seed,
+            help="Random seed; equal seeds give equal children.", **seed,
         ),
         click.option(
             "--set", "settings", multiple=True, metavar="NAME=VALUE",
-            help="Give a parameter of the operator another value, for example level=layer; may be "
-            "repeated. `lora-evo operators` lists the parameters.",
+            help="Set a parameter of the operator, for example level=layer; may be repeated. "
+            "`lora-evo operators` lists the parameters.",
         ),
         click.option(
             "--overwrite", is_flag=True, help="Replace the adapter in --out if there is one."
@@ -105,7 +106,7 @@ def _make(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a child, print its record, and say on stderr what of its parents is without effect."""
+    """Write a child and print its record; warn of settings of its parents that have no effect."""
     from lora_evo.children import write_child
 
     operator = find_operator(name, kind)
@@ -126,16 +127,16 @@ def _make(
 @click.argument("parent", type=FOLDER)
 @click.option(
     "--strength", type=float,
-    help="How much the update of each module changes, as a share of its norm: 0.15 is 15 %. "
-    "Default: the operator's, 0.15 for most.",
+    help="Relative change of each module's update: 0.15 is 15 % of its norm. Default: the "
+    "operator's, 0.15 for most.",
 )  # fmt: skip
 @_child_options(required=True)
 def mutate(operator: str, parent: Path, **options: Any) -> None:
     """Make a mutated child of one adapter.
 
-    Writes a copy of the adapter directory PARENT, changed at random by OPERATOR, to --out, with the
-    record (lineage.json) from which `lora-evo verify` makes it again. `lora-evo operators` lists
-    the operators.
+    Writes a copy of the adapter directory PARENT, mutated by OPERATOR, to --out, with a record
+    (lineage.json) from which `lora-evo verify` makes it again. `lora-evo operators` lists the
+    operators.
     """
     _make("mutation", operator, [parent], **options)
 
@@ -143,12 +144,12 @@ def mutate(operator: str, parent: Path, **options: Any) -> None:
 @click.command()
 @click.argument("operator")
 @click.argument("parents", type=FOLDER, nargs=-1, required=True)
-@_child_options("How much each parent counts, such as 1,3. Default: all the same.", required=True)
+@_child_options("Weight of each parent, such as 1,3. Default: equal weights.", required=True)
 def cross(operator: str, parents: tuple[Path, ...], **options: Any) -> None:
     """Make one child of two or more adapters.
 
     Combines the adapter directories PARENTS by OPERATOR into --out. The child has the rank and the
-    configuration of the first parent, and the record (lineage.json) from which `lora-evo verify`
+    configuration of the first parent, and a record (lineage.json) from which `lora-evo verify`
     makes it again. `lora-evo operators` lists the operators.
     """
     _make("crossover", operator, parents, **options)
@@ -161,15 +162,15 @@ def cross(operator: str, parents: tuple[Path, ...], **options: Any) -> None:
     help="How the updates are combined; `lora-evo operators merge_METHOD` has the formula.",
 )  # fmt: skip
 @_child_options(
-    "What each update counts, such as 1,-0.5. Default: 1/n each.", default=0, show_default=True
+    "Weight of each update, such as 1,-0.5. Default: 1/n each.", default=0, show_default=True
 )
 def merge(adapters: tuple[Path, ...], method: str, **options: Any) -> None:
-    """Add several adapters up into one.
+    """Merge several adapters into one.
 
-    Writes an adapter to --out that does what all ADAPTERS do together. Updates are added, not
-    factors, so that ranks and alphas may differ; what did not fit into the rank (the largest, or
-    --set rank=N) is printed. A negative weight takes an adapter out: --weights=1,-0.5. One adapter
-    is resized by --set rank=N, or multiplied by its weight.
+    Writes an adapter to --out whose update is the sum of the updates of all ADAPTERS. Ranks and
+    alphas may differ, since updates are added and not factors. Prints the truncation error of the
+    rank (the parents' largest, or --set rank=N). A negative weight subtracts: --weights=1,-0.5. One
+    adapter is resized by --set rank=N, or multiplied by its weight.
     """
     _make("merge", method, adapters, **options)
 
@@ -179,11 +180,11 @@ def merge(adapters: tuple[Path, ...], method: str, **options: Any) -> None:
 @click.argument("parents", type=FOLDER, nargs=-1)
 @json_option
 def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
-    """Make a child again from its record and compare.
+    """Make a child again from its record, and compare.
 
     CHILD is an adapter directory with a lineage.json, which names operator, seed and parents. The
-    child is made anew and compared bit for bit; the exit code is 1 if they differ. PARENTS are
-    adapters, or folders to search for them by content; by default the folder that holds CHILD.
+    child is made again and compared bit for bit; the exit code is 1 if they differ. PARENTS are
+    adapters, or folders to search for them by content; by default the folder that contains CHILD.
     """
     from lora_evo.verification import verify as verify_child
 
@@ -204,7 +205,7 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _parameters_from(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return `k=v` words as parameters; a value is JSON where it parses, else text."""
+    """Return parameters from `k=v` texts; a value is JSON if it parses, else text."""
     values: dict[str, Any] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")

@@ -1,6 +1,6 @@
-"""What all commands share: options, errors, JSON, tables, progress.
+"""Options, errors, JSON, tables and progress bars of all commands.
 
-Exit codes: 0 done; 1 a problem found, or stopped; 2 input that cannot be used; 130 interrupted.
+Exit codes: 0 done; 1 a problem was found, or the work stopped; 2 unusable input; 130 interrupted.
 """
 
 import json
@@ -47,7 +47,7 @@ class Commands(click.Group):
 
 
 def number(value: float | None, none: str = "-", digits: int = 4) -> str:
-    """Return a number with so many digits, or what stands for one that there is not."""
+    """Return a number with this many significant digits; none: the text for None."""
     return none if value is None else f"{value:.{digits}g}"
 
 
@@ -69,7 +69,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[object]], left: in
 
 
 def say_unfit(folders: Iterable[Path]) -> None:
-    """Print, on stderr, what in the configurations of adapters fits none of their modules."""
+    """Print, on stderr, settings of adapters that match none of their modules."""
     for folder, adapter in readable(folders, adapter_files, lambda reason: None):
         odd = adapter.config.unmatched(adapter.paths)
         if odd:
@@ -80,7 +80,7 @@ def say_unfit(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def counter(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function of (units done, units in all) that moves a bar on stderr, if a terminal."""
+    """Yield a function of (done, total) that moves a progress bar on stderr, if a terminal."""
     file = sys.stderr if sys.stderr.isatty() else StringIO()
     with click.progressbar(length=1, label=label, file=file) as bar:
 

@@ -1,6 +1,6 @@
 """Many adapters on one base model: stacked LoRA, decoding, and the `hf` and `vllm` engines.
 
-torch and transformers load with the first name that needs them, vllm with the first vllm engine.
+torch and transformers are imported with the first name that needs them, vllm with its engine.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""Base models by name: a folder, a hub name, or one that an installed package brings.
+"""Base models by name: a folder, a hub name, or one of an installed package.
 
-A package brings a base by an entry point of the group `populab.bases`: the base's name, and the
-package folder that holds its files, such as `nano = "selfplay.data.nano"`.
+A package provides a base by an entry point of the group `populab.bases`: the base's name, and the
+subpackage with its files, such as `nano = "selfplay.data.nano"`.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from lora_evo.model.vllm_server import refuse_second_import
 from lora_evo.peft.names import as_in
 
 BASES = "populab.bases"
-"""The group of entry points by which packages bring bases."""
+"""The group of entry points of bases."""
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
 _SAMPLED = 4096
-"""Values of each parameter that enter the fingerprint."""
+"""Most values of each parameter in the fingerprint."""
 _HUB_S = 5.0
-"""How long the hub may take to answer, in seconds."""
+"""Seconds to wait for an answer of the hub."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class BaseModel:
     """A loaded model.
 
     - context: longest text, in tokens.
-    - quantization: the 4 bits that its linear layers are in; None where they are plain.
+    - quantization: the 4-bit format of its linear layers; None for plain weights.
     """
 
     name: str
@@ -56,12 +56,12 @@ class BaseModel:
 
     @property
     def dequantized(self) -> Any:
-        """The model, in 4 bits with the plain weights that they stand for in place of them."""
+        """The model with plain weights in place of 4-bit ones."""
         return dequantized(self.model)
 
     @staticmethod
     def quantization_of(base: Any, load_in_4bit: bool = False) -> str | None:
-        """Say in which 4 bits a base will be loaded; see `quantization`.
+        """Return the 4-bit format in which a base will be loaded; see `quantization`.
 
         base: its name, or its transformers configuration. Raises LoraEvoError.
         """
@@ -73,13 +73,13 @@ class BaseModel:
         try:
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
             return quantization(config, load_in_4bit)
-        except Exception as error:  # whatever a damaged config.json makes transformers raise
+        except Exception as error:  # a damaged config.json makes transformers raise anything
             raise _unloadable(base, source, first_line(error)) from error
 
 
 def resolve(name: str) -> str:
-    """Folder or hub name for what the user typed. Raises LoraEvoError when it cannot exist."""
-    refuse_second_import()  # here, where all work on a model begins
+    """Return the folder or hub name of a base. Raises LoraEvoError if it cannot exist."""
+    refuse_second_import()  # here, since all work on a model begins here
     name = next((entry.load().__path__[0] for entry in entry_points(group=BASES, name=name)), name)
     folder = Path(name)
     if folder.is_dir():
@@ -95,9 +95,9 @@ def resolve(name: str) -> str:
 
 @cache
 def _found(source: str) -> str:
-    """Return a folder or hub name; the folder in the hub's cache where the hub does not answer.
+    """Return a folder or hub name, or the folder in the hub's cache if the hub does not answer.
 
-    The hub is asked once, for seconds; transformers asks for a minute in all. Raises LoraEvoError.
+    One request of a few seconds: transformers would try for a minute. Raises LoraEvoError.
     """
     if Path(source).is_dir():
         return source
@@ -119,7 +119,7 @@ def _found(source: str) -> str:
         why = "has no config.json on the hub"
     except errors.RepositoryNotFoundError:
         why = "is not on the hub, or private (`hf auth login` lets you in)"
-    except Exception as error:  # whatever an absent network raises, or HF_HUB_OFFLINE
+    except Exception as error:  # a missing network, or HF_HUB_OFFLINE, may raise anything
         why = f"is not in the hub's cache, and the hub cannot be reached ({first_line(error)})"
     else:
         return source
@@ -131,7 +131,7 @@ def _found(source: str) -> str:
 
 
 def public_name(name: str) -> str:
-    """The name without the machine it is on: `owner/model` of a hub, or the folder's name."""
+    """Return a base's name without paths: `owner/model` of a hub, or the folder's name."""
     parts = Path(os.path.normpath(name)).parts
     if len(parts) >= 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
         return parts[-3].removeprefix("models--").replace("--", "/")
@@ -141,23 +141,24 @@ def public_name(name: str) -> str:
 
 
 def same_base(one: str, other: str) -> bool:
-    """Whether two names mean one base model, as far as names can tell (owner left out)."""
+    """Return whether two names are of the same base model, by the names without their owners."""
     return public_name(one).split("/")[-1] == public_name(other).split("/")[-1]
 
 
 def load_base_model(
     name: str, device: torch.device, dtype: str = "auto", load_in_4bit: bool = False
 ) -> BaseModel:
-    """Load model and tokenizer. Raises LoraEvoError in one line when that is not possible.
+    """Load model and tokenizer. Raises LoraEvoError.
 
-    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`. load_in_4bit: its linear layers,
-    but for the output layer, as NF4 of bitsandbytes; what is stored in 4 bits is so without.
+    dtype: `auto` (as stored), `float32`, `bfloat16` or `float16`. load_in_4bit: load its linear
+    layers, except for the output layer, as bitsandbytes' NF4; a model that is stored in 4 bits
+    needs no such option.
     """
     with uncollected():
         from transformers import AutoConfig
 
     source = _found(resolve(name))
-    # Large tensors get pages of their own: glibc cannot use their holes again otherwise.
+    # Large tensors get pages of their own: glibc could not reuse their holes.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     kind = "auto" if dtype == "auto" else getattr(torch, dtype)
     tokenizer = load_tokenizer(name)
@@ -168,13 +169,13 @@ def load_base_model(
                 source, dtype=kind, output_loading_info=True, trust_remote_code=False,
                 **loading(config, device, load_in_4bit),
             )  # fmt: skip
-    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+    except Exception as error:  # a damaged folder or a missing network may raise anything
         raise _unloadable(name, source, " ".join(str(error).split())) from error
-    lacking = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
-    if lacking:
+    missing = sorted(info["missing_keys"]) + [str(key) for key in info["mismatched_keys"]]
+    if missing:
         raise LoraEvoError(
-            f"cannot load the model {name}: {len(lacking)} weights are missing or of another "
-            f"shape, {lacking[0]} first; copy or save it again"
+            f"cannot load the model {name}: {len(missing)} weights are missing or of another "
+            f"shape, {missing[0]} first; copy or save it again"
         )
     keep_layout(model)
     model = model.to(device).eval().requires_grad_(False)
@@ -189,16 +190,16 @@ def load_base_model(
 
 
 def model_class(config: Any) -> Any:
-    """Return what opens a model: as text alone, or, where transformers has none, with pictures."""
-    import transformers as known
+    """Return transformers' class for a model: causal if there is one, else image-text-to-text."""
+    import transformers as t
 
-    pictures = type(config) in known.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
-    whole = pictures and type(config) not in known.MODEL_FOR_CAUSAL_LM_MAPPING
-    return known.AutoModelForImageTextToText if whole else known.AutoModelForCausalLM
+    is_causal = type(config) in t.MODEL_FOR_CAUSAL_LM_MAPPING
+    needs_images = not is_causal and type(config) in t.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return t.AutoModelForImageTextToText if needs_images else t.AutoModelForCausalLM
 
 
 def load_tokenizer(name: str) -> Any:
-    """Load the tokenizer of a base model. Raises LoraEvoError when there is none that works."""
+    """Load the tokenizer of a base model. Raises LoraEvoError if it is missing or does not work."""
     with uncollected():
         from transformers import AutoTokenizer
 
@@ -206,10 +207,10 @@ def load_tokenizer(name: str) -> Any:
     try:
         with quiet():
             tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-            # transformers makes up an empty one for some folders that have none
+            # transformers creates an empty one for some folders without a tokenizer
             if tokenizer.encode("a") != tokenizer.encode("b"):
                 return tokenizer
-    except Exception as error:  # whatever a damaged folder or an absent network makes it raise
+    except Exception as error:  # a damaged folder or a missing network may raise anything
         cause, reason = error, " ".join(str(error).split())
     if Path(source).is_dir():
         reason = (
@@ -236,9 +237,10 @@ def linear_shapes(model: nn.Module) -> dict[str, tuple[int, int]]:
 
 
 def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True) -> Adapter:
-    """Return an adapter with its modules as this base names them.
+    """Return an adapter with this base's module names.
 
-    Raises LoraEvoError unless it names this base and has fitting factors for all that it targets.
+    Raises LoraEvoError unless it has factors of the right shapes for all modules that it targets
+    and, without any_base, names this base.
     """
     if not any_base:
         check_base(base, adapter.config.base_model_name_or_path, folder)
@@ -277,15 +279,15 @@ def check_base(base: BaseModel, named: str | None, folder: str) -> None:
 
 
 def check_bits(quantization: str | None, folder: str, more: str = "") -> None:
-    """Raise LoraEvoError when an adapter's lineage says that its base is in other bits than this.
+    """Raise LoraEvoError if an adapter's lineage names another 4-bit format of its base.
 
-    more: to be typed besides.
+    more: the end of the message.
     """
     record = read_lineage(folder)
     if record is not None and record.quantization != quantization:
-        trained, here = (bits or "plain weights" for bits in (record.quantization, quantization))
+        trained, loaded = (bits or "plain weights" for bits in (record.quantization, quantization))
         raise LoraEvoError(
-            f"{folder} is an adapter of a base in {trained}, and this base is in {here}; "
+            f"{folder} is an adapter of a base in {trained}, and this base is in {loaded}; "
             f"{'set' if record.quantization else 'leave out'} load_in_4bit{more}"
         )
 
@@ -305,8 +307,8 @@ def check_shapes(who: str, adapter: Adapter, shapes: Shapes, base: str) -> None:
 
 
 def fingerprint(model: Any) -> str:
-    """Hash of all parameters' names, dtypes and shapes and of up to 4096 evenly spaced values each,
-    and of the scales of 4 bits."""
+    """Return a hash of all parameters' names, dtypes, shapes and up to 4096 evenly spaced values,
+    and of the scales of 4-bit weights."""
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in sorted(model.named_parameters()):
         state = getattr(parameter, "quant_state", None)
@@ -320,7 +322,7 @@ def fingerprint(model: Any) -> str:
 
 
 def choose_device(device: str) -> torch.device:
-    """`auto` is cuda where there is one. Raises LoraEvoError for a device that is not there."""
+    """Return a device; `auto`: cuda if available. Raises LoraEvoError for a missing device."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -334,7 +336,7 @@ def choose_device(device: str) -> torch.device:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars and notes of transformers, which are put back afterwards."""
+    """Switch off progress bars and notes of transformers inside the block."""
     from transformers.utils import logging as log
 
     verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
@@ -350,7 +352,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection, which takes a third of the import of a large library in vain."""
+    """Switch off garbage collection inside the block: a third of a large library's import time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

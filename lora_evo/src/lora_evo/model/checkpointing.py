@@ -1,4 +1,4 @@
-"""Gradient checkpointing of a model's layers, under the route of each row."""
+"""Gradient checkpointing of a model's layers with stacked adapters."""
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,30 +18,30 @@ KEPT = [
     _aten._scaled_dot_product_efficient_attention.default,
     _aten._scaled_dot_product_cudnn_attention.default,
 ]
-"""Operations whose results are kept: the kernels behind scaled_dot_product_attention."""
+"""Operations whose results are not recomputed: the kernels of scaled_dot_product_attention."""
 _M_MMAP_THRESHOLD = -3
 _LARGE = 1 << 20
-"""Bytes of a block from which on it gets pages of its own."""
+"""Smallest block, in bytes, with pages of its own."""
 
 
 def lower_mmap_threshold() -> None:
-    """Have glibc hand large blocks back when they are freed, for the whole process.
+    """Let glibc return large freed blocks to the system, for the whole process.
 
-    Left to itself its heap keeps them, and a pass grows by what checkpointing saves.
+    Otherwise its heap keeps them, and loses what checkpointing saves.
     """
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 def layers_of(decoder: nn.Module) -> Sequence[nn.Module]:
-    """Return a decoder's layers, whatever its family calls them: its longest list of modules."""
+    """Return a decoder's layers: its longest list of modules, since names differ by family."""
     lists = [part for part in decoder.children() if isinstance(part, nn.ModuleList)]
     return list(max(lists, key=len, default=()))
 
 
 @contextmanager
 def checkpointed(layers: Iterable[nn.Module], adapters: StackedAdapters) -> Iterator[None]:
-    """Run these layers, which draw no random numbers, with gradient checkpointing inside."""
+    """Use gradient checkpointing for these layers, which must be deterministic, in the block."""
     before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = _recomputed(layer.forward, adapters)

@@ -19,14 +19,14 @@ NF4 = {
     "bnb_4bit_use_double_quant": True,
     "bnb_4bit_compute_dtype": "bfloat16",
 }
-"""What a plain base is loaded as, by the names of transformers' BitsAndBytesConfig."""
+"""Format in which a plain base is loaded, for transformers' BitsAndBytesConfig."""
 
 
 def quantization(config: Any, load_in_4bit: bool = False) -> str | None:
-    """Say in which 4 bits a base is loaded, by its transformers configuration; None: in none.
+    """Return the 4-bit format in which a base is loaded, by its configuration; None: plain weights.
 
-    load_in_4bit: `NF4` for plain weights; what is stored in 4 bits stays as it is. Raises
-    LoraEvoError for weights that are quantised in another way.
+    load_in_4bit: `NF4` for plain weights; weights stored in 4 bits keep their format. Raises
+    LoraEvoError for weights with another quantisation.
     """
     settings = getattr(config, "quantization_config", NF4 if load_in_4bit else None)
     if settings is None:
@@ -44,7 +44,7 @@ def quantization(config: Any, load_in_4bit: bool = False) -> str | None:
 
 
 def loading(config: Any, device: torch.device, load_in_4bit: bool) -> dict[str, Any]:
-    """Return what `from_pretrained` is told of 4 bits. Raises LoraEvoError without bitsandbytes."""
+    """Return the 4-bit options of `from_pretrained`. Raises LoraEvoError without bitsandbytes."""
     if quantization(config, load_in_4bit) is None:
         return {}
     if not all(map(find_spec, packages := ("bitsandbytes", "accelerate"))):
@@ -58,37 +58,37 @@ def loading(config: Any, device: torch.device, load_in_4bit: bool) -> dict[str, 
 
 
 def in_four_bits(layer: nn.Module) -> bool:
-    """Whether a layer's weights are 4 bits of bitsandbytes."""
+    """Return whether a layer's weights are in bitsandbytes' 4 bits."""
     return getattr(getattr(layer, "weight", None), "quant_state", None) is not None
 
 
 def dense(layer: nn.Linear) -> Tensor:
-    """Return the weights [out, in] that a layer multiplies by, in the number type of its products.
+    """Return the dense weights [out, in] of a layer, in the dtype of its products.
 
-    `quant_state.dtype`, in which bitsandbytes returns them, is that of the weights as they were.
+    bitsandbytes returns them in `quant_state.dtype`, that of the original weights.
     """
     if not in_four_bits(layer):
         return layer.weight
     from bitsandbytes.functional import dequantize_4bit
 
-    some = cast(Any, layer)
-    weight: Tensor = dequantize_4bit(some.weight.data, some.weight.quant_state)
-    return weight.to(some.compute_dtype)
+    quantised = cast(Any, layer)
+    weight: Tensor = dequantize_4bit(quantised.weight.data, quantised.weight.quant_state)
+    return weight.to(quantised.compute_dtype)
 
 
 def product(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Return x W^T + bias in the number type of x."""
+    """Return x W^T + bias in the dtype of x."""
     weight = dense(layer)
     bias = None if layer.bias is None else layer.bias.to(weight.dtype)
     return F.linear(x.to(weight.dtype), weight, bias).to(x.dtype)
 
 
 def keep_layout(model: nn.Module) -> None:
-    """Have a model's layers stay as they are when they are called.
+    """Keep the first call of a model's layers from changing them in place.
 
-    The first call changes them in place: a bias gets the number type of products, and on a CPU with
-    AVX512-BF16 the 4 bits another layout, of which `dequantize_4bit` returns other weights. Raises
-    LoraEvoError where a layer multiplies by other weights than `dense` returns of it.
+    It would change a bias to the dtype of products and, on a CPU with AVX512-BF16, the layout of
+    the 4 bits, which `dequantize_4bit` would then read as other weights. Raises LoraEvoError if a
+    layer multiplies by other weights than `dense` returns.
     """
     layers = [cast(Any, module) for module in model.modules() if in_four_bits(module)]
     for layer in layers:
@@ -103,12 +103,12 @@ def keep_layout(model: nn.Module) -> None:
         near = float((y - expected).abs().max()) <= 0.02 * float(expected.abs().max())
         if not near or not torch.equal(dense(layer), weights):
             raise LoraEvoError(
-                "this bitsandbytes multiplies by other weights here than it dequantises; type: "
+                "this bitsandbytes multiplies by other weights than it dequantises; type: "
                 f"{pip_install('bitsandbytes==0.50.2')}"
             )
 
 
 def dequantized(model: Any) -> Any:
-    """Return a model in 4 bits with the plain weights that they stand for; a plain one as it is."""
-    four, dtype = any(map(in_four_bits, model.modules())), model.dtype
-    return model.dequantize(dtype=dtype).to(dtype) if four else model  # biases, too
+    """Return the model with plain weights in place of 4-bit ones."""
+    is_quantised, dtype = any(map(in_four_bits, model.modules())), model.dtype
+    return model.dequantize(dtype=dtype).to(dtype) if is_quantised else model  # biases, too

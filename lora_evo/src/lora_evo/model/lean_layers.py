@@ -1,8 +1,8 @@
 """Norms and gated activations of the Llama family that keep less for the backward pass.
 
-transformers' own keep the residual stream in float32 for every norm, and of every gate what the
-activation made of it. Here a norm keeps its input as it is and one scale a token, and a gate is
-activated again on the way back: a quarter less of a layer, in fewer kernels.
+transformers' own keep the residual stream in float32 for every norm, and the activation of every
+gate. Here a norm keeps its input in its dtype and one scale for each token, and the backward pass
+computes the activation again: a quarter less memory for a layer, in fewer kernels.
 """
 
 from types import MethodType
@@ -17,9 +17,9 @@ from lora_evo.model.decoding import FAMILIES
 
 
 def patch_llama_modules(model: nn.Module) -> list[nn.Module]:
-    """Give the norms and gated layers of a known family the forward passes below, in place.
+    """Replace the forward passes of norms and gated layers of a known family, in place.
 
-    Returns the modules that were changed; `del module.forward` gives them their own back.
+    Returns the changed modules; `del module.forward` restores them.
     """
     config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) not in FAMILIES:
@@ -39,7 +39,7 @@ def patch_llama_modules(model: nn.Module) -> list[nn.Module]:
 
 def _norm(module: Any, x: Tensor) -> Tensor:
     weight, eps = module.weight, module.variance_epsilon
-    if x.is_cuda or not torch.is_grad_enabled():  # on a GPU torch has one kernel a direction
+    if x.is_cuda or not torch.is_grad_enabled():  # on a GPU torch has fused kernels
         return F.rms_norm(x, weight.shape, weight, eps)
     return cast(Tensor, _RMSNorm.apply(x, weight, eps))  # type: ignore[no-untyped-call]
 
@@ -53,7 +53,7 @@ def _gated(module: Any, x: Tensor) -> Tensor:
 
 
 class _RMSNorm(torch.autograd.Function):
-    """w x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019) with a frozen w, in float32 inside."""
+    """w x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019) with frozen w, computed in float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,7 +1,7 @@
-"""Saved adapters of one base model, and an engine opened on them.
+"""Engines on saved adapters of one base model.
 
-Adapters of more than linear layers' factors are merged into their base by PEFT: DoRA, and those
-with modules_to_save or target_parameters (experts).
+PEFT merges adapters with more than factors of linear layers into their base: DoRA, and those with
+modules_to_save or target_parameters (experts).
 """
 
 import hashlib
@@ -42,10 +42,10 @@ from lora_evo.peft.config import AdapterConfig
 from lora_evo.peft.directory import CONFIG_FILE, WEIGHTS_FILE, naming
 
 _PROBE_TOKENS = 8
-"""Prompt and completion by which an adapter is distinguished from the base."""
+"""Tokens of the prompt and the completion that check an adapter's effect."""
 
 _MERGED = {"use_dora": False, "modules_to_save": None}
-"""The settings that PEFT's merge is asked for, and their values without."""
+"""Settings that need a merge by PEFT, with their values in other adapters."""
 
 
 def open_engine(
@@ -61,11 +61,12 @@ def open_engine(
 ) -> Engine:
     """Open an engine on saved adapters of one base model.
 
-    kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: name -> PEFT folder.
+    kind: `hf` or `vllm`. model: folder or hub name, or `nano`. adapters: PEFT folders by name.
     device: auto, cpu or cuda. dtype: auto, float32, bfloat16 or float16. max_rows: sequences in one
     batch. any_base: accept adapters whose configuration names another base model, or whose lineage
-    a base in other bits. load_in_4bit: as `load_base_model` takes it. An adapter that `needs_merge`
-    is opened alone, and `about["model_hash"]` is that of the merged model. Raises LoraEvoError.
+    names another 4-bit format. load_in_4bit: as for `load_base_model`. An adapter that
+    `needs_merge` must be the only one, and `about["model_hash"]` is that of the merged model.
+    Raises LoraEvoError.
     """
     target, cpu = choose_device(device), torch.device("cpu")
     if kind == "vllm":
@@ -75,22 +76,22 @@ def open_engine(
         require_vllm()
     loaded_on = cpu if kind == "vllm" else target
     folders = dict(adapters or {})
-    merged = [name for name, folder in folders.items() if needs_merge(Path(folder))]
-    if merged and len(folders) > 1:
+    to_merge = [name for name, folder in folders.items() if needs_merge(Path(folder))]
+    if to_merge and len(folders) > 1:
         raise LoraEvoError(
-            f"{merged[0]!r} is DoRA or has modules_to_save or target_parameters: it is merged into "
-            "a base of its own; open it without other adapters"
+            f"{to_merge[0]!r} is DoRA or has modules_to_save or target_parameters: it is merged "
+            "into a base of its own; open it without other adapters"
         )
     with ExitStack() as stack:
-        base = load_base_model(model, cpu if merged else loaded_on, dtype, load_in_4bit)
-        if merged:
+        base = load_base_model(model, cpu if to_merge else loaded_on, dtype, load_in_4bit)
+        if to_merge:
             ((name, folder),) = folders.items()
             source = stack.enter_context(TemporaryDirectory(prefix="populab-merged-"))
-            wanted, digest = merge_by_peft(base, Path(folder), Path(source), any_base=any_base)
+            expected, digest = merge_by_peft(base, Path(folder), Path(source), any_base=any_base)
             copy = load_base_model(source, loaded_on, dtype)
-            if copy.fingerprint != wanted:
+            if copy.fingerprint != expected:
                 raise LoraEvoError(
-                    f"{folder}: transformers does not save {base.name} as it is merged"
+                    f"{folder}: transformers saves another model than the merged {base.name}"
                 )
             base = replace(copy, name=base.name, quantization=base.quantization)
             fitting, hashes = {name: zero_adapter(linear_shapes(base.model))}, {name: digest}
@@ -107,14 +108,15 @@ def open_engine(
 
 
 def sharing(names: Sequence[str | None], folders: Folders) -> list[list[str | None]]:
-    """Return names in groups of one engine each; None, the base, is with those that share it.
+    """Return names in groups, one for each engine.
 
-    First come all that share the base model, then one by one those that PEFT merges into it.
+    The first group shares the plain base model, and includes None, the base itself; each adapter
+    that PEFT merges is a group of its own.
     """
-    alone = [name for name in names if name is not None and needs_merge(Path(folders[name]))]
-    shared = [name for name in names if name not in alone]
+    merged = [name for name in names if name is not None and needs_merge(Path(folders[name]))]
+    shared = [name for name in names if name not in merged]
     groups: list[list[str | None]] = [shared] if shared else []
-    return groups + [[name] for name in alone]
+    return groups + [[name] for name in merged]
 
 
 def _open_on(
@@ -125,7 +127,7 @@ def _open_on(
     target: torch.device,
     max_rows: int,
 ) -> Engine:
-    """Open an engine on a loaded base, which vLLM reads again from its source."""
+    """Open an engine on a loaded base, which vLLM loads again from its source."""
     engine: Engine
     if kind == "vllm":
         refuse_float32(base.dtype, bool(saved) and target.type == "cuda")
@@ -149,14 +151,17 @@ def _open_on(
         if kind == "vllm":
             for name, adapter in saved.items():
                 engine.put_adapter(name, 0, adapter)
-        _check_hold(engine, base.name, base.model.config.get_text_config().vocab_size, saved)
+        _check_effect(engine, base.name, base.model.config.get_text_config().vocab_size, saved)
     except BaseException:
         engine.close()
         raise
     return engine
 
 
-def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]) -> None:
+def _check_effect(
+    engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]
+) -> None:
+    """Raise LoraEvoError for an adapter that is not 0 and changes no log-probability."""
     names = [
         name for name, adapter in saved.items() if any(map(any_update, adapter.slots.values()))
     ]
@@ -170,7 +175,7 @@ def _check_hold(engine: Engine, model: str, vocabulary: int, saved: Mapping[str,
     for name, logprobs in zip(names, changed, strict=True):
         if logprobs == plain:
             raise LoraEvoError(
-                f"adapter {name!r} changes nothing of what {model} says, though it is not 0"
+                f"adapter {name!r} does not change the outputs of {model}, though it is not 0"
             )
 
 
@@ -185,11 +190,11 @@ def needs_merge(folder: Path) -> bool:
 
 
 def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -> tuple[str, str]:
-    """Save the base model with this adapter merged into it, and its tokenizer, in `out`.
+    """Merge an adapter into the base model by PEFT, and save it with its tokenizer in `out`.
 
     Returns the fingerprint of the merged model, and the hash of the adapter's configuration and
-    file of weights. base: becomes the merged model. Needs peft. Raises LoraEvoError for an adapter
-    that no merge covers (aLoRA, biases, ...), or of which PEFT would leave a tensor out.
+    weights file. base: changed into the merged model. Needs peft. Raises LoraEvoError for an
+    adapter that cannot be merged (aLoRA, biases, ...), or of which PEFT would ignore a tensor.
     """
     raw = json.loads((folder / CONFIG_FILE).read_bytes())
     with naming(folder):
@@ -209,23 +214,23 @@ def merge_by_peft(base: BaseModel, folder: Path, out: Path, *, any_base: bool) -
         ) from None
     try:
         with safe_open(weights, "pt") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that tied weights may come apart, as they should
+            warnings.simplefilter("ignore")  # about tied weights, which are untied on purpose
             count = len(file.keys())
             warnings.filterwarnings("error", "Found missing adapter keys")
             tuned: Any = peft.PeftModel.from_pretrained(base.dequantized, folder)
-            taken = len(peft.get_peft_model_state_dict(tuned, save_embedding_layers=False))
-            if taken != count:
-                raise LoraEvoError(f"PEFT takes {taken} of the {count} tensors of {WEIGHTS_FILE}")
+            loaded = len(peft.get_peft_model_state_dict(tuned, save_embedding_layers=False))
+            if loaded != count:
+                raise LoraEvoError(f"PEFT loads {loaded} of the {count} tensors of {WEIGHTS_FILE}")
             model = tuned.merge_and_unload(safe_merge=True)
         ends = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
-        if ends[0] is not ends[1]:  # also where only one of the two was trained
+        if ends[0] is not ends[1]:  # also if only one of the two was trained
             model.config.tie_word_embeddings = False
         with quiet():
             model.save_pretrained(out, save_original_format=False)
             base.tokenizer.save_pretrained(out)
-    except Exception as error:  # whatever damaged files or another base make PEFT raise
-        told = " ".join(str(error).split())
-        raise LoraEvoError(f"cannot merge {folder} into {base.name}: {told}") from error
+    except Exception as error:  # damaged files or another base make PEFT raise anything
+        reason = " ".join(str(error).split())
+        raise LoraEvoError(f"cannot merge {folder} into {base.name}: {reason}") from error
     digest = hashlib.sha256(config.fingerprint())
     with weights.open("rb") as content:
         digest.update(hashlib.file_digest(content, "sha256").digest())

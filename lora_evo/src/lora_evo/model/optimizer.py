@@ -1,7 +1,7 @@
-"""One AdamW per member (Loshchilov and Hutter 2017), with its own steps and norm.
+"""One AdamW for each member (Loshchilov and Hutter 2017), with its own steps and gradient norm.
 
-A member that does not take part in an update is not touched: its moments do not decay, and its bias
-correction stays right. Gradients are clipped by the norm of that member alone.
+A member without a gradient in an update does not change: its moments do not decay, and its bias
+correction stays right. Gradients are clipped by the member's own norm.
 """
 
 import math
@@ -37,11 +37,10 @@ class MemberAdamW:
         max_grad_norm: float = 0.0,
         offload: bool = False,
     ):
-        """parameters[m] are the member's matrices by name, the same names for all members.
+        """parameters[m]: the member's matrices by name; the names are equal for all members.
 
-        beta2: decay of the squared gradient's moving average. max_grad_norm: a member's longer
-        gradient is scaled down to it; 0: none is. offload: moments are in main memory, and on the
-        parameters' device during a step only.
+        beta2: decay of the squared gradient's moving average. max_grad_norm: longest gradient of a
+        member; 0: no clipping. offload: keep moments in main memory, except during a step.
         """
         self._beta2, self._weight_decay = beta2, weight_decay
         self._max_grad_norm, self._offload = max_grad_norm, offload
@@ -69,9 +68,9 @@ class MemberAdamW:
     ) -> tuple[float, bool]:
         """Clip and apply the member's gradients; a missing gradient counts as 0.
 
-        loss_scale is a factor of the loss, which is divided out of the gradients. Returns the norm
-        before clipping and whether the member moved: a gradient that is not finite changes neither
-        the parameters nor the state.
+        loss_scale: factor of the loss, by which gradients are divided. Returns the norm before
+        clipping, and whether the step was taken: a gradient that is not finite changes neither
+        parameters nor state.
         """
         state, beta2 = self.states[member], self._beta2
         parameters: list[Tensor] = list(self._parameters[member].values())
@@ -105,9 +104,9 @@ class MemberAdamW:
         return norm, True
 
     def tensors(self, member: int) -> dict[str, Tensor]:
-        """Return what continues the member elsewhere, itself: its parameters and its moments.
+        """Return the member's parameters and moments, not copied.
 
-        `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`.
+        Names: `weights/<parameter>`, `exp_avg/...`, `exp_avg_sq/...`.
         """
         parameters, state = self._parameters[member], self.states[member]
         tensors: dict[str, Tensor] = {f"weights/{name}": p for name, p in parameters.items()}
@@ -118,7 +117,7 @@ class MemberAdamW:
 
     @torch.no_grad()
     def load(self, member: int, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Restore what `tensors` returned of a member with the same parameters, and its steps."""
+        """Load tensors that `tensors` returned for a member with equal parameters, and its step."""
         for name, tensor in self.tensors(member).items():
             tensor.copy_(tensors[name])
         self.states[member].step = step

@@ -1,9 +1,9 @@
-"""From hidden states to log-probabilities, a bounded number of tokens at a time.
+"""Log-probabilities from hidden states, a bounded number of tokens at a time.
 
 The table of logits [tokens, vocabulary] is the largest tensor of a training step: 16,384 tokens of
-a vocabulary of 152,000 are 10 GB in float32, and its gradient as much again. A token's values
-depend on its own hidden state alone, so their gradients with respect to it are found in the forward
-pass, chunk by chunk, and kept in place of the logits: [tokens, hidden] each. The backward pass only
+a vocabulary of 152,000 take 10 GB in float32, and its gradient as much again. A token's values
+depend only on its own hidden state. So the forward pass computes their gradients with respect to
+it, chunk by chunk, and keeps these [tokens, hidden] in place of the logits. The backward pass only
 scales them; the output layer is read as often as without chunks.
 """
 
@@ -21,23 +21,23 @@ from lora_evo.errors import LoraEvoError, first_line
 from lora_evo.model.decoding import TESTED_FAMILIES
 
 Scores: TypeAlias = tuple[Tensor, ...]
-"""Log-probabilities (nats) of the targets and, where asked for, entropies; all [tokens]."""
+"""Log-probabilities (nats) of the targets and, optionally, entropies; all [tokens]."""
 _CHUNK_ENTRIES = 1 << 24
-"""Logits of one chunk: 64 MB in float32, of which three or four copies live at a time."""
+"""Logits of one chunk: 64 MB in float32, with three or four copies at a time."""
 _LEAST_CHUNK = 256
-"""Tokens below which reading the output layer's weights takes longer than multiplying by them."""
+"""Tokens below which reading the output layer's weights takes longer than the product."""
 _PROBE = 5
-"""Tokens on which our logits are compared with the model's own."""
+"""Tokens on which these logits are compared with the model's own."""
 
 
 def chunk_tokens(vocabulary: int) -> int:
-    """Return the tokens that go through an output layer of this size together."""
+    """Return the number of tokens in a chunk for this vocabulary."""
     return max(_LEAST_CHUNK, _CHUNK_ENTRIES // vocabulary)
 
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """The frozen last layer of a causal model, and what its family does to the logits after it."""
+    """The frozen output layer of a causal model, and its family's transformation of the logits."""
 
     head: nn.Linear
     chunk: int
@@ -50,10 +50,10 @@ class OutputLayer:
 
     @classmethod
     def of(cls, model: Any, temperature: float = 1.0, chunk: int = 0) -> "OutputLayer":
-        """Find a model's output layer, and check it against the model's own logits.
+        """Return a model's output layer, checked against the model's own logits.
 
-        chunk: most tokens at a time, 0 for as many as suit the vocabulary. Raises LoraEvoError for
-        a model whose logits are made in another way.
+        chunk: most tokens at a time, 0: by the vocabulary. Raises LoraEvoError for a model that
+        computes its logits in another way.
         """
         head, config = model.get_output_embeddings(), model.config.get_text_config()
         if not isinstance(head, nn.Linear):
@@ -77,14 +77,14 @@ class OutputLayer:
         ids = torch.arange(_PROBE, device=self.head.weight.device)[None] % self.head.out_features
         try:
             hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-            wanted = model(input_ids=ids, use_cache=False).logits.float()
-            error = float((self._logits(hidden) - wanted).abs().max())
-        except Exception as failure:  # whatever a family's own code raises
+            expected = model(input_ids=ids, use_cache=False).logits.float()
+            error = float((self._logits(hidden) - expected).abs().max())
+        except Exception as failure:  # a family's own code may raise anything
             raise LoraEvoError(
-                f"the hidden states of a {model.config.model_type} cannot be read apart from its "
-                f"logits, which the learner needs: {first_line(failure)}"
+                f"the hidden states of a {model.config.model_type} cannot be read without its "
+                f"logits, as the learner needs: {first_line(failure)}"
             ) from failure
-        size = float(wanted.abs().max())
+        size = float(expected.abs().max())
         if not math.isfinite(size):
             kind = str(hidden.dtype).removeprefix("torch.")
             raise LoraEvoError(
@@ -114,10 +114,10 @@ class OutputLayer:
         return chosen, -(table.exp() * table).sum(-1)
 
     def scores(self, hidden: Tensor, targets: Tensor, *, entropy: bool = False) -> Scores:
-        """Return log p of the targets and, if asked for, the entropy of each token's distribution.
+        """Return log p of the targets and, with entropy, the entropy of each token's distribution.
 
-        hidden [tokens, hidden size], targets [tokens]; under the layer's temperature, in nats. The
-        gradient reaches `hidden`; the layer's weights are frozen.
+        hidden [tokens, hidden size], targets [tokens]; at the layer's temperature, in nats.
+        Differentiable with respect to `hidden`.
         """
         if len(hidden) <= self.chunk:
             return self._scores(hidden, targets, entropy)

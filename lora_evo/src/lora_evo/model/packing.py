@@ -1,8 +1,8 @@
-"""Texts of unlike lengths in one row: no padding but in attention, and a shared prompt once.
+"""Packed rows: texts of different lengths in one row without padding, a shared prompt only once.
 
-A model reads all tokens of a batch as one text with positions of our own. Its attention, taken from
-transformers' table of kernels by name, is called once for each block of texts, and what follows a
-prompt sees the keys and values of that prompt beside its own.
+A model reads all tokens of a batch as one text, with explicit positions. A registered attention
+function of transformers calls the kernel once for each block of texts, in which a completion sees
+the keys and values of its prompt and its own.
 """
 
 import sys
@@ -23,24 +23,23 @@ from transformers.masking_utils import causal_mask_function
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """Texts that attend together; those of one block have room for as many tokens."""
+    """Texts of one attention call, padded to one length."""
 
     keys: Tensor
-    """[texts, keys], the number of each token that is seen, in the order of positions; of any on
-    padding."""
+    """[texts, keys], token numbers in the packed row, in the order of positions; any on padding."""
     positions: Tensor
-    """[texts, keys] in the text."""
+    """[texts, keys], positions in the text."""
     seen: Tensor
-    """[texts, keys], False on padding between a prompt and what follows it."""
+    """[texts, keys], False on padding between a prompt and its completion."""
     queries: int
-    """How many of the keys, the last, see those before them."""
+    """Number of queries: the last keys."""
 
     def mask(self, sees: Callable[..., Tensor], plain: str, dtype: torch.dtype) -> Tensor | None:
-        """Return what a kernel is told of who sees whom; None: each sees all before it."""
+        """Return the kernel's attention mask; None for a plain causal one."""
         whole = self.queries == self.keys.shape[1]
         if whole and sees is causal_mask_function and plain == "sdpa":
             return None
-        at = self.positions[:1] if whole else self.positions  # padding comes after all that sees
+        at = self.positions[:1] if whole else self.positions  # padding is after all queries
         first = at.new_zeros(())
         mask = sees(first, first, at[:, -self.queries :, None], at[:, None, :])[:, None]
         if not whole:
@@ -52,9 +51,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Packing:
-    """How the tokens of a packed row attend.
+    """The attention of the tokens of a packed row.
 
-    places: [tokens], of each token among the queries of all blocks.
+    places: [tokens], index of each token among the queries of all blocks.
     """
 
     blocks: tuple[Block, ...]
@@ -74,7 +73,7 @@ _in_force: ContextVar[Packing | None] = ContextVar("_in_force", default=None)
 
 @contextmanager
 def packed(packing: Packing | None) -> Iterator[None]:
-    """Have the tokens of a row attend so inside the block; None: as ever."""
+    """Use this packing for attention inside the block; None: no packing."""
     token = _in_force.set(packing)
     try:
         yield
@@ -83,9 +82,9 @@ def packed(packing: Packing | None) -> Iterator[None]:
 
 
 def can_pack(model: Any) -> bool:
-    """Let a model read packed rows; return False where it cannot.
+    """Set a model up for packed rows; return False if it cannot read them.
 
-    Each of its layers must have keys and values, and no state beside them.
+    Each of its layers must have only keys and values in the cache, and no other state.
     """
     layers = DynamicCache(config=model.config).layers
     config = model.get_decoder().config
@@ -99,39 +98,38 @@ def can_pack(model: Any) -> bool:
 
 
 def _mask(plain: str, *, mask_function: Any, dtype: torch.dtype, **how: Any) -> Any:
-    """Return `Masks` while a packing is in force, else transformers' own mask."""
+    """Return `Masks` inside `packed`, else transformers' own mask."""
     packing = _in_force.get()
     if packing is None:
-        own = AttentionMaskInterface()[plain]
-        return own(mask_function=mask_function, dtype=dtype, **how)
+        return AttentionMaskInterface()[plain](mask_function=mask_function, dtype=dtype, **how)
     return Masks(packing, [block.mask(mask_function, plain, dtype) for block in packing.blocks])
 
 
 def _attend(
     plain: str, module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **how: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend block by block where a mask is `Masks`, else as transformers does.
+    """Attend block by block if the mask is `Masks`, else as transformers does.
 
     query, key, value: [1, heads, tokens, features]. Returns [1, tokens, heads, features].
     """
     family: Any = sys.modules[type(module).__module__]
     kernel = AttentionInterface()["sdpa"] if plain == "sdpa" else family.eager_attention_forward
     if not isinstance(mask, Masks):
-        both: tuple[Tensor, Tensor | None] = kernel(module, query, key, value, mask, **how)
-        return both
+        result: tuple[Tensor, Tensor | None] = kernel(module, query, key, value, mask, **how)
+        return result
     sides = [side[0].transpose(0, 1) for side in (query, key, value)]
     parts = []
     for block, of_block in zip(mask.packing.blocks, mask.of_blocks, strict=True):
         numbers = block.keys[:, -block.queries :], block.keys, block.keys
-        chosen = (_rows(*pair).transpose(1, 2) for pair in zip(sides, numbers, strict=True))
-        parts.append(kernel(module, *chosen, of_block, **how)[0].flatten(0, 1))
+        inputs = (_rows(*pair).transpose(1, 2) for pair in zip(sides, numbers, strict=True))
+        parts.append(kernel(module, *inputs, of_block, **how)[0].flatten(0, 1))
     return _rows(torch.cat(parts), mask.packing.places)[None], None
 
 
 def _rows(table: Tensor, numbers: Tensor) -> Tensor:
     """Return rows [..., heads, features] of a table [n, heads, features] by number [...].
 
-    As of an embedding, whose gradient is a sum in one order.
+    By an embedding, whose gradient is summed in a fixed order.
     """
     return F.embedding(numbers, table.flatten(1)).view(*numbers.shape, *table.shape[1:])
 

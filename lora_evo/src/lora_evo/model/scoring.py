@@ -1,6 +1,6 @@
 """Completions under the members of a stack: rows, micro-batches, and log-probabilities of tokens.
 
-What learns, by rewards or by examples, stands on this: no loss sees the prompt or the padding.
+Both learners, by rewards and by examples, use it. No loss sees the prompt or the padding.
 """
 
 import math
@@ -32,7 +32,7 @@ class Completed(Protocol):
 
 @dataclass(frozen=True)
 class TokenPair:
-    """A prompt and its completion by token ids; the completion alone carries loss."""
+    """A prompt and its completion by token ids; only the completion has a loss."""
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
@@ -54,10 +54,10 @@ R = TypeVar("R", bound=Completed)
 def micro_batches(
     rows: Iterable[R], tokens: float, member: Callable[[R], int] = lambda row: 0
 ) -> Iterator[list[R]]:
-    """Cut rows so that their padded prompts, each once, and completions stay within the budget.
+    """Yield micro-batches of rows whose padded prompts, each once, and completions fit the budget.
 
-    Rows of one member with one prompt are together, as long as they fit; so are those of similar
-    length. In a batch those of one member are next to each other; a longer row is alone.
+    Rows of one member with one prompt stay together if they fit, and rows of similar length do. In
+    a batch, rows of one member are neighbours. A row over the budget is alone.
     """
     groups: dict[tuple[int, tuple[int, ...]], list[R]] = {}
     for row in rows:
@@ -67,7 +67,7 @@ def micro_batches(
         return max(len(row.completion_ids) for row in group)
 
     batch: list[R] = []
-    prompts, width, height = 0, 0, 0  # how many prompts, their longest, the longest completion
+    prompts, width, height = 0, 0, 0  # number of prompts, the longest one, the longest completion
     order = sorted(groups.items(), key=lambda g: (-len(g[0][1]) - longest(g[1]), g[0][0]))
     for (_, prompt), group in order:
         new = 1
@@ -84,30 +84,30 @@ def micro_batches(
 
 @dataclass(frozen=True, slots=True)
 class LaidRows:
-    """Rows as tensors, and where their completions are."""
+    """Rows as tensors, with the places of their completions."""
 
     ids: Tensor
     """[1, tokens] of the packed texts; or [rows, T], padded on the right."""
     members: list[int]
-    """Whose each token is, or each row."""
+    """Member of each packed token, or of each padded row."""
     positions: Tensor | None
-    """[1, tokens], places in the row; None where rows are padded."""
+    """[1, tokens], positions in the row's text; None for padded rows."""
     packing: Any
-    """How packed texts attend."""
+    """`Packing` of packed texts; None for padded rows."""
     places: Tensor
-    """[tokens] of the flattened `ids`, whose next token belongs to a completion."""
+    """[completion tokens], indices into the flattened `ids` whose next token is in a completion."""
     targets: Tensor
-    """[tokens], those next tokens."""
+    """[completion tokens], those next tokens."""
     lengths: list[int]
     """Completion tokens of each row."""
     longest: int
-    """Tokens of the longest row but for its last."""
+    """Tokens of the longest row without its last."""
 
     @classmethod
     def padded(
         cls, rows: Sequence[Completed], members: Sequence[int], pad: int, device: torch.device
     ) -> "LaidRows":
-        """Lay each row out apart; pad may be any valid id, since no loss ever sees it."""
+        """Return padded rows; pad: any valid id, since no loss sees it."""
         ids, real = padded([row.prompt_ids + row.completion_ids[:-1] for row in rows], device)
         starts = [i * ids.shape[1] + len(row.prompt_ids) - 1 for i, row in enumerate(rows)]
         places = [range(s, s + len(r.completion_ids)) for s, r in zip(starts, rows, strict=True)]
@@ -117,12 +117,12 @@ class LaidRows:
     def packed(
         cls, rows: Sequence[Completed], members: Sequence[int], device: torch.device
     ) -> "LaidRows":
-        """Lay rows out as one, the texts of each member together.
+        """Return rows packed into one, the texts of each member together.
 
-        Rows of one member with one prompt share a stem, the prompt, and each has a branch, its
-        completion; another row is all stem.
+        Rows of one member with one prompt share the prompt as a stem, and each has its completion
+        as a branch. Any other row is a stem.
         """
-        from lora_evo.model.packing import Block, Packing  # which brings transformers
+        from lora_evo.model.packing import Block, Packing  # imports transformers
 
         keys = [(member, row.prompt_ids) for row, member in zip(rows, members, strict=True)]
         counts = Counter(
@@ -174,7 +174,7 @@ class LaidRows:
         blocks = []
         for (numbers, at, real), width in both:
             chosen = np.where(real, numbers, 0)
-            real[:, -width:] = True  # what is behind a text, none of its tokens sees
+            real[:, -width:] = True  # no token sees those after its text
             blocks.append(Block(put(chosen), put(at), put(real), width))
         ranges = []
         for (stem, branch), row in zip(parts, rows, strict=True):
@@ -220,11 +220,11 @@ class LaidRows:
 
 
 class Scorer:
-    """Reads completions under the members of a stack.
+    """Computes log-probabilities of completions under the members of a stack.
 
-    pad: any valid token id, which fills rows on the right. temperature: that divides the logits.
-    chunk: most tokens of a table of logits, 0 for as many as suit the vocabulary. checkpointing:
-    of all layers; `checkpoint_from_tokens` can be lowered later.
+    pad: any valid token id, to fill rows on the right. temperature: divisor of the logits. chunk:
+    most tokens of a table of logits, 0: by the vocabulary. checkpointing: gradient checkpointing of
+    all layers; `checkpoint_from_tokens` can be lowered later.
     """
 
     def __init__(
@@ -240,20 +240,20 @@ class Scorer:
         self._model: Any = adapters.model
         self.output = OutputLayer.of(self._model, temperature, chunk)
         self.checkpoint_from_tokens = 0 if checkpointing else math.inf
-        """Tokens of a row, but for its last, from which on layers are checkpointed."""
+        """Tokens of a row without its last from which on layers are checkpointed."""
         self._pad = pad
-        from lora_evo.model import packing  # which brings transformers
+        from lora_evo.model import packing  # imports transformers
 
         self._packing = packing
         self._packs = packing.can_pack(self._model)
-        """Whether rows are packed, and a prompt that rows share is read once."""
+        """Whether rows are packed."""
         self._turn = turning_length(self._model)
         if checkpointing and adapters.device.type == "cpu":
             lower_mmap_threshold()
 
     @staticmethod
     def tokens(rows: Sequence[Completed], members: Sequence[int]) -> int:
-        """Return the padded tokens of a batch, by which `micro_batches` cuts."""
+        """Return the padded tokens of a batch, as counted by `micro_batches`."""
         prompts = {(member, row.prompt_ids) for row, member in zip(rows, members, strict=True)}
         width = max(len(prompt) for _, prompt in prompts)
         return len(prompts) * width + len(rows) * max(len(row.completion_ids) for row in rows)
@@ -261,7 +261,7 @@ class Scorer:
     def batches(
         self, rows: Iterable[R], tokens: float, member: Callable[[R], int] = lambda row: 0
     ) -> Iterator[list[R]]:
-        """Cut rows as `micro_batches` does, those beyond the model's turning length apart."""
+        """Yield micro-batches; rows beyond the model's turning length have batches of their own."""
         sides: tuple[list[R], list[R]] = [], []
         for row in rows:
             sides[len(row.prompt_ids) + len(row.completion_ids) - 1 > self._turn].append(row)
@@ -269,22 +269,22 @@ class Scorer:
             yield from micro_batches(side, tokens, member)
 
     def laid(self, rows: Sequence[Completed], members: Sequence[int]) -> LaidRows:
-        """Lay rows out on the model's device. members: the place of each row's in the stack."""
+        """Return rows as tensors on the model's device. members: each row's index in the stack."""
         if self._packs:
             return LaidRows.packed(rows, members, self.adapters.device)
         return LaidRows.padded(rows, members, self._pad, self.adapters.device)
 
     def scores(self, rows: LaidRows, *, base: bool = False, entropy: bool = False) -> Scores:
-        """Return log p of each completion token and, if asked for, the entropy before it.
+        """Return log p of each completion token and, with entropy, the entropy of its distribution.
 
-        base: under the base, whoever the rows' members are. All [tokens], in nats, row after row.
+        base: under the base instead of the rows' members. All [tokens], in nats, row after row.
         """
         decoder = self._model.get_decoder()
         layers = layers_of(decoder) if rows.longest >= self.checkpoint_from_tokens else []
         members = [BASE] * len(rows.members) if base else rows.members
         # Causal attention and padding on the right: real tokens never see the padding.
         how: dict[str, Any] = {"input_ids": rows.ids, "use_cache": False}
-        if rows.packing is not None:  # the mask of ones keeps transformers from looking for texts
+        if rows.packing is not None:  # the mask keeps transformers from detecting packed texts
             how |= {"position_ids": rows.positions, "attention_mask": torch.ones_like(rows.ids)}
         with (
             checkpointed(layers, self.adapters),

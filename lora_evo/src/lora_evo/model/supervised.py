@@ -1,7 +1,7 @@
 """Supervised training of the members of a stack: next-token loss on completions, an AdamW each.
 
-Loss: the mean negative log-likelihood of a batch's completion tokens, by AdamW on A and B in
-float32. It serves warm starts (`selfplay sft`) and the measurement of recovery.
+The loss is the mean negative log-likelihood of a batch's completion tokens. Used by `selfplay sft`
+and for the measurement of recovery.
 """
 
 import json
@@ -22,13 +22,13 @@ from lora_evo.model.stacked_lora import StackedAdapters
 from lora_evo.peft.directory import PathLike
 
 HELD_OUT = 0.2
-"""Share of the different prompts of a file that is only measured."""
+"""Share of a file's different prompts that is held out."""
 FEWEST_HELD_OUT = 8
-"""From fewer rows no interval of a level can be estimated."""
+"""Fewest held-out rows, for an interval of the level."""
 
 
 def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = False) -> TokenPair:
-    """Encode a prompt and its completion; special: with the tokenizer's own tokens before both."""
+    """Encode a prompt and its completion; special: add special tokens to the prompt."""
     return TokenPair(
         tuple(tokenizer.encode(prompt, add_special_tokens=special)),
         tuple(tokenizer.encode(completion, add_special_tokens=False)),
@@ -36,21 +36,21 @@ def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = 
 
 
 def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:
-    """Return the examples of a step, from 1: an epoch takes each once, in an order of its own."""
-    picks: list[int] = []
-    for at in range((step - 1) * batch_size, step * batch_size):
-        epoch, number = divmod(at, count)
+    """Return the indices of a step's examples (steps from 1), shuffled anew in each epoch."""
+    indices: list[int] = []
+    for place in range((step - 1) * batch_size, step * batch_size):
+        epoch, number = divmod(place, count)
         order = stream(derive_seed(seed, "order", epoch)).permutation(count)
-        picks.append(int(order[number]))
-    return picks
+        indices.append(int(order[number]))
+    return indices
 
 
 @dataclass(frozen=True)
 class PromptRow:
-    """One prompt, and its completion if there is one."""
+    """A prompt, with or without a completion."""
 
     line: int
-    """Where it is in its file, from 1."""
+    """Line in its file, from 1."""
     prompt: str
     completion: str | None = None
 
@@ -83,23 +83,23 @@ def read_rows(path: PathLike) -> list[PromptRow]:
 
 
 def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
-    """Return rows to train on and those held out: a fifth of the prompts, by their number alone."""
-    bare = [row.line for row in rows if row.completion is None]
-    if bare:
-        raise LoraEvoError(f"line {bare[0]} has no completion ({len(bare)} such rows)")
+    """Return training rows, and rows of a held-out fifth of the prompts, drawn by their number."""
+    incomplete = [row.line for row in rows if row.completion is None]
+    if incomplete:
+        raise LoraEvoError(f"line {incomplete[0]} has no completion ({len(incomplete)} such rows)")
     prompts = list(dict.fromkeys(row.prompt for row in rows))
     order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
-    kept = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
-    held_out = [row for row in rows if row.prompt in kept]
+    excluded = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
+    held_out = [row for row in rows if row.prompt in excluded]
     if len(held_out) < FEWEST_HELD_OUT:
         raise LoraEvoError(
             f"{len(held_out)} rows are held out, expected at least {FEWEST_HELD_OUT}; give more"
         )
-    return [row for row in rows if row.prompt not in kept], held_out
+    return [row for row in rows if row.prompt not in excluded], held_out
 
 
 def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
-    """Return the tokens of a prompt, with special ones, and completion. Raises LoraEvoError."""
+    """Return the tokens of a row's prompt and completion. Raises LoraEvoError."""
     pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
     if not pair.prompt_ids or (row.completion and not pair.completion_ids):
         raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
@@ -111,11 +111,11 @@ def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair
 
 
 class SupervisedLearner:
-    """Trains members of a stack one at a time, so that none depends on the others.
+    """Trains members of a stack one at a time, independently of each other.
 
-    learning_rate: of AdamW without weight decay. max_grad_norm: clips the gradients of a member
-    together; 0 does not. micro_batch_tokens: padded tokens per forward pass. chunk, checkpointing:
-    as of `Scorer`.
+    learning_rate: of AdamW without weight decay. max_grad_norm: longest gradient of a member; 0: no
+    clipping. micro_batch_tokens: padded tokens per forward pass. chunk, checkpointing: as of
+    `Scorer`.
     """
 
     def __init__(
@@ -142,10 +142,10 @@ class SupervisedLearner:
 
     def step(self, member: int, pairs: Sequence[TokenPair], lr_factor: float = 1.0) -> float:
         """Take one step on the mean loss of all completion tokens; return it (nats)."""
-        whole = sum(len(pair.completion_ids) for pair in pairs)
+        tokens = sum(len(pair.completion_ids) for pair in pairs)
         total = 0.0
         for batch in self._scorer.batches(pairs, self._budget):
-            loss = -torch.cat(self.logprobs(member, batch)).sum() / whole
+            loss = -torch.cat(self.logprobs(member, batch)).sum() / tokens
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         norm, stepped = self._optimizer.step(member, self._rate * lr_factor)
@@ -159,9 +159,9 @@ class SupervisedLearner:
     @torch.no_grad()
     def mean_loss(self, member: int, pairs: Sequence[TokenPair]) -> float:
         """Return the mean loss of all completion tokens (nats) under a member."""
-        whole = sum(len(pair.completion_ids) for pair in pairs)
+        tokens = sum(len(pair.completion_ids) for pair in pairs)
         batches = self._scorer.batches(pairs, self._budget)
-        return sum(-float(torch.cat(self.logprobs(member, b)).sum()) / whole for b in batches)
+        return sum(-float(torch.cat(self.logprobs(member, b)).sum()) / tokens for b in batches)
 
     @torch.no_grad()
     def probabilities(self, member: int, pairs: Sequence[TokenPair]) -> list[float]:

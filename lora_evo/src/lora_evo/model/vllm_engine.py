@@ -1,9 +1,9 @@
-"""Rollouts by vLLM: every version of an adapter is served under a name of its own.
+"""Rollouts by vLLM: every version of an adapter is served under a new name.
 
-vLLM tells cached keys and values apart by an adapter's name and path, so a version that reuses
-either is answered from the cache of the one before. Here `t0@v17` is written, added, and only then
-is `t0@v16` removed and, last, deleted. On a GPU sums are taken in another order in another batch,
-which turns a draw now and then.
+vLLM caches keys and values by an adapter's name and path, so that a version with an old name or
+path would use the cache of the previous one. Here `t0@v17` is written and added before `t0@v16` is
+removed and, last, deleted. On a GPU the order of sums depends on the batch, so that samples may
+differ from run to run.
 """
 
 import os
@@ -33,7 +33,7 @@ from lora_evo.model.engine import (
 from lora_evo.model.vllm_server import ServedModel, Serving, VLLMOptions, import_vllm
 
 _SEEDS = 2**63
-"""Seeds below this fit the generator of vLLM."""
+"""vLLM's seeds are below this."""
 _BASE = "base@zero"
 """Label of the zero adapter that the base's rows use."""
 _DRAFTS = "populab-adapters"
@@ -42,11 +42,11 @@ _UNSERVED = ("lm_head", "embed_tokens")
 
 @dataclass(frozen=True)
 class _Held:
-    """One version of an adapter as vLLM knows it."""
+    """One version of an adapter in vLLM."""
 
     label: str
     number: int
-    """vLLM's id; never given twice."""
+    """vLLM's id; never reused."""
     folder: Path
     version: int
 
@@ -54,9 +54,9 @@ class _Held:
 class VLLMEngine(Engine):
     """Samples through `vllm.LLM`, on a GPU in a process of its own.
 
-    base: only its settings and tokenizer are read. shapes: its linear layers by path. threads:
-    torch's, on a CPU; 0 leaves them. Every call raises EngineStopped when vLLM fails; the engine is
-    then at its end.
+    base: for its settings and tokenizer only. shapes: its linear layers by path. threads: of torch,
+    on a CPU; 0 keeps their number. Every call raises EngineStopped if vLLM fails; the engine cannot
+    be used after that.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class VLLMEngine(Engine):
         """By name; None is the zero adapter of the base's rows."""
         self._labels: set[str] = set()
         self._arrived: set[int] = set()
-        """Numbers of the versions that vLLM has read since it woke up."""
+        """Numbers of the versions that vLLM has loaded since it woke up."""
         self._count = 0
-        self._asked = 0
+        self._calls = 0
         values = (serving.max_adapters + 1) * serving.max_rank * sum(map(sum, shapes.values()))
         self._folder = AdapterFolder(4 * values)
         self._served = ServedModel(self._vllm.LLM, serving, options, threads)
@@ -96,7 +96,7 @@ class VLLMEngine(Engine):
         return {name: held.version for name, held in self._held.items() if name is not None}
 
     def put_adapter(self, name: str, version: int, adapter: Adapter) -> None:
-        """Serve this version from the next call on; the one before goes when this one is there."""
+        """Serve this version from the next call on; the previous one is removed after that."""
         check_adapter(name, adapter, self._shapes, self._serving.max_rank)
         before = self._held.get(name)
         self._held[name] = self._add(f"{name}@v{version}", version, adapter)
@@ -113,8 +113,8 @@ class VLLMEngine(Engine):
             self.restore()
         short = []
         for i, rollout in self._sampled(dict(enumerate(requests)), watch_text=True):
-            # vLLM ended it at a stop text that is not there in our reading: where a prompt ends
-            # within a character, the first text that it decodes holds the prompt's.
+            # vLLM ended it at a stop text that the completion does not contain: if a prompt ends
+            # within a character, vLLM's first decoded text includes the prompt's part of it.
             if rollout.finish_reason == "length" and (
                 len(rollout.completion_ids) < requests[i].max_tokens
             ):
@@ -127,7 +127,7 @@ class VLLMEngine(Engine):
         self._served.sleep()
 
     def restore(self) -> None:
-        """Wake up; sleep may lose adapters without a word, so what is asked for is read again."""
+        """Wake up. Sleep may silently drop adapters, so requested ones are loaded again."""
         if self._served.wake_up():
             self._arrived.clear()
 
@@ -138,24 +138,24 @@ class VLLMEngine(Engine):
     def _sampled(
         self, left: dict[int, Request], *, watch_text: bool
     ) -> Iterator[tuple[int, Rollout]]:
-        """Yield samples as they end; each is taken out of what is left."""
-        numbers = self._ask(left, watch_text) if left else {}
+        """Yield samples as they end, and remove their requests from `left`."""
+        numbers = self._add_requests(left, watch_text) if left else {}
         try:
             while left:
                 for output in self._served.call("sample", next_outputs):
                     i = numbers.get(output.request_id)
-                    if i is not None:  # else of a stream that was left
+                    if i is not None:  # else of a stream that was closed
                         sampled = output.outputs[0]
                         yield i, rollout_of(left.pop(i), sampled, self.end_tokens, self.decode)
         except GeneratorExit:
-            with suppress(EngineStopped):  # as the next call will
+            with suppress(EngineStopped):  # the next call raises it
                 self._served.call("end", lambda llm: llm.llm_engine.abort_request(list(numbers)))
             raise
 
-    def _ask(self, requests: Mapping[int, Request], watch_text: bool) -> dict[str, int]:
-        """Let vLLM begin with these; return their numbers by a name that none had before."""
-        self._asked += 1
-        names = {f"{self._asked}.{i}": i for i in requests}
+    def _add_requests(self, requests: Mapping[int, Request], watch_text: bool) -> dict[str, int]:
+        """Submit requests to vLLM; return their numbers by new request ids."""
+        self._calls += 1
+        names = {f"{self._calls}.{i}": i for i in requests}
         for version in self._held.values():
             if version.number not in self._arrived:
                 self._register(version)
@@ -179,7 +179,7 @@ class VLLMEngine(Engine):
         return self._vllm.LoRARequest(version.label, version.number, str(version.folder), **how)
 
     def _add(self, label: str, version: int, adapter: Adapter) -> _Held:
-        """Write a version under a label that no other ever had, and register it."""
+        """Write a version under a new label, and register it."""
         self._count += 1
         if label in self._labels:
             label = f"{label}.{self._count}"
@@ -193,7 +193,7 @@ class VLLMEngine(Engine):
         return held
 
     def _register(self, version: _Held) -> None:
-        """Have vLLM read a version, also one that it knows: its weights may be lost."""
+        """Let vLLM load a version, again if necessary: its weights may be lost."""
         request = self._request(version, load_inplace=True)
         task = f"add {version.label}"
         if not self._served.call(task, lambda llm: llm.llm_engine.add_lora(request)):
@@ -201,7 +201,7 @@ class VLLMEngine(Engine):
         self._arrived.add(version.number)
 
     def _remove(self, version: _Held) -> None:
-        """Take a version out; its folder goes last, for an engine that cannot find one dies."""
+        """Remove a version; its folder last, since vLLM dies if it does not find one."""
         self._served.call(
             f"remove {version.label}", lambda llm: llm.llm_engine.remove_lora(version.number)
         )
@@ -210,18 +210,18 @@ class VLLMEngine(Engine):
 
 
 def next_outputs(llm: Any) -> list[Any]:
-    """Let vLLM work until requests end; return their outputs. Raises RuntimeError for none."""
+    """Run vLLM until requests end; return their outputs. Raises RuntimeError if it has none."""
     while llm.llm_engine.has_unfinished_requests():
         ended = [output for output in llm.llm_engine.step() if output.finished]
         if ended:
             return ended
-    raise RuntimeError("it lost what it was asked")
+    raise RuntimeError("it lost its requests")
 
 
 def sampling_arguments(
     request: Request, end_tokens: Sequence[int], *, watch_text: bool = True
 ) -> dict[str, Any]:
-    """Return the keywords of `vllm.SamplingParams`; watch_text: end a row at a stop text."""
+    """Return the arguments of `vllm.SamplingParams`; watch_text: end a row at a stop text."""
     watched = bool(request.stop) and watch_text
     return {
         "temperature": request.temperature,
@@ -244,7 +244,7 @@ def rollout_of(
     end_tokens: Sequence[int],
     decode: Callable[[Sequence[int]], str],
 ) -> Rollout:
-    """Return what a `vllm.CompletionOutput` holds, cut where the first stop text is complete."""
+    """Return the rollout of a `vllm.CompletionOutput`, cut after its first stop text."""
     ids = tuple(int(token) for token in sampled.token_ids)
     logprobs = tuple(
         float(table[token].logprob) for token, table in zip(ids, sampled.logprobs, strict=True)
@@ -259,7 +259,7 @@ def rollout_of(
 def stopped_at(
     ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]
 ) -> int | None:
-    """How many tokens it takes to complete one of the texts; None when none is there."""
+    """Return the number of tokens up to the end of the first stop text; None without any."""
 
     def complete(length: int) -> bool:
         text = decode(ids[:length])
@@ -267,13 +267,13 @@ def stopped_at(
 
     if not complete(len(ids)):
         return None
-    if not complete(len(ids) - 1):  # as a rule: vLLM ends there by itself
+    if not complete(len(ids) - 1):  # the usual case: vLLM ends there itself
         return len(ids)
     return bisect_left(range(len(ids)), True, key=complete)
 
 
 def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) -> None:
-    """Raise LoraEvoError for an adapter that vLLM cannot serve truly."""
+    """Raise LoraEvoError for an adapter that vLLM cannot serve."""
     for path, slot in adapter.slots.items():
         if path.rpartition(".")[2] in _UNSERVED:
             raise LoraEvoError(
@@ -289,9 +289,9 @@ def check_adapter(name: str, adapter: Adapter, shapes: Shapes, max_rank: int) ->
 
 
 def zero_adapter(shapes: Shapes) -> Adapter:
-    """An adapter that changes nothing, for the base's rows.
+    """Return an adapter that changes nothing, for the base's rows.
 
-    Rows without an adapter read the last slot on a CPU, whatever is left in it.
+    On a CPU, vLLM's rows without an adapter would use the last slot, with its old content.
     """
     path = next(path for path in shapes if path.rpartition(".")[2] not in _UNSERVED)
     inputs, outputs = shapes[path]
@@ -301,7 +301,7 @@ def zero_adapter(shapes: Shapes) -> Adapter:
 
 
 class AdapterFolder:
-    """Adapters as PEFT folders, in memory where `room` bytes are free there, else in TMPDIR."""
+    """PEFT folders for vLLM, in shared memory if `room` bytes are free there, else in TMPDIR."""
 
     def __init__(self, room: int, memory: Path = Path("/dev/shm")) -> None:
         place = Path(tempfile.gettempdir())

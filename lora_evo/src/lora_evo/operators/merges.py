@@ -1,13 +1,13 @@
-"""Merges: one adapter that holds what several do, from their effective updates.
+"""Merges: one adapter that combines several, by their effective updates.
 
-A merge adds up the updates D_k = s_k B_k A_k, k = 1..n, or what is left of their entries, with
-weights w_k (1/n each without any). Names, weights and densities mean what they mean in PEFT and
-mergekit where those work on the update. A module that a parent lacks counts as 0. The child is the
-sum's best approximation by `rank`, by default the largest of the parents', with which alpha grows
-so that the scale stays; what that cuts off is the truncation loss.
+A merge is a sum of the updates D_k = s_k B_k A_k, k = 1..n, or of sparsified ones, with weights w_k
+(by default 1/n each). Names, weights and densities have the meaning of PEFT and mergekit, applied
+to the update. A module that a parent lacks counts as 0. The child is the best approximation of the
+sum by `rank`, by default the parents' largest; alpha grows with the rank, so that the scale stays.
+The error of the approximation is the truncation loss.
 
-TIES and DARE choose among the entries of an update, so that each module in turn is dense, in single
-precision (double where a parent is in double): up to ten matrices of its shape at once.
+TIES and DARE act on entries of the update, so that one module at a time is dense, in single
+precision (double if a parent is in double): up to ten matrices of its shape at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,23 +28,24 @@ _SPARE = 8
 _ROUNDS = 30
 _SETTLED = 1e-6
 Sparsify: TypeAlias = Callable[[str, int, torch.Tensor], torch.Tensor]
-"""Maps module path, number of the parent and its update, which it may change, to what is left."""
+"""Returns the sparsified update of a module path, a parent's number and its update, which it may
+change."""
 
 
 def merge_svd(setup: Setup) -> Recipe:
-    """Add the updates: D = sum_k w_k D_k, exactly, then cut it to the rank.
+    """Add the updates: D = sum_k w_k D_k, exactly, then truncate to the rank.
 
     PEFT's `svd`, mergekit's task arithmetic (Eckart & Young 1936). `linear` is the same; PEFT's
-    adds A and B separately, with cross terms B_j A_k that no parent has. One adapter alone is
-    brought to another rank, a larger one by zeros in B, or multiplied by its weight.
+    adds A and B separately, with cross terms B_j A_k that no parent has. A single adapter gets
+    another rank, a larger one by zeros in B, or is multiplied by its weight.
     """
-    weights, beside = factors(setup), merge_cat(setup)
+    weights, concatenated = factors(setup), merge_cat(setup)
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         _check_rank(setup, path, slots)
         rank = setup.config.rank(path)
         if len(slots) == 1 and rank >= slots[0].rank:
-            return beside(path, slots)
+            return concatenated(path, slots)
         joint = join(slots)
         return joint.child(joint.blend(weights), rank, setup.config.scale(path))
 
@@ -78,10 +79,10 @@ def merge_ties(setup: Setup) -> Recipe:
         sign = sign(sum_k D_k'), entry by entry, + for 0
         D    = sum_k D_k' [sign] / sum_k w_k [sign]
 
-    with [sign] = 1 where the entry of D_k' has the elected sign, else 0: mergekit's `ties`.
+    with [sign] = 1 if the entry of D_k' has the elected sign, else 0: mergekit's `ties`.
     TIES-Merging (Yadav et al., arXiv 2306.01708) on effective updates; PEFT's `ties` trims and
-    elects on the entries of A and of B apart. The result has any rank, and much may be lost by
-    cutting it: the lineage says how much.
+    elects on the entries of A and of B. The result may have full rank, and truncation may lose
+    much of it: the lineage says how much.
     """
     density = setup.number("density", _LEAST_DENSITY, 1.0)
 
@@ -99,16 +100,16 @@ def merge_ties(setup: Setup) -> Recipe:
 def merge_dare_linear(setup: Setup) -> Recipe:
     """Add a random share of the entries of each update: D = sum_k w_k (m_k * D_k) / density.
 
-    The m_k are ones with probability `density`, else zeros, drawn for each entry and parent. DARE
-    (Yu et al., arXiv 2311.03099; density = 1 - p) on effective updates; mergekit's `rescale` keeps
-    the sum of sizes of each update instead, the same on average. The mean of D over seeds is the
-    weighted sum.
+    The entries of m_k are 1 with probability `density`, else 0. DARE (Yu et al., arXiv 2311.03099;
+    density = 1 - p) on effective updates; mergekit's `rescale` instead keeps the sum of absolute
+    values of each update, which is the same on average. The mean of D over seeds is the weighted
+    sum.
     """
     return _of_entries(setup, _dropped(setup), elect=False, normalise=False)
 
 
 def merge_dare_ties(setup: Setup) -> Recipe:
-    """Drop entries as `merge_dare_linear`, then add those of the elected sign.
+    """Drop entries as in `merge_dare_linear`, then add those of the elected sign.
 
     Signs are elected as in `merge_ties`, but the sum is not divided by the weights.
     """
@@ -127,7 +128,10 @@ def _dropped(setup: Setup) -> Sparsify:
 
 
 def _of_entries(setup: Setup, sparsify: Sparsify, *, elect: bool, normalise: bool) -> Recipe:
-    """Return the recipe of the child nearest to the sum of what is left of the updates' entries."""
+    """Return the recipe of the child nearest to the sum of the sparsified updates.
+
+    elect: add only entries of the elected sign; normalise: divide by the sum of their weights.
+    """
     weights = factors(setup)
 
     def summed(path: str, slots: Sequence[Slot]) -> torch.Tensor:
@@ -155,25 +159,25 @@ def _of_entries(setup: Setup, sparsify: Sparsify, *, elect: bool, normalise: boo
 
     def recipe(path: str, slots: Sequence[Slot]) -> SlotChild:
         rank, scale = setup.config.rank(path), setup.config.scale(path)
-        wanted = summed(path, slots)
+        target = summed(path, slots)
         _check_rank(setup, path, slots)
-        known = [prepared(slot.A).T.to(wanted.dtype) for slot in slots]
+        rows = [prepared(slot.A).T.to(target.dtype) for slot in slots]
         spare = max(_SPARE, rank + _SPARE - sum(slot.rank for slot in slots))
-        noise = stream(0, path, "start").standard_normal((wanted.shape[1], spare))
-        start = torch.cat([*known, torch.from_numpy(noise).to(wanted.dtype)], dim=1)
-        left, values, right = nearest(wanted, start, rank)
+        noise = stream(0, path, "start").standard_normal((target.shape[1], spare))
+        start = torch.cat([*rows, torch.from_numpy(noise).to(target.dtype)], dim=1)
+        left, values, right = nearest(target, start, rank)
         length = row_length(slots[0])
         child = filled(right * length, left * (values / (length * scale)), rank, scale)
-        whole = float(torch.linalg.matrix_norm(wanted))
-        rest = float(torch.linalg.matrix_norm(wanted.addmm_(left * values, right, alpha=-1)))
+        size = float(torch.linalg.matrix_norm(target))
+        error = float(torch.linalg.matrix_norm(target.addmm_(left * values, right, alpha=-1)))
         result = measured(path, slots[0], child)
-        return replace(result, truncation_loss=rest / whole if whole else 0.0)
+        return replace(result, truncation_loss=error / size if size else 0.0)
 
     return recipe
 
 
 def _check_rank(setup: Setup, path: str, slots: Sequence[Slot]) -> None:
-    """Refuse a rank that was asked for and is above every size of the module and its parents."""
+    """Raise `LoraEvoError` for a `rank` above the widths of the module and the parents' ranks."""
     rank, ends = setup.parameters["rank"], (len(slots[0].B), slots[0].A.shape[1])
     if rank is not None and rank > max(*ends, sum(slot.rank for slot in slots)):
         raise LoraEvoError(
@@ -183,25 +187,25 @@ def _check_rank(setup: Setup, path: str, slots: Sequence[Slot]) -> None:
 
 
 def factors(setup: Setup) -> tuple[float, ...]:
-    """Return the weights of the setup as they are, or 1/n each."""
+    """Return the setup's weights, or 1/n each."""
     count = len(setup.configs)
     return setup.weights or (1.0 / count,) * count
 
 
 def nearest(
-    wanted: torch.Tensor, start: torch.Tensor, rank: int
+    target: torch.Tensor, start: torch.Tensor, rank: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return U [out, k], S [k] and V^T [k, in] of the best approximation of a matrix by a rank.
 
-    k is `rank`, or less where the matrix is narrower. Found by block power iteration from the
-    columns of `start` [in, at least rank], until its singular values settle (Halko, Martinsson &
-    Tropp 2011, arXiv 0909.4061): a few products with thin matrices in place of a dense SVD.
+    k is `rank`, or the matrix's smaller width. By block power iteration from the columns of `start`
+    [in, at least rank], until the singular values settle (Halko, Martinsson & Tropp 2011, arXiv
+    0909.4061): a few products with thin matrices instead of a dense SVD.
     """
-    rows = torch.linalg.qr(start[:, : min(wanted.shape)]).Q
+    rows = torch.linalg.qr(start[:, : min(target.shape)]).Q
     before = 0.0
     for _ in range(_ROUNDS):
-        columns = torch.linalg.qr(wanted @ rows).Q
-        u, values, vt = torch.linalg.svd(columns.T @ wanted, full_matrices=False)
+        columns = torch.linalg.qr(target @ rows).Q
+        u, values, vt = torch.linalg.svd(columns.T @ target, full_matrices=False)
         energy = float(values[:rank].double().square().sum())
         if energy <= before * (1 + _SETTLED):
             break

@@ -1,6 +1,6 @@
-"""Mutations: singular components of an update turned, rescaled or masked, and noise on factors.
+"""Mutations: rotation, rescaling or masking of singular components, and noise on the factors.
 
-Noise goes along directions E of A and F of B by a step e: A' = A + e E and B' = B + e F, so that
+Noise with directions E of A and F of B and a step e gives A' = A + e E and B' = B + e F, so that
 
     (D' - D) / s = e (B E + F A) + e^2 F E,
 
@@ -22,9 +22,9 @@ from lora_evo.operators.operator import Recipe, Setup
 from lora_evo.operators.thin import Thin, prepared, thin
 from lora_evo.peft.adapter import Slot
 
-# Draws of one seed that are tried until one of them can change a module enough.
+# Most draws of one seed, until one of them can change a module enough.
 DRAWS = 64
-# No singular value grows or shrinks by more than this in one mutation.
+# Largest factor by which a singular value grows or shrinks in one mutation.
 LARGEST_GROWTH = 8.0
 _PROBE = 257
 _TOLERANCE = 1e-7
@@ -34,7 +34,7 @@ _FARTHEST = 2.0**24
 
 
 def svd_structured(setup: Setup) -> Recipe:
-    """Turn both singular bases and rescale the singular values.
+    """Rotate both singular bases and rescale the singular values.
 
     With D = s*B*A = U S V^T over its k non-zero singular values, the child is
 
@@ -42,14 +42,14 @@ def svd_structured(setup: Setup) -> Recipe:
 
     z standard normal, g(x) = c tanh(x / c) with c = log 8, and K = (M - M^T) / sqrt(4 k) for M
     standard normal: the Cayley transform of a skew matrix is exactly orthogonal (Cayley 1846). The
-    step e is solved for so that |D' - D| = strength * |D| (Frobenius); a draw that cannot reach it
-    is followed by the next one. The "SVD-structured" mutation of PopuLoRA (arXiv 2605.16727).
-    `rotation` weighs the turning.
+    step e is solved for so that |D' - D| = strength * |D| (Frobenius); if a draw cannot reach that,
+    the next one is taken. The "SVD-structured" mutation of PopuLoRA (arXiv 2605.16727). `rotation`
+    is the weight of K.
 
     Factorization: B' = U R_U E U^T B and A' = A V E R_V^T V^T with E = exp(g / 2) commute with any
     change of factorization (B G, G^-1 A): the balance of norms between A and B is the parent's. The
-    child's update depends on the parent's update alone (as long as its singular values differ). A
-    module with D = 0 (a fresh LoRA, B = 0) stays as it is, and alive.
+    child's update depends only on the parent's update (if its singular values differ). A module
+    with D = 0 (a fresh LoRA, B = 0) does not change, and can still learn.
     """
     strength = setup.change()
     rotation = setup.number("rotation", 0.0, 100.0)
@@ -57,16 +57,16 @@ def svd_structured(setup: Setup) -> Recipe:
 
 
 def subspace_rotation(setup: Setup) -> Recipe:
-    """Turn both singular bases within their spaces; the spectrum stays.
+    """Rotate both singular bases within their spaces; the spectrum stays.
 
     With D = s*B*A = U S V^T over its k non-zero singular values, the child is
 
         D' = U R_U(e) S R_V(e)^T V^T,      R(e) = (I - e K / 2)^-1 (I + e K / 2),
 
-    the rotations of `svd_structured` alone, so D' has the singular values of D, and its column and
-    row space: the rotation of subspaces named by PopuLoRA (arXiv 2605.16727). A module that no draw
-    can change enough is refused by name. An update of rank 1, in which nothing can turn, stays; an
-    adapter of such updates alone is refused.
+    the rotations of `svd_structured` only, so D' has the singular values of D, and its column and
+    row space: the subspace rotation of PopuLoRA (arXiv 2605.16727). An error names a module that no
+    draw can change enough. An update of rank 1, which cannot rotate, does not change; an adapter
+    with only such updates is an error.
 
     Factorization: B' = U R_U U^T B and A' = A V R_V^T V^T; as `svd_structured`.
     """
@@ -75,19 +75,19 @@ def subspace_rotation(setup: Setup) -> Recipe:
 
 
 def component_masking(setup: Setup) -> Recipe:
-    """Mask singular components, small ones more often, and start them afresh.
+    """Mask singular components, small ones more often, and initialise them anew.
 
-    With D = s*B*A = sum_j S_j u_j v_j^T, components are drawn without replacement, each draw with
-    chances in proportion to S_j^-tail (`tail=0`: all alike; an exponential race, Efraimidis &
-    Spirakis 2006). In the order drawn, a component is masked when its square still fits into what
-    is left of (strength * |D|)^2; the first that does not fit is shrunk, at the end, by the square
-    root of the rest. So |D' - D| = strength * |D| exactly. Component masking of PopuLoRA (arXiv
-    2605.16727), which draws all components alike. A masked component gives its place to a fresh
-    random row of A with a column of zeros in B, as LoRA begins: the next training step moves it.
+    With D = s*B*A = sum_j S_j u_j v_j^T, components are drawn without replacement, with chances in
+    proportion to S_j^-tail (`tail=0`: equal chances; an exponential race, Efraimidis & Spirakis
+    2006). In the order drawn, a component is masked if its square fits into the rest of
+    (strength * |D|)^2; the first that does not fit is finally shrunk by the square root of the
+    rest. So |D' - D| = strength * |D| exactly. Component masking of PopuLoRA (arXiv 2605.16727),
+    which draws with equal chances. A random row of A with a zero column of B replaces a masked
+    component, as in a fresh LoRA: the next training step can change it.
 
-    Factorization: the child's update depends on the parent's alone (as long as its singular values
-    differ); A' = rho V^T with rho = |A| / sqrt(r), B' = U S' / (s rho): |A| stays, and B carries
-    the spectrum. A module with D = 0 stays as it is, and alive.
+    Factorization: the child's update depends only on the parent's (if its singular values differ);
+    A' = rho V^T with rho = |A| / sqrt(r), B' = U S' / (s rho): |A| stays, and B has the spectrum. A
+    module with D = 0 does not change, and can still learn.
     """
     strength = setup.change()
     tail = setup.number("tail", 0.0, 10.0)
@@ -98,8 +98,8 @@ def component_masking(setup: Setup) -> Recipe:
 class Components:
     """B = Q_B R_B, A^T = Q_A R_A and R_B R_A^T = u diag(values) v^T.
 
-    The sign of each pair of singular vectors is fixed by a probe vector, so that it depends on D
-    alone (as long as the values differ).
+    A probe vector determines the sign of each pair of singular vectors, so that it depends only on
+    D (if the values differ).
     """
 
     left: Thin
@@ -119,12 +119,11 @@ class Components:
 
     @property
     def alive(self) -> torch.Tensor:
-        """Which values count as a rank: above a millionth of the largest [k], bool."""
+        """Whether each value is above a millionth of the largest [k], bool."""
         return (self.values > 0) & (self.values > NEGLIGIBLE * self.values[0])
 
     def child(self, slot: Slot, change: float, values: torch.Tensor) -> SlotChild:
-        """Return the finished module `slot`, whose B A has the singular values `values` (any
-        order)."""
+        """Return the child's module; values: the singular values of its B A, in any order."""
         spectrum = torch.sort(values, descending=True).values * self.scale
         return SlotChild(slot, spectrum, change, self.size * self.scale)
 
@@ -133,20 +132,19 @@ def components(setup: Setup, path: str, slot: Slot) -> Components:
     """Split a module into its singular components."""
     left, right = thin(prepared(slot.B)), thin(prepared(slot.A).T)
     u, values, vt = torch.linalg.svd(left.upper @ right.upper.T)
-    # A short stretch of noise, repeated, is as good a probe as any and cheaper to draw.
-    stretch = setup.noise(path, "sign").standard_normal(_PROBE)
-    probe = torch.from_numpy(np.resize(stretch, len(left.factor)))
+    # Short noise, repeated, is as good a probe as long noise, and cheaper.
+    noise = setup.noise(path, "sign").standard_normal(_PROBE)
+    probe = torch.from_numpy(np.resize(noise, len(left.factor)))
     signs = torch.where(left.project(probe) @ u < 0, -1.0, 1.0).double()
     v = vt.T.clone()
-    paired = len(values)
-    v[:, :paired] *= signs[:paired]
+    v[:, : len(values)] *= signs[: len(values)]
     return Components(left, right, u * signs, v, values, slot.scale)
 
 
 class Turns:
-    """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for e the step asked for last.
+    """R_U(e) S exp(g(e z)) R_V(e)^T, as in `svd_structured`, for the last step e.
 
-    K_V has the sign by which both rotations add up, <K_U S, S K_V> <= 0.
+    The sign of K_V is chosen so that both rotations add up, <K_U S, S K_V> <= 0.
     """
 
     def __init__(self, shares: torch.Tensor, z: torch.Tensor, skews: torch.Tensor) -> None:
@@ -161,7 +159,7 @@ class Turns:
         self.slope = float(torch.linalg.matrix_norm(first_order))
 
     def change(self, step: float) -> float:
-        """|R_U S exp(g) R_V^T - S|, in units of |S|; its derivative at 0 is `slope`."""
+        """Return |R_U S exp(g) R_V^T - S| / |S|; its derivative at step 0 is `slope`."""
         self.turn_u, self.turn_v = cayley(step * self._skews).unbind()
         most = math.log(LARGEST_GROWTH)
         self.growth = torch.exp(most * torch.tanh((step / most) * self._z))
@@ -174,10 +172,10 @@ class Turns:
 def rotate_bases(
     setup: Setup, path: str, slot: Slot, target: float, rotation: float, rescaling: float
 ) -> SlotChild:
-    """Return the module after turns and growth that change its update by `target` of its size.
+    """Return the module after rotations and rescaling with a relative change of `target`.
 
-    `rotation` and `rescaling` weigh K and z. Only components that are alive take part, so that the
-    column and row space stay. Raises `LoraEvoError` where no draw reaches the target.
+    rotation, rescaling: weights of K and z. Negligible components do not take part, so that the
+    column and row space stay. Raises `LoraEvoError` if no draw reaches the target.
     """
     parts = components(setup, path, slot)
     rank = int(parts.alive.sum())
@@ -187,9 +185,9 @@ def rotate_bases(
     for draw in range(DRAWS):
         noise = setup.noise(path, "turns", str(draw))
         z = rescaling * torch.from_numpy(noise.standard_normal(rank))
-        drawn = torch.from_numpy(noise.standard_normal((2, rank, rank)))
-        # Rows of expected length rotation / sqrt(2), whatever the rank.
-        turns = Turns(shares, z, (drawn - drawn.mT) * (rotation / (4 * rank) ** 0.5))
+        m = torch.from_numpy(noise.standard_normal((2, rank, rank)))
+        # Rows have the expected length rotation / sqrt(2) at every rank.
+        turns = Turns(shares, z, (m - m.mT) * (rotation / (4 * rank) ** 0.5))
         try:
             solve_step(turns.change, target, turns.slope)
         except LoraEvoError:
@@ -207,14 +205,14 @@ def rotate_bases(
 
 
 def _conjugated(basis: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
-    """u W u^T for W = `small` [k, k] on the first k columns of `basis` [n, n]; the others rest."""
+    """Return u W u^T for u = `basis` [n, n] and W = `small` [k, k], extended by the identity."""
     result = basis.clone()
     result[:, : len(small)] = basis[:, : len(small)] @ small
     return result.mm(basis.T)
 
 
 def cayley(skew: torch.Tensor) -> torch.Tensor:
-    """(I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K [..., n, n] (Cayley 1846)."""
+    """Return (I - K/2)^-1 (I + K/2): orthogonal for skew-symmetric K [..., n, n] (Cayley 1846)."""
     eye = torch.eye(skew.shape[-1], dtype=skew.dtype)
     half = skew / 2
     result: torch.Tensor = torch.linalg.solve(eye - half, eye + half)
@@ -231,14 +229,13 @@ def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> 
     length = float(torch.linalg.vector_norm(prepared(slot.A), dtype=torch.float64)) / slot.rank**0.5
     a = parts.right.apply_basis(parts.v * length)
     b = parts.left.apply_basis(parts.u[:, : len(kept)] * (kept * (parts.size / length)))
-    # Zeros where a side of the module is narrower than its rank.
+    # Zeros if a side of the module is narrower than the rank.
     a, b = (pad(side, (0, slot.rank - side.shape[1])) for side in (a, b))
     a = a.T
-    # The columns of B there are zero already. Where the input is narrower than the rank, the rows
-    # of A beyond it start afresh as well.
+    # B has zero columns for these rows of A: masked ones, and those beyond a narrow input.
     for row in (*masked.nonzero().flatten().tolist(), *range(len(parts.v), slot.rank)):
-        drawn = torch.from_numpy(setup.noise(path, "fresh", str(row)).standard_normal(a.shape[1]))
-        a[row] = drawn * (length / float(torch.linalg.vector_norm(drawn)))
+        noise = torch.from_numpy(setup.noise(path, "fresh", str(row)).standard_normal(a.shape[1]))
+        a[row] = noise * (length / float(torch.linalg.vector_norm(noise)))
     change = float(torch.linalg.vector_norm(kept - values))
     return parts.child(Slot(a, b, slot.scale), change, kept * parts.size)
 
@@ -246,23 +243,23 @@ def _mask(setup: Setup, path: str, slot: Slot, strength: float, tail: float) -> 
 def masked_values(
     values: torch.Tensor, draws: torch.Tensor, strength: float, tail: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the values left over and which are masked.
+    """Return the remaining values, and whether each is masked.
 
-    `values` [k] have norm 1, largest first; `draws` [k] are standard exponential.
+    values [k]: of norm 1, largest first; draws [k]: standard exponential.
     """
     kept, masked = values.clone(), torch.zeros(len(values), dtype=torch.bool)
     alive = values > NEGLIGIBLE * values[0]
     race = torch.where(alive, draws * (values / values[0]) ** tail, math.inf)
-    left, shrunk = strength**2, -1
+    rest, shrunk = strength**2, -1
     for index in torch.argsort(race, stable=True)[: int(alive.sum())].tolist():
         energy = float(values[index]) ** 2
-        if energy <= left:
-            left -= energy
+        if energy <= rest:
+            rest -= energy
             kept[index], masked[index] = 0.0, True
         elif shrunk < 0:
             shrunk = index
-    if shrunk >= 0:  # Otherwise all fitted: the strength is 1 but for rounding.
-        kept[shrunk] -= math.sqrt(left)
+    if shrunk >= 0:  # else all fit, at a strength of 1 up to rounding
+        kept[shrunk] -= math.sqrt(rest)
     return kept, masked
 
 
@@ -271,21 +268,22 @@ def full_gaussian(setup: Setup) -> Recipe:
 
         A' = A + e rms(A) E,    B' = B + e rms(B) F,    E, F ~ N(0, 1) per entry,
 
-    with e solved for per module so that |D' - D| = strength * |D|: the full-tensor noise of
+    with e solved for in each module so that |D' - D| = strength * |D|: the full-tensor noise of
     PopuLoRA (arXiv 2605.16727), whose step is e itself. Factorization: the child's update depends
-    on that of the parent's, except for a common rescaling (c B, A / c). A module with D = 0 stays.
+    on the parent's factors, except for a common rescaling (c B, A / c). A module with D = 0 does
+    not change.
     """
     strength = setup.change()
     return lambda path, slots: with_gaussian_noise(setup, path, slots[0], strength)
 
 
 def layer_selective_gaussian(setup: Setup) -> Recipe:
-    """Add Gaussian noise to a share of the modules; the others stay exactly the parent's.
+    """Add Gaussian noise to a share of the modules; the others do not change.
 
     The layer-selective mutation of PopuLoRA (arXiv 2605.16727). `share` of the units with an
-    update, at least one, are chosen; a unit is one module (`level=module`), all of one block, such
-    as the attention of a layer (`level=block`), or of one numbered layer (`level=layer`). Each
-    chosen module gets the noise of `full_gaussian` under the same seed. Factorization: as
+    update, at least one, are drawn; a unit is one module (`level=module`), all modules of a block,
+    such as the attention of a layer (`level=block`), or all of one numbered layer (`level=layer`).
+    Their modules get the noise of `full_gaussian` with the same seed. Factorization: as
     `full_gaussian`.
     """
     strength = setup.change()
@@ -308,7 +306,7 @@ def with_gaussian_noise(setup: Setup, path: str, slot: Slot, strength: float) ->
         return unchanged(slot)
     a, b = prepared(slot.A), prepared(slot.B)
     size_a, size_b = _root_mean_square(a), _root_mean_square(b)
-    # Unless the factors are finer, or their squares would leave the range of float32.
+    # float32, unless the factors are in float64 or their squares would overflow.
     fine = torch.float64 in (a.dtype, b.dtype)
     extreme = not all(1e-12 < size < 1e12 for size in (size_a, size_b))
     precision = torch.float64 if fine or extreme else torch.float32
@@ -331,7 +329,7 @@ def with_gaussian_noise(setup: Setup, path: str, slot: Slot, strength: float) ->
 
 
 def _polynomial(a: torch.Tensor, b: torch.Tensor, e: torch.Tensor, f: torch.Tensor) -> list[float]:
-    """Coefficients of |B E + F A + step F E|^2 in step."""
+    """Return the coefficients of |B E + F A + step F E|^2 as a polynomial in step."""
     bb, bf, ff = (b.T @ b).double(), (b.T @ f).double(), (f.T @ f).double()
     aa, ae, ee = (a @ a.T).double(), (a @ e.T).double(), (e @ e.T).double()
     return [
@@ -347,10 +345,10 @@ def _root_mean_square(factor: torch.Tensor) -> float:
 
 
 def solve_step(change: Callable[[float], float], target: float, slope: float = 1.0) -> float:
-    """Return a step e > 0 with change(e) = target to a relative 1e-7, by secants in a bracket.
+    """Return a step e > 0 with change(e) = target to a relative 1e-7, by bracketed secants.
 
-    `slope` is about the change per step near 0. `change` is continuous from 0, and called last with
-    the step that is returned. Raises `LoraEvoError` when no step changes enough.
+    slope: estimate of the derivative at 0. change: continuous with change(0) = 0; its last call is
+    with the returned step. Raises `LoraEvoError` if no step changes enough.
     """
     low, high = 0.0, math.inf
     before, gap_before = 0.0, -target

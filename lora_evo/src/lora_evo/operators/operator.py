@@ -1,6 +1,6 @@
-"""Operators: what one is, the setup that it gets, and the table of those that are built in.
+"""Operators: their class, the setup that they get, and the table of built-in ones.
 
-No torch is loaded until an operator is used.
+torch is not imported until an operator is used.
 """
 
 import difflib
@@ -23,30 +23,30 @@ if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does w
     from lora_evo.peft.adapter import Slot
 
 Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]
-"""Maps a module path and the parents' slots there (not to be changed) to the child's; recipes of
-different modules may run in any order."""
+"""Returns the child's module for a path and the parents' slots there, which it must not change.
+Modules may come in any order."""
 LEVELS = ("module", "block", "layer")
-"""Modules that an operator treats alike: each by itself, those of a block, or those of a layer."""
+"""Units of an operator: a module, all modules of a block, or all modules of a layer."""
 VERBS = {"mutation": "mutate", "crossover": "cross", "merge": "merge"}
-"""The commands, and functions, of the kinds of operator."""
+"""The command, and function, of each kind of operator."""
 _LAYER = re.compile(r"(?:.*?\.)?\d+(?=\.|$)")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything an operator may depend on besides the weights themselves."""
+    """All inputs of an operator except the weights."""
 
     paths: tuple[str, ...]
     configs: tuple[AdapterConfig, ...]
     config: AdapterConfig
-    """Of the child: the first parent's, but for the rank and modules of a merge."""
+    """The child's: the first parent's, except for the rank and modules of a merge."""
     seed: int
     strength: float | None
     weights: tuple[float, ...] | None
     parameters: Mapping[str, Any]
-    """A value for every name in the operator's `defaults`, unchecked: `prepare` checks them."""
+    """A value for every name in the operator's `defaults`; `prepare` has to check them."""
     alive: Callable[[str], bool] = lambda path: True
-    """Whether the first parent's update of a module is not 0."""
+    """Returns whether the first parent's update of a module is not 0."""
 
     def noise(self, *key: str) -> "np.random.Generator":
         """Return a random stream for the seed and a key, such as a module's path and a name."""
@@ -57,7 +57,7 @@ class Setup:
         return float(self.noise(*key).random())
 
     def change(self) -> float:
-        """Return the strength: the wanted |D' - D| / |D|, from 0 (a copy) to below 1."""
+        """Return the strength, the target of |D' - D| / |D|: from 0 (a copy) to below 1."""
         if self.strength is None or not 0.0 <= self.strength < 1.0:
             raise LoraEvoError(
                 f"strength is {self.strength}; expected a change from 0 (a copy) to below 1"
@@ -106,7 +106,7 @@ class Setup:
         return units
 
     def check_equal_ranks(self, advice: str) -> None:
-        """Refuse parents of unequal rank, for an operator that needs their factors to be alike."""
+        """Raise `LoraEvoError` for parents of unequal rank; advice: the end of the message."""
         first, *others = self.configs
         for path in self.paths:
             for number, config in enumerate(others, start=2):
@@ -121,8 +121,9 @@ class Setup:
 class Operator:
     """An evolutionary operator.
 
-    - prepare: checks the setup and returns the recipe; or `module:function`, loaded when needed.
-    - defaults: the parameters, with values that JSON can hold.
+    - preserves: the properties that a child keeps, in words.
+    - prepare: checks the setup and returns the recipe; or its name as `module:function`.
+    - defaults: the parameters and their default values, which JSON can store.
     - default_strength: None for operators without a strength.
     """
 
@@ -159,10 +160,10 @@ class Operator:
 
 
 def stream(seed: int, *key: str) -> "np.random.Generator":
-    """An independent random stream for (seed, module, tensor, ...).
+    """Return an independent random stream for (seed, module, tensor, ...).
 
-    Philox (Salmon et al. 2011) keyed by a BLAKE2b digest of the key: modules see the same numbers
-    in any order, and alone.
+    Philox (Salmon et al. 2011) with a BLAKE2b digest as key: a module's numbers do not depend on
+    other modules or their order.
     """
     import numpy as np
 
@@ -248,16 +249,16 @@ OPERATORS: Mapping[str, Operator] = {
 }  # fmt: skip
 
 
-def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
-    """Return the operator of this name, or this object; refuse one of another kind than `kind`.
+def find_operator(name_or_operator: str | Operator, kind: str | None = None) -> Operator:
+    """Return the operator of this name, or this object. Raises `LoraEvoError` for another kind.
 
-    A merge is named by its method, too: `merge_ties` or `ties`.
+    A merge may be named by its method: `merge_ties` or `ties`.
     """
-    name = wanted.name if isinstance(wanted, Operator) else wanted
+    name = name_or_operator.name if isinstance(name_or_operator, Operator) else name_or_operator
     known = names_of(kind) if kind else list(OPERATORS)
     if kind == "merge" and name in known:
-        name = wanted = f"merge_{name}"
-    operator = OPERATORS.get(name) if isinstance(wanted, str) else wanted
+        name = name_or_operator = f"merge_{name}"
+    operator = OPERATORS.get(name) if isinstance(name_or_operator, str) else name_or_operator
     if operator is None:
         raise LoraEvoError(
             f"there is no {kind or 'operator'} {name!r}{did_you_mean(name, known)}; "
@@ -265,7 +266,7 @@ def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
         )
     if OPERATORS.get(name, operator) is not operator:
         raise LoraEvoError(
-            f"the operator given is called {name!r} like a built-in one; give it a name of its own"
+            f"the operator has the name {name!r} of a built-in one; give it another name"
         )
     if kind not in (None, operator.kind):
         raise LoraEvoError(
@@ -276,11 +277,11 @@ def find_operator(wanted: str | Operator, kind: str | None = None) -> Operator:
 
 def names_of(kind: str) -> list[str]:
     """Return the names of the operators of a kind; of merges, their methods."""
-    some = [name for name, operator in OPERATORS.items() if operator.kind == kind]
-    return [name.removeprefix("merge_") for name in some]
+    names = [name for name, operator in OPERATORS.items() if operator.kind == kind]
+    return [name.removeprefix("merge_") for name in names]
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return a hint at the closest known name, or nothing."""
+    """Return a hint at the closest known name, or ''."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

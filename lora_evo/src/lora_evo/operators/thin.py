@@ -1,9 +1,9 @@
-"""Tall thin matrices handled through small ones: triangles, and turns within their column space.
+"""QR factorisations of tall thin matrices, and rotations within their column space.
 
 A factor F [n, r] is written F = Q R with orthonormal Q [n, r] and upper triangular R [r, r].
-R alone comes from the Gram matrix (Cholesky QR: R^T R = F^T F); where that would lose accuracy,
-Householder QR is used instead. `span` finds one basis of several factors by block Gram-Schmidt: of
-each next factor F, W = F - Q Q^T F is left over, and W = Q' R' gives the next columns.
+R comes from the Gram matrix (Cholesky QR: R^T R = F^T F), or from Householder QR if that would be
+inaccurate. `span` finds one basis of several factors by block Gram-Schmidt: the rest of the next
+factor F, W = F - Q Q^T F = Q' R', gives the next columns Q'.
 """
 
 import math
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-# Largest |R^-1| (of F with its columns scaled to length one) to trust each Gram matrix to: the
-# relative error of what follows is about the unit roundoff times this number.
+# Largest |R^-1| (of F with columns of length one) for which the Gram matrix in this dtype is used:
+# the relative error of results is about the unit roundoff times this number.
 _LIMITS = ((torch.float32, 60.0), (torch.float64, 3e5))
-# In bytes; what torch gives to tensors of its own. Products may round otherwise elsewhere.
+# Bytes, as of torch's own tensors: products may round differently with other alignments.
 _ALIGNMENT = 64
-# What is left of a factor below this share of its size is rounding: nothing new.
+# A rest of a factor below this share of its size is rounding.
 _NOTHING = {torch.float32: 1e-6, torch.float64: 1e-13}
-# Below this share, it is taken apart from the basis a second time.
+# A rest below this share is orthogonalised a second time.
 _SMALL = 0.05
 
 
@@ -31,42 +31,39 @@ class Thin:
     """F = Q R for a factor F [n, r]."""
 
     factor: torch.Tensor
-    """F in the float type that its condition asked for."""
+    """F in the dtype that its condition number needs."""
     upper: torch.Tensor
     """R (float64), [min(n, r), r]."""
     q: torch.Tensor | None
-    """Held only where F is nearly or exactly short of rank; elsewhere F R^-1 is never formed."""
+    """Q if F is (nearly) rank-deficient; otherwise F R^-1 is never formed."""
 
     def rotate(self, small: torch.Tensor) -> torch.Tensor:
-        """Q W R for W = `small` (float64): F acted on within the span of its columns.
-
-        W = I gives F back. [n, r], float32 or float64.
-        """
+        """Return Q W R [n, r] (float32 or float64) for W = `small` (float64); W = I gives F."""
         if self.q is not None:
             return self.q.mm(small.mm(self.upper))
-        # F + F R^-1 (W - I) R: the step, not the whole, carries the rounding errors of R^-1.
+        # F + F R^-1 (W - I) R: only the second term has the rounding errors of R^-1.
         change = (small - torch.eye(len(small), dtype=torch.float64)) @ self.upper
         step = torch.linalg.solve_triangular(self.upper, change, upper=True)
         return product(self.factor, step.to(self.factor.dtype), onto=self.factor)
 
     def apply_basis(self, small: torch.Tensor, onto: torch.Tensor | None = None) -> torch.Tensor:
-        """Q W for W = `small` (float64) [min(n, r), m], plus `onto` if given: [n, m], float32 or
-        float64."""
+        """Return Q W [n, m] (float32 or float64), plus `onto`, for W = `small` [min(n, r), m]
+        (float64)."""
         if self.q is not None:
-            spread = self.q.mm(small)
-            return spread if onto is None else spread + onto
+            result = self.q.mm(small)
+            return result if onto is None else result + onto
         solved = torch.linalg.solve_triangular(self.upper, small, upper=True)
         if onto is not None and onto.dtype != self.factor.dtype:
             return product(self.factor, solved.to(self.factor.dtype)) + onto
         return product(self.factor, solved.to(self.factor.dtype), onto=onto)
 
     def project(self, probe: torch.Tensor) -> torch.Tensor:
-        """probe^T Q (float64) for a probe vector [n]."""
+        """Return probe^T Q (float64) for a probe vector [n]."""
         if self.q is not None:
             return self.q.T.mv(probe)
-        along = (probe.to(self.factor.dtype) @ self.factor).double()
+        products = (probe.to(self.factor.dtype) @ self.factor).double()
         row: torch.Tensor = torch.linalg.solve_triangular(
-            self.upper, along[None, :], upper=True, left=False
+            self.upper, products[None, :], upper=True, left=False
         )
         return row.reshape(-1)
 
@@ -81,7 +78,7 @@ class Span:
     """[m, r_k] each, float64."""
 
     def apply_basis(self, small: torch.Tensor) -> torch.Tensor:
-        """Q W for W = `small` (float64) [m, c]: [n, c], float32 or float64."""
+        """Return Q W [n, c] (float32 or float64) for W = `small` [m, c] (float64)."""
         sizes = [len(block.upper) for block in self.blocks]
         total: torch.Tensor | None = None
         for block, part in zip(self.blocks, small.split_with_sizes(sizes), strict=True):
@@ -91,7 +88,7 @@ class Span:
 
 
 def thin(factor: torch.Tensor) -> Thin:
-    """Split F [n, r] in the cheapest way that keeps its digits."""
+    """Return the QR factorisation of F [n, r], by the cheapest way that is accurate."""
     rows, columns = factor.shape
     if rows >= columns:
         for precision, limit in _LIMITS:
@@ -107,7 +104,7 @@ def thin(factor: torch.Tensor) -> Thin:
 
 
 def span(factors: Sequence[torch.Tensor]) -> Span:
-    """A common orthonormal basis of factors [n, r_k] and the coordinates of each in it."""
+    """Return a common orthonormal basis of factors [n, r_k], and the coordinates of each in it."""
     rows = len(factors[0])
     wide = torch.float64 if any(f.dtype == torch.float64 for f in factors) else torch.float32
     first = thin(factors[0].to(wide))
@@ -117,25 +114,25 @@ def span(factors: Sequence[torch.Tensor]) -> Span:
     for factor in factors[1:]:
         whole = factor.to(wide)
         size = float(torch.linalg.matrix_norm(whole))
-        left_over, shares = _apart(blocks, whole)
-        if float(torch.linalg.matrix_norm(left_over)) < _SMALL * size:
-            # Rounding of the large part lies in the small rest: once more (twice is enough).
-            left_over, more = _apart(blocks, left_over)
-            shares = [one + two for one, two in zip(shares, more, strict=True)]
-        if float(torch.linalg.matrix_norm(left_over)) > _NOTHING[wide] * size:
-            rest = thin(left_over)
-            if rest.q is not None:
+        rest, coordinates = _orthogonalised(blocks, whole)
+        if float(torch.linalg.matrix_norm(rest)) < _SMALL * size:
+            # The small rest contains rounding errors of the large part: repeat (twice is enough).
+            rest, corrections = _orthogonalised(blocks, rest)
+            coordinates = [c + d for c, d in zip(coordinates, corrections, strict=True)]
+        if float(torch.linalg.matrix_norm(rest)) > _NOTHING[wide] * size:
+            block = thin(rest)
+            if block.q is not None:
                 return _whole(factors)
-            blocks.append(rest)
-            shares.append(rest.upper)
-        columns.append(shares)
+            blocks.append(block)
+            coordinates.append(block.upper)
+        columns.append(coordinates)
     total = sum(len(block.upper) for block in blocks)
-    uppers = (torch.cat(shares) for shares in columns)
+    uppers = (torch.cat(coordinates) for coordinates in columns)
     return Span(tuple(blocks), tuple(pad(rows, (0, 0, 0, total - len(rows))) for rows in uppers))
 
 
 def triangle(gram: torch.Tensor, limit: float) -> torch.Tensor | None:
-    """Upper R (float64) with R^T R = `gram`; None where |R^-1|, of F scaled, is above `limit`."""
+    """Return upper R (float64) with R^T R = `gram`; None if |R^-1| of scaled F exceeds `limit`."""
     lengths = gram.diagonal().sqrt()
     shortest, longest = (float(end) for end in torch.aminmax(lengths))
     if not (0.0 < shortest <= longest < math.inf):
@@ -154,19 +151,19 @@ def triangle(gram: torch.Tensor, limit: float) -> torch.Tensor | None:
 def product(
     factor: torch.Tensor, small: torch.Tensor, onto: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """F W, plus `onto` if given, for F [n, r] and W [r, m]; laid out in memory as F is.
+    """Return F W, plus `onto`, for F [n, r] and W [r, m], in the memory layout of F.
 
-    A^T is at hand as a view of A; the product is then formed as (W^T A)^T, without a strided copy.
+    If F is A^T, a view of A, the product is formed as (W^T A)^T without a strided copy.
     """
     if factor.T.is_contiguous():
         flat = small.T.contiguous()
-        done = flat.mm(factor.T) if onto is None else torch.addmm(onto.T, flat, factor.T)
-        return done.T
+        result = flat.mm(factor.T) if onto is None else torch.addmm(onto.T, flat, factor.T)
+        return result.T
     return factor.mm(small) if onto is None else torch.addmm(onto, factor, small)
 
 
 def prepared(factor: torch.Tensor) -> torch.Tensor:
-    """The factor detached, contiguous and aligned in main memory, copied where it is not so."""
+    """Return the factor detached, contiguous and aligned in main memory, copied if necessary."""
     plain = factor.detach().cpu().contiguous()
     return plain if plain.data_ptr() % _ALIGNMENT == 0 else plain.clone()
 
@@ -176,9 +173,9 @@ _thread_setting = threading.RLock()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread inside: sums then do not depend on how many there are.
+    """Let torch use one thread inside, so that sums do not depend on their number.
 
-    The setting is the process's own, so the block is also a lock.
+    The setting is of the whole process, so the block is also a lock.
     """
     with _thread_setting:
         before = torch.get_num_threads()
@@ -189,22 +186,24 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _apart(blocks: Sequence[Thin], factor: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """F less what the blocks hold of it, and the coordinates of that in each block (float64)."""
-    shares = []
+def _orthogonalised(
+    blocks: Sequence[Thin], factor: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Return F without its part in the blocks' span, and that part's coordinates (float64)."""
+    coordinates = []
     for block in blocks:
         # Q^T F for Q = B R^-1 is R^-T (B^T F).
         precision = torch.promote_types(block.factor.dtype, factor.dtype)
         inner = (block.factor.to(precision).T @ factor.to(precision)).double()
-        share: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
-        shares.append(share)
-        solved = torch.linalg.solve_triangular(block.upper, share, upper=True)
+        part: torch.Tensor = torch.linalg.solve_triangular(block.upper.T, inner, upper=False)
+        coordinates.append(part)
+        solved = torch.linalg.solve_triangular(block.upper, part, upper=True)
         factor = product(block.factor.to(factor.dtype), -solved.to(factor.dtype), onto=factor)
-    return factor, shares
+    return factor, coordinates
 
 
 def _whole(factors: Sequence[torch.Tensor]) -> Span:
-    """The basis of all factors at once, by the safest route: where blocks are short of rank."""
+    """Return the basis of all factors by one QR in float64, for rank-deficient blocks."""
     whole = thin(torch.cat([factor.double() for factor in factors], dim=1))
     ranks = [factor.shape[1] for factor in factors]
     return Span((whole,), tuple(whole.upper.split_with_sizes(ranks, dim=1)))

@@ -1,4 +1,4 @@
-"""Adapters in memory: a configuration and one pair of factors per module; loaded and saved."""
+"""Adapters in memory: a configuration and a pair of factors for each module; loaded and saved."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ from lora_evo.peft.names import as_in
 
 _NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
-"""Type, as safetensors names it, and shape of tensors by name."""
+"""Type (safetensors' name) and shape of tensors, by name."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +63,7 @@ class Slot:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Adapter:
-    """A PEFT configuration with its slots. Raises `LoraEvoError` when they contradict each other.
+    """A PEFT configuration with its slots. Raises `LoraEvoError` if they do not fit together.
 
     - slots: by module path without PEFT's prefix: `model.layers.0.self_attn.q_proj`.
     """
@@ -103,7 +103,7 @@ class Adapter:
         return self.slots[path]
 
     def renamed(self, names: Mapping[str, str]) -> "Adapter":
-        """Return this adapter with its modules by new names; the keys are the old ones."""
+        """Return this adapter with new module names by old ones."""
         slots = {names[path]: slot for path, slot in self.slots.items()}
         same = slots.keys() == self.slots.keys()
         return self if same else Adapter(self.config.renamed(names), slots)
@@ -135,17 +135,17 @@ class Adapter:
             plain = {n.replace("._orig_mod.", "."): t for n, t in tensors.items()}
             save_file(plain, home / WEIGHTS_FILE)
             fields = json.loads((home / CONFIG_FILE).read_text(encoding="utf-8"))
-            for field in ("rank_pattern", "alpha_pattern"):  # whose order PEFT's file loses
+            for field in ("rank_pattern", "alpha_pattern"):  # PEFT's file loses their order
                 fields[field] = dict(getattr(model.peft_config[name], field) or {})
             (home / CONFIG_FILE).write_text(json.dumps(fields), encoding="utf-8")
             return load_adapter(home)
 
     def to_peft(self, model: Any, name: str = "default", *, is_trainable: bool = False) -> Any:
-        """Return a `peft.PeftModel` that holds this adapter as `name`.
+        """Return a `peft.PeftModel` with this adapter as `name`.
 
-        `model` is the base model, which becomes part of the result, or a PeftModel, which gets one
-        more. Factors keep their number type, or, to be trained, have that which PEFT trains in.
-        Needs peft. Raises `LoraEvoError` where the name is taken or the model lacks a module.
+        `model` is the base model, which becomes part of the result, or a PeftModel, to which the
+        adapter is added. Factors keep their dtype, or get PEFT's if they are trainable. Needs peft.
+        Raises `LoraEvoError` if the name is taken or the model lacks a module.
         """
         from peft import PeftModel
 
@@ -154,14 +154,14 @@ class Adapter:
                 f"the model has a PEFT adapter {name!r} already; call model.delete_adapter first"
             )
         wrapped = isinstance(model, PeftModel)
-        there = {path for path, _ in (model.get_base_model() if wrapped else model).named_modules()}
+        base = model.get_base_model() if wrapped else model
         experts = self.config.wrappers(self.slots)
         modules = {self.config.parameter(path) or path for path in self.slots} - experts.keys()
         modules |= {key.rpartition(".")[0] for key in experts}
-        lacking = sorted(modules - there)
-        if lacking:
+        missing = sorted(modules - {path for path, _ in base.named_modules()})
+        if missing:
             raise LoraEvoError(
-                f"the model has no module {lacking[0]} ({len(lacking)} of {len(self.slots)} are "
+                f"the model has no module {missing[0]} ({len(missing)} of {len(self.slots)} are "
                 "missing); expected the adapter's own base model"
             )
         with TemporaryDirectory() as folder:
@@ -185,7 +185,7 @@ def _peft_names(model: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class AdapterReader(AdapterFiles):
-    """An adapter directory whose values are read slot by slot."""
+    """An adapter directory that is read slot by slot."""
 
     def slot(self, path: str) -> Slot:
         with naming(self.directory):
@@ -242,12 +242,12 @@ def open_adapter(directory: PathLike) -> AdapterReader:
 
 
 def slot_source(adapter: Adapter | PathLike) -> SlotSource:
-    """Return an adapter as it is, a directory as a reader."""
+    """Return the adapter itself, or a reader of the directory."""
     return adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
 
 
 def load_adapter(directory: PathLike) -> Adapter:
-    """Read a PEFT LoRA directory whole; raises `LoraEvoError` for one that cannot be used.
+    """Read a whole PEFT LoRA directory. Raises `LoraEvoError` for one that cannot be used.
 
     Example:
 
@@ -266,9 +266,10 @@ def save_adapter(
     lineage: Lineage | None = None,
     results: Mapping[str, float] | None = None,
 ) -> None:
-    """Write a PEFT LoRA directory atomically, with a model card that names these `results`.
+    """Write a PEFT LoRA directory atomically, with a model card that lists `results`.
 
-    Refuses an existing one unless `overwrite`, which keeps its other files, such as lineage.json.
+    Refuses an existing directory unless `overwrite`, which keeps its other files, such as
+    lineage.json.
 
     Example:
 
@@ -293,7 +294,7 @@ def save_adapter(
 def write_adapter(
     folder: Path, config: AdapterConfig, layout: Layout, slots: Iterable[tuple[str, Slot]]
 ) -> None:
-    """Write configuration and weights into a new folder; slots come one by one, in any order."""
+    """Write configuration and weights into a new folder; slots: in any order."""
     folder.mkdir()
     (folder / CONFIG_FILE).write_text(config.to_json(), encoding="utf-8")
     ends = {path: tensor_names(path) for path in map(module_path, layout)}
@@ -316,9 +317,9 @@ def write_adapter(
                     continue
                 if max(waiting[key]) >= experts[key]:
                     raise LoraEvoError(f"there is no slot for some of the experts of {key}")
-                every = [one for _, one in sorted(waiting.pop(key).items())]
-                ups = torch.stack([one.B for one in every], dim=2)  # [out, r, experts]
-                pair = torch.cat([one.A for one in every]), ups.flatten(1)
+                group = [expert for _, expert in sorted(waiting.pop(key).items())]
+                ups = torch.stack([expert.B for expert in group], dim=2)  # [out, r, experts]
+                pair = torch.cat([expert.A for expert in group]), ups.flatten(1)
                 names = tensor_names(wrappers[key])
             yield from zip(names, map(_bytes_of, pair), strict=True)
 
@@ -340,13 +341,13 @@ def slot_digest(slot: Slot) -> str:
 
 
 def check_finite(path: str, slot: Slot) -> None:
-    """Refuse NaN and infinity, naming the tensor."""
+    """Raise `LoraEvoError`, naming the tensor, for NaN and infinity."""
     for name, factor in (("A", slot.A), ("B", slot.B)):
         values = factor.detach()
         narrow = torch.float32 if values.dtype == torch.float16 else None
-        # One sum tells. Where it is not finite, as of large values, too, all are looked at.
-        sound = math.isfinite(values.sum(dtype=narrow))
-        bad = 0 if sound else int((~torch.isfinite(values)).sum())
+        # A finite sum is enough. If it is not finite, it may also be large: check all values.
+        is_finite = math.isfinite(values.sum(dtype=narrow))
+        bad = 0 if is_finite else int((~torch.isfinite(values)).sum())
         if bad:
             raise LoraEvoError(
                 f"lora_{name} of {path} holds {bad} NaN or infinite value(s); "
@@ -357,19 +358,19 @@ def check_finite(path: str, slot: Slot) -> None:
 def check_comparable(
     named: Mapping[str, SlotSource], *, any_base: bool = False, any_modules: bool = False
 ) -> list[tuple[SlotSource, dict[str, str]]]:
-    """Return adapters with their modules as the first one names them, and the new names by the old.
+    """Return adapters with the module names of the first, and their new names by old ones.
 
-    Refuses those, by what they are called, on other modules or base models than the first.
-    any_base: the names of their base models may differ; any_modules: so may the modules.
+    named: adapters by their titles in errors. Raises `LoraEvoError` for other modules or base
+    models than the first's. any_base: base models may differ; any_modules: modules may differ.
     """
     for field in () if any_base else ("base_model_name_or_path", "revision"):
-        bases = [(who, one.config.to_dict().get(field)) for who, one in named.items()]
-        (first, wanted), *others = [pair for pair in bases if pair[1]] or [("", None)]
-        for who, base in others:
-            if base != wanted:
+        bases = [(title, source.config.to_dict().get(field)) for title, source in named.items()]
+        (first, expected), *others = [pair for pair in bases if pair[1]] or [("", None)]
+        for title, base in others:
+            if base != expected:
                 raise LoraEvoError(
-                    f"{first} has {field} {wanted!r}, {who} has {base!r}: choose adapters of one "
-                    f"base, or, if both mean the same, make {field} in adapter_config.json equal"
+                    f"{first} has {field} {expected!r}, {title} has {base!r}: choose adapters of "
+                    f"one base, or, if both mean one, make {field} in adapter_config.json equal"
                 )
     known: list[str] = []
     sources: list[tuple[SlotSource, dict[str, str]]] = []
@@ -378,12 +379,12 @@ def check_comparable(
         sources.append((source.renamed(names), names))
         known += names.values()
     (first, (one, _)), *rest = zip(named, sources, strict=True)
-    for who, (other, _) in rest:
+    for title, (other, _) in rest:
         odd = sorted(set(one.paths) ^ set(other.paths))
         if odd and not any_modules:
             raise LoraEvoError(
-                f"{first} and {who} sit on different modules: {odd[0]} and {len(odd) - 1} more are "
-                "in one alone; expected equal ones, or use merge, to which a missing module is 0"
+                f"{first} and {title} have different modules: {odd[0]} and {len(odd) - 1} more are "
+                "only in one; expected equal ones, or use merge, for which a missing module is 0"
             )
     return sources
 

@@ -20,15 +20,15 @@ def model_card(
     lineage: Lineage | None = None,
     results: Mapping[str, float] | None = None,
 ) -> str:
-    """Return a model card: YAML front matter for the hub and PEFT, what the adapter is, how it was
-    made of which parents, and results by name."""
+    """Return a model card: YAML front matter for the hub and PEFT, a description, the operator and
+    parents, and results by name."""
     base = config.base_model_name_or_path
     lines = ["---", "library_name: peft"]
     if base:
         lines.append(f"base_model: {json.dumps(base, ensure_ascii=False)}")
     lines += ["tags:", "- lora", "- populab", "---", "", "# LoRA adapter", ""]
-    on = f" of `{base}`" if base else ""
-    lines.append(f"A LoRA adapter{on}: rank {config.r}, alpha {config.lora_alpha:g}.")
+    of_base = f" of `{base}`" if base else ""
+    lines.append(f"A LoRA adapter{of_base}: rank {config.r}, alpha {config.lora_alpha:g}.")
     if lineage is not None and lineage.quantization:
         lines += ["", f"It belongs to the base in bitsandbytes' {lineage.quantization}."]
     if lineage is not None:
@@ -49,9 +49,9 @@ def model_card(
 def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = None) -> str:
     """Upload an adapter directory to a model repository of the hub and return the commit's URL.
 
-    Makes the repository where there is none (`private`; None: as the account says). Uploads
-    configuration, weights, lineage and model card alone; the token is that of `hf auth login`, or
-    HF_TOKEN. Raises `LoraEvoError`; huggingface_hub's own errors pass as they are.
+    Creates the repository if necessary (private; None: the account's default). Uploads
+    configuration, weights, lineage and model card only, with the token of `hf auth login` or
+    HF_TOKEN. Raises `LoraEvoError`, and huggingface_hub's own errors.
     """
     try:
         from huggingface_hub import HfApi
@@ -68,8 +68,8 @@ def push_to_hub(directory: PathLike, repo_id: str, *, private: bool | None = Non
     api = HfApi()
     api.create_repo(repo_id, private=private, exist_ok=True)
     files = [CONFIG_FILE, "adapter_model*", LINEAGE_FILE, CARD_FILE]
-    done = api.upload_folder(
+    commit = api.upload_folder(
         folder_path=Path(directory), repo_id=repo_id, allow_patterns=files,
         commit_message="Upload adapter",
     )  # fmt: skip
-    return str(done.commit_url)
+    return str(commit.commit_url)

@@ -11,13 +11,13 @@ from lora_evo.errors import LoraEvoError, checked_count, is_number
 
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of a Llama-like block, by the last parts of their names."""
-# Fields about the writing of the file, not about what the adapter computes.
+# Fields that do not change what the adapter computes.
 _NOT_CONTENT = ("inference_mode", "peft_version")
 
 PLAIN = "train a plain LoRA (linear A and B factors only)"
 MERGE = f"merge it into its base in PEFT (merge_and_unload) and use that model, or {PLAIN}"
-# Settings under which the update is no longer s*B*A, or not in the factors alone: those that PEFT
-# can merge into the base, and those that it cannot.
+# Settings with which the update is not s*B*A, or not only in the factors: those that PEFT can merge
+# into the base, and those that it cannot.
 _MERGEABLE = (
     "use_dora", "lora_bias", "modules_to_save", "trainable_token_indices", "use_bdlora",
     "kasa_config", "velora_config",
@@ -26,7 +26,7 @@ _NOT_MERGEABLE = (
     "use_qalora", "monteclora_config", "arrow_config", "alora_invocation_tokens",
     "layer_replication",
 )  # fmt: skip
-# PEFT's, of `rank_pattern` and `alpha_pattern`, and of `layers_pattern`.
+# PEFT's regular expressions for `rank_pattern` and `alpha_pattern`, and for `layers_pattern`.
 _PATTERN = r"(.*\.)?({})$"
 _LAYER_OF = r"(?:^|.*?\.){}\.(?P<idx>\d+)\."
 _ANY_LAYER = r".*?\.[^.]*\.(?P<idx>\d+)\."
@@ -35,9 +35,9 @@ _KINDS = {"use_rslora": bool, "rank_pattern": dict, "alpha_pattern": dict}
 _Number = TypeVar("_Number", int, float)
 _LAYERS = ("layers_to_transform", "layers_pattern")
 _IN_ORDER = ("gate_up_proj", "down_proj")
-"""Bare parameters in the order in which models have them, by which PEFT wraps their module."""
-# All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may take
-# the start out of the base model, so that factors and base belong together.
+"""Bare parameters in the models' order, in which PEFT wraps their module."""
+# All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may
+# subtract the initial update from the base, so that the adapter needs that changed base.
 _BASE_KEPT = (True, False, None, "gaussian", "eva", "orthogonal", "mica")
 
 
@@ -79,14 +79,14 @@ class AdapterConfig:
             odd = ["bias"]
         if odd:
             raise LoraEvoError(
-                f"{odd[0]} is set, so that scale * B @ A is not all that the adapter does; "
+                f"{odd[0]} is set, so that scale * B @ A is not the whole update of the adapter; "
                 f"{PLAIN if odd[0] in _NOT_MERGEABLE else MERGE}"
             )
         start = self.rest.get("init_lora_weights")
         if (start.lower() if isinstance(start, str) else start) not in _BASE_KEPT:
             raise LoraEvoError(
-                f"init_lora_weights is {start!r}: this start is taken out of the base model, so "
-                "that s*B*A is no update of it; convert it in PEFT: save_pretrained(OUT, "
+                f"init_lora_weights is {start!r}: PEFT subtracts this start from the base, so "
+                "that s*B*A is not an update of it; convert it in PEFT: save_pretrained(OUT, "
                 f"path_initial_model_for_weight_conversion=FOLDER_BEFORE_TRAINING); or {MERGE}"
             )
         layers = self.rest.get("layers_to_transform")
@@ -97,7 +97,7 @@ class AdapterConfig:
         alone = layers is None and self._layers_patterns()
         if alone or (either and isinstance(self.target_modules, str)):
             raise LoraEvoError(
-                f"{either[0]} is set, which PEFT refuses beside a pattern as target_modules and "
+                f"{either[0]} is set, which PEFT refuses with a pattern as target_modules, and "
                 "without layers_to_transform: make it null"
             )
 
@@ -166,11 +166,11 @@ class AdapterConfig:
         return dict(sorted({**self.rest, **values}.items()))
 
     def to_json(self) -> str:
-        """Return the text of `adapter_config.json`. Of two patterns that fit, the first counts."""
+        """Return the text of `adapter_config.json`. The first matching pattern takes precedence."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def fingerprint(self) -> bytes:
-        """Return canonical bytes for hashing, without the order of targets and the writer."""
+        """Return canonical bytes for hashing, without PEFT's version and the order of targets."""
         values = {name: v for name, v in self.to_dict().items() if name not in _NOT_CONTENT}
         for name in ("target_modules", "target_parameters"):
             if isinstance(values.get(name), list):
@@ -181,13 +181,13 @@ class AdapterConfig:
         return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
     def of_rank(self, rank: int) -> Self:
-        """Return this configuration with one rank for all modules, and alpha for the same scale."""
+        """Return this configuration with one rank for all modules, and alpha for an equal scale."""
         ratio = rank / self.r
         alpha = self.lora_alpha * (math.sqrt(ratio) if self.use_rslora else ratio)
         return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
     def on(self, paths: Iterable[str], parameters: Iterable[str] = ()) -> Self:
-        """Return this configuration for exactly these modules, and slots of bare parameters."""
+        """Return this configuration for exactly these modules and slots of bare parameters."""
         rest = {**self.rest, **{n: None for n in ("exclude_modules", *_LAYERS) if n in self.rest}}
         keys = sorted({path.rpartition(".")[0] for path in parameters})
         if keys or "target_parameters" in rest:
@@ -196,7 +196,7 @@ class AdapterConfig:
         return replace(self, target_modules=plain, rest=rest)
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return this configuration for exactly these modules, by new names; the keys are old."""
+        """Return this configuration for exactly these modules, with new names by old ones."""
         experts = {new for old, new in names.items() if self.parameter(old)}
         settings = {new.rpartition(".")[0] if new in experts else new: old
                     for old, new in names.items()}  # fmt: skip
@@ -206,7 +206,7 @@ class AdapterConfig:
         return replace(whole, rank_pattern=ranks, alpha_pattern=alphas)
 
     def unmatched(self, paths: Sequence[str]) -> list[str]:
-        """Return the fields and names in them that fit none of these modules."""
+        """Return the settings, such as `rank_pattern 'x'`, that match none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
         paths = [self.parameter(path) or path for path in paths]
         ends = {path[dot.end() :] for path in paths for dot in re.finditer(r"^|\.", path)}
@@ -219,19 +219,19 @@ class AdapterConfig:
         return odd
 
     def parameter(self, path: str) -> str | None:
-        """Return the bare parameter of which the slot at `path`, such as `experts.down_proj.7`, is
-        one expert's; None for the slot of a module."""
+        """Return the bare parameter of an expert's slot at `path`, such as `experts.down_proj.7`;
+        None for the slot of a module."""
         key, _, number = path.rpartition(".")
         targets = self.rest.get("target_parameters") or ()
         return key if targets and number.isdecimal() and _ends(key, targets) else None
 
     def parameters_of(self, module: str, count: int) -> list[str]:
-        """Return the bare parameters of a module that are adapted, `count` in the model's order."""
+        """Return the `count` adapted bare parameters of a module in the model's order."""
         names = [name.rpartition(".") for name in self.rest.get("target_parameters") or ()]
-        told = {f"{module}.{last}" for before, _, last in names
+        full = {f"{module}.{last}" for before, _, last in names
                 if before and f".{module}".endswith(f".{before}")}  # fmt: skip
-        bare = {f"{module}.{last}" for before, _, last in names if not before}
-        keys = told if len(told) == count else told | bare
+        short = {f"{module}.{last}" for before, _, last in names if not before}
+        keys = full if len(full) == count else full | short
         if len(keys) != count:
             raise LoraEvoError(
                 f"{module} has factors of {count} parameters, of which target_parameters names "
@@ -240,7 +240,7 @@ class AdapterConfig:
         return _in_order(keys)
 
     def wrappers(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return by bare parameter what PEFT calls the module that wraps it in a file."""
+        """Return PEFT's name of the module that wraps a bare parameter in a file, by parameter."""
         modules: dict[str, set[str]] = {}
         for key in filter(None, map(self.parameter, paths)):
             modules.setdefault(key.rpartition(".")[0], set()).add(key)
@@ -281,7 +281,7 @@ class AdapterConfig:
             re.fullmatch(excluded, path) if isinstance(excluded, str) else _ends(path, excluded)
         ):
             return False
-        if targets is None:  # whose meaning in PEFT hangs on the base model
+        if targets is None:  # PEFT then chooses by the base model
             return False
         if isinstance(targets, str):
             if targets.lower() == "all-linear":
@@ -305,12 +305,12 @@ def _names(name: str, value: object) -> Sequence[str]:
 
 
 def _in_order(keys: Iterable[str]) -> list[str]:
-    """Return bare parameters of one module in the order in which the model has them."""
+    """Return bare parameters of one module in the model's order."""
     names = {key.rpartition(".")[2]: key for key in sorted(keys)}
     if len(names) > 1 and (odd := names.keys() - set(_IN_ORDER)):
         raise LoraEvoError(
-            f"target_parameters names {names[min(odd)]} beside others of its module, and the order "
-            f"of these is not known; expected {', '.join(_IN_ORDER)}: {MERGE}"
+            f"target_parameters names {names[min(odd)]} and others of its module, whose order is "
+            f"not known; expected {', '.join(_IN_ORDER)}: {MERGE}"
         )
     return [names[name] for name in _IN_ORDER if name in names] or list(names.values())
 
@@ -320,7 +320,7 @@ def _ends(path: str, names: Sequence[str]) -> bool:
 
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:
-    """Refuse shapes of A and B that are no pair of the configured rank for this module."""
+    """Raise `LoraEvoError` for shapes of A and B that do not fit together and the module's rank."""
     if len(a) != 2 or len(b) != 2 or a[0] != b[1]:
         raise LoraEvoError(
             f"lora_A of {path} is {list(a)} and lora_B {list(b)}; expected those of a linear "

@@ -1,4 +1,4 @@
-"""PEFT adapter directories: looked at, checked, hashed, written and found; no torch."""
+"""PEFT adapter directories: found, checked, hashed and written, without torch."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from lora_evo.peft.config import MERGE, AdapterConfig, check_pair
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-"""The stored types that can be read and written, by their names in safetensors and in torch."""
+"""Number types that can be read and written: torch's names by safetensors' names."""
 _SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 CONFIG_FILE = "adapter_config.json"
 _SAVE_AGAIN = "save the adapter with PEFT's save_pretrained"
@@ -32,40 +32,40 @@ _WRAPPER = re.compile(
     r"|(?<=^base_model\.model\.)(?:(?:module|base_model\.model)\.)+"
     r"(?=(?:model|language_model|transformer|gpt_neox|backbone|lm_head)\.)"
 )
-"""In a tensor's name, what torch.compile, FSDP, checkpointing and data parallelism put there."""
+"""Parts of tensor names that torch.compile, FSDP, checkpointing and data parallelism add."""
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor is stored, and as what; its values are not read."""
+    """Place, type and shape of a stored tensor; its values are not read."""
 
     file: Path
     dtype: str
     """As safetensors names it: F32, BF16, ..."""
     shape: tuple[int, ...]
     start: int
-    """Where its bytes begin in the file."""
+    """Offset of its bytes in the file."""
     stamp: tuple[int, ...]
-    """Of the file when it was looked at."""
+    """`file_stamp` of the file when the header was read."""
     every: int = 1
-    """Of a B that several experts share, one in how many columns is this one's ..."""
+    """Number of experts that share a stored B; each has every n-th column ..."""
     first: int = 0
-    """... from which on."""
+    """... from this column on."""
 
     @property
     def whole(self) -> "StoredTensor":
-        """What is stored in one piece: the tensor, or the one that several experts share."""
+        """The stored tensor: this one, or the B that several experts share."""
         shape = (*self.shape[:-1], self.shape[-1] * self.every)
         return replace(self, shape=shape, every=1, first=0)
 
     def check_unchanged(self) -> None:
-        """Raise `LoraEvoError` where the file is not the one that was looked at."""
+        """Raise `LoraEvoError` if the file has changed since its header was read."""
         if file_stamp(self.file) != self.stamp:
             raise LoraEvoError(f"{self.file.name} was changed while it was read; try again")
 
 
 def file_stamp(file: Path) -> tuple[int, ...]:
-    """Return what tells a file from another of its name."""
+    """Return inode, size and time of a file, which change when it is replaced."""
     stat = file.stat()
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
@@ -73,8 +73,8 @@ def file_stamp(file: Path) -> tuple[int, ...]:
 def write_tensors(
     path: Path, layout: Mapping[str, tuple[str, Sequence[int]]], payloads: Iterable[tuple[str, Any]]
 ) -> None:
-    """Write a safetensors file; the tensors' bytes come one by one, in any order."""
-    # Wide types first, then by name: every tensor is aligned to its own element size.
+    """Write a safetensors file; payloads: names and bytes of tensors, in any order."""
+    # Wide types first, then by name: every tensor is aligned to its element size.
     ordered = sorted(layout.items(), key=lambda item: (-_SIZES[item[1][0]], item[0]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -91,13 +91,13 @@ def write_tensors(
 
 
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Return what a safetensors file holds; refuse any other file."""
+    """Return the tensors of a safetensors file by name. Raises `LoraEvoError` for other files."""
     if not path.is_file():
         raise LoraEvoError(f"there is no {path.name} next to {CONFIG_FILE}; {_SAVE_AGAIN}")
     stamp = file_stamp(path)
     with path.open("rb") as file:
         try:
-            with safe_open(path, framework="np"):  # which checks the whole
+            with safe_open(path, framework="np"):  # checks the file
                 header = json.loads(file.read(size := int.from_bytes(file.read(8), "little")))
         except (SafetensorError, OSError, ValueError) as error:
             raise LoraEvoError(
@@ -107,15 +107,15 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     header.pop("__metadata__", None)
     return {
         name: StoredTensor(
-            path, one["dtype"], tuple(one["shape"]), 8 + size + one["data_offsets"][0], stamp
+            path, entry["dtype"], tuple(entry["shape"]), 8 + size + entry["data_offsets"][0], stamp
         )
-        for name, one in header.items()
+        for name, entry in header.items()
     }
 
 
 @dataclass(frozen=True)
 class AdapterFiles:
-    """An adapter directory: names, shapes and types are checked, values are not read."""
+    """An adapter directory with checked names, shapes and types; values are not read."""
 
     directory: Path
     config: AdapterConfig
@@ -124,7 +124,7 @@ class AdapterFiles:
 
 
 def adapter_files(directory: PathLike) -> AdapterFiles:
-    """Look at a PEFT LoRA directory; what cannot be used raises `LoraEvoError` naming the fault."""
+    """Read configuration and header of a PEFT LoRA directory. Raises `LoraEvoError`."""
     folder = Path(directory)
     if not (folder / CONFIG_FILE).is_file():
         raise LoraEvoError(f"{folder} {no_adapter(folder)}")
@@ -139,7 +139,7 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
 
 
 def no_adapter(folder: Path) -> str:
-    """Say why a path is no adapter directory, and which may be meant."""
+    """Return why a path is not an adapter directory, and which one may be meant."""
     if not folder.is_dir():
         return (
             "is not a folder; expected a PEFT adapter directory (of one on the hub, type: hf "
@@ -152,7 +152,7 @@ def no_adapter(folder: Path) -> str:
 
 @contextmanager
 def naming(folder: Path) -> Iterator[None]:
-    """Put the adapter's folder in front of the errors raised inside."""
+    """Prefix errors raised inside with the adapter's folder."""
     try:
         yield
     except LoraEvoError as error:
@@ -160,12 +160,12 @@ def naming(folder: Path) -> Iterator[None]:
 
 
 def tensor_names(path: str) -> tuple[str, str]:
-    """Return the names that PEFT gives to A and B of the module at `path`."""
+    """Return PEFT's tensor names of A and B of the module at `path`."""
     return f"{_PREFIX}{path}.lora_A.weight", f"{_PREFIX}{path}.lora_B.weight"
 
 
 def module_path(name: str) -> str:
-    """Return the module of a tensor that is called as `tensor_names` says."""
+    """Return the module path of a tensor with a name from `tensor_names`."""
     return name.removeprefix(_PREFIX).rpartition(".lora_")[0]
 
 
@@ -185,7 +185,7 @@ def content_hash(directory: PathLike) -> str:
         digest = hashlib.sha256()
         for name in tensor_names(path):
             stored = adapter.tensors[name]
-            # The words are torch's, so that a slot in memory has the same digest.
+            # torch's type names, so that a slot in memory has the same digest.
             digest.update(f"torch.{NUMBER_TYPES[stored.dtype]}{list(stored.shape)}".encode())
             whole, size = stored.whole, _SIZES[stored.dtype]
             end = whole.start + math.prod(whole.shape) * size
@@ -205,7 +205,7 @@ def combine(config: AdapterConfig, digests: Mapping[str, str]) -> str:
 
 
 def adapter_folders(roots: Iterable[Path]) -> list[Path]:
-    """Return every adapter directory at or below the roots, sorted, without hidden ones."""
+    """Return all adapter directories at or below the roots, sorted, without hidden ones."""
     folders: dict[Path, Path] = {}
     for root in roots:
         if not root.is_dir():
@@ -220,7 +220,8 @@ def adapter_folders(roots: Iterable[Path]) -> list[Path]:
 def readable(
     folders: Iterable[Path], read: Callable[[Path], _T], unreadable: Callable[[str], None] | None
 ) -> Iterator[tuple[Path, _T]]:
-    """Read folders one by one; `unreadable` gets the reason of one that cannot be (None: raise)."""
+    """Yield folders with their contents; unreadable: called with the reason of an error, or None
+    to raise it."""
     for folder in folders:
         try:
             value = read(folder)
@@ -236,9 +237,9 @@ def readable(
 
 
 def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
-    """Return the last parts of the paths, as many as it takes to tell all of them apart.
+    """Return the last parts of the paths, as many as make all of them unique.
 
-    Raises `LoraEvoError` when one folder is given twice.
+    Raises `LoraEvoError` if a folder is given twice.
     """
     parts = [folder.resolve().parts for folder in folders]
     for place, path in enumerate(parts):
@@ -249,10 +250,11 @@ def shortest_unique_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _cut(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> Mapping[str, StoredTensor]:
-    """Return tensors with those of bare parameters (PEFT's target_parameters) cut by expert.
+    """Return tensors with those of bare parameters (PEFT's target_parameters) split by expert.
 
     Of E experts of rank r, expert e has A[e r : (e + 1) r] and B[:, e :: E]. PEFT wraps a module
-    once for each of its parameters, the model's first inmost: `experts.base_layer.lora_A`.
+    once for each of its parameters, with the model's first one innermost:
+    `experts.base_layer.lora_A`.
     """
     modules: dict[str, list[str]] = {}
     for name in tensors if config.rest.get("target_parameters") else ():
@@ -282,11 +284,11 @@ def _cut(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> Mapping[
 
 
 def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:
-    """Return the sorted paths of the modules whose factors these are; refuse any other tensor."""
+    """Return the sorted module paths of these factors. Raises `LoraEvoError` for other tensors."""
     halves: dict[str, str] = {}
     for name, tensor in tensors.items():
         match, plain = _KEY.fullmatch(name), _KEY.fullmatch(_WRAPPER.sub("", name))
-        # A model may have modules of such names, too: then the targets do not fit the plain name.
+        # A model may have modules of such names itself: then no target matches the plain name.
         wrapped = match and plain and plain[0] != name and config.adapts(plain["path"])
         if match is None or wrapped:
             raise LoraEvoError(

@@ -1,7 +1,7 @@
-"""Names of one module in several model classes: by version of transformers, and of text alone.
+"""Names of the same module in several model classes and versions of transformers.
 
-A model with pictures has its layers below `language_model.model` in transformers 4, and below
-`model.language_model` in 5; the text model of the same weights has them below `model`.
+A vision-language model has its text layers below `language_model.model` in transformers 4, and
+below `model.language_model` in 5; the text model of the same weights has them below `model`.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAMINGS = (
     ("language_model.", "lm_head", ""),
     ("", "lm_head", ""),
 )
-"""Where the layers of text are, what the head is called, and where all else is."""
+"""Prefix of the text layers, name of the head, and prefix of all else."""
 _TEXT = r"(?:layers|embed_tokens|norm)\b"
 _NOT_ELSE = r"(?:model|language_model|layers|embed_tokens|norm|lm_head)\b"
 _PATTERNS = [
@@ -24,34 +24,34 @@ _PATTERNS = [
     for text, head, rest in _NAMINGS
 ]
 _TOWERS = ("vision_tower.vision_model.", "vision_tower.")
-"""The encoder of pictures, up to transformers 5.16 and after."""
+"""Prefix of the image encoder, up to transformers 5.16 and after."""
 
 
 def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Return what modules are called where others are called as in `known`.
+    """Return the names of modules in the naming scheme of `known`, by path.
 
-    Names outside of the table stay. Raises `LoraEvoError` where `known` does not tell.
+    Names outside of the table stay. Raises `LoraEvoError` if the scheme of `known` is ambiguous.
     """
-    mine, theirs = (
-        [n for n, pattern in enumerate(_PATTERNS) if all(map(pattern.match, some))]
-        for some in (paths, known)
+    sources, targets = (
+        [n for n, pattern in enumerate(_PATTERNS) if all(map(pattern.match, names))]
+        for names in (paths, known)
     )
-    names = [dict(zip(paths, paths, strict=True))]
-    if mine and theirs and not set(mine) & set(theirs):
-        matches = [(path, _PATTERNS[mine[0]].match(path)) for path in paths]
-        names = [
+    candidates = [dict(zip(paths, paths, strict=True))]
+    if sources and targets and not set(sources) & set(targets):
+        matches = [(path, _PATTERNS[sources[0]].match(path)) for path in paths]
+        candidates = [
             {p: _NAMINGS[to][(m.lastindex or 1) - 1] + p[m.end() :] for p, m in matches if m}
-            for to in theirs
+            for to in targets
         ]
-    if any(other != names[0] for other in names):
+    if any(candidate != candidates[0] for candidate in candidates):
         raise LoraEvoError(
-            f"{paths[0]} and {known[0]} are of two ways to name modules, and one is not known; "
+            f"{paths[0]} and {known[0]} are of two naming schemes, of which one is not known; "
             "save both adapters with one version of transformers"
         )
-    here, there = (
-        next((tower for tower in _TOWERS if any(tower in path for path in some)), None)
-        for some in (paths, known)
+    old, new = (
+        next((tower for tower in _TOWERS if any(tower in name for name in names)), None)
+        for names in (paths, known)
     )
-    if here and there and here != there:
-        return {path: name.replace(here, there, 1) for path, name in names[0].items()}
-    return names[0]
+    if old and new and old != new:
+        return {path: name.replace(old, new, 1) for path, name in candidates[0].items()}
+    return candidates[0]

@@ -1,4 +1,4 @@
-"""Arms against each other, paired by seed at equal steps: means, intervals, tables, one page."""
+"""Comparison of arms, paired by seed at equal steps: means, intervals, tables, one page."""
 
 import json
 import os
@@ -38,7 +38,7 @@ READING = (
     "held-out tasks solved over the frozen base. change: last quarter of the steps minus the first."
 )
 MOST_SETTINGS = 5
-"""Settings of an arm that are named."""
+"""Most settings of an arm that are printed."""
 _SEED = re.compile(r"[-_./]*seed[-_=]?\d+$")
 Runs = Mapping[int, RunRecord]
 """The runs of an arm by seed."""
@@ -46,17 +46,17 @@ Runs = Mapping[int, RunRecord]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs of some arms, and which arms are compared, first minus second."""
+    """The runs of some arms, and the pairs of arms that are compared, first minus second."""
 
     name: str
     question: str
     arms: Mapping[str, Runs]
     settings: Mapping[str, Mapping[str, Any]]
-    """What sets each arm apart."""
+    """The settings in which arms differ, by arm."""
     pairs: Sequence[tuple[str, str]]
 
     def numbers(self) -> dict[str, dict[str, dict[str, Estimate]]]:
-        """Return all numbers by table, column and measure; those without any are left out."""
+        """Return all numbers by table, column and measure; measures without any are left out."""
         differences = {f"{a} − {b}": (self.arms[a], self.arms[b]) for a, b in self.pairs}
         return {
             "arms": {arm: of_arm(runs) for arm, runs in self.arms.items()},
@@ -64,7 +64,7 @@ class Comparison:
         }
 
     def tables(self) -> list[tuple[str, Table]]:
-        """Return all numbers as titled tables, a column an arm or pair."""
+        """Return all numbers as titled tables with a column for each arm or pair."""
         titled: list[tuple[str, Table]] = []
         for title, columns in self.numbers().items():
             rows = []
@@ -77,13 +77,13 @@ class Comparison:
         return titled
 
     def lines(self) -> list[str]:
-        """Return a line for each arm, each fall of a member, and each pair without a seed."""
+        """Return a line for each arm, fall of a member, and pair without a common seed."""
         lines = []
         for arm, runs in self.arms.items():
             words = [f"{key} {value}" for key, value in self.settings[arm].items()]
             words[MOST_SETTINGS:] = ["and more"] * (len(words) > MOST_SETTINGS)
-            about = f" ({', '.join(words)})" if words else ""
-            lines.append(f"{arm}{about}: {', '.join(map(_reached, runs, runs.values()))}")
+            settings = f" ({', '.join(words)})" if words else ""
+            lines.append(f"{arm}{settings}: {', '.join(map(_reached, runs, runs.values()))}")
         for arm, runs in self.arms.items():
             lines += [f"{arm}, seed {s}: {fall}" for s, run in runs.items() for fall in falls(run)]
         return lines + [
@@ -94,11 +94,11 @@ class Comparison:
 
 
 def of_arm(runs: Runs) -> dict[str, Estimate]:
-    """Return the measures of an arm over its seeds, those without any number left out."""
-    whole = [measured(run) for run in runs.values()]
+    """Return the measures of an arm over its seeds; those without any number are left out."""
+    measures = [measured(run) for run in runs.values()]
     numbers: dict[str, Estimate] = {}
     for name, (unit, _) in MEASURES.items():
-        mean = estimate([value for of_run in whole if (value := of_run[name]) is not None])
+        mean = estimate([value for of_run in measures if (value := of_run[name]) is not None])
         if mean and mean.low is not None and mean.high is not None and unit == PERCENT:
             mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
         if mean:
@@ -107,10 +107,9 @@ def of_arm(runs: Runs) -> dict[str, Estimate]:
 
 
 def of_pair(first: Runs, second: Runs) -> dict[str, Estimate]:
-    """Return the measures of the first arm minus those of the second.
+    """Return the measures of the first arm minus those of the second, over their common seeds.
 
-    Over the seeds that both have, each cut to the last step that both have reached: equal steps and
-    the same random choices.
+    Both runs of a seed are cut to the last step that both have reached.
     """
     pairs = []
     for seed in sorted(first.keys() & second.keys()):
@@ -157,9 +156,9 @@ def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
         first, *others = arms
         settings = {arm: _settings(next(iter(runs.values()))) for arm, runs in arms.items()}
         keys = dict.fromkeys(key for of_arm in settings.values() for key in of_arm)
-        differ = [key for key in keys if len({s.get(key) for s in settings.values()}) > 1]
-        apart = {arm: {key: s.get(key, "-") for key in differ} for arm, s in settings.items()}
-        return Comparison("comparison", "", arms, apart, [(arm, first) for arm in others])
+        different = [key for key in keys if len({s.get(key) for s in settings.values()}) > 1]
+        changes = {arm: {key: s.get(key, "-") for key in different} for arm, s in settings.items()}
+        return Comparison("comparison", "", arms, changes, [(arm, first) for arm in others])
     if len(named) > 1 or named[0][0]:
         raise RunDirectoryError(
             f"{home} is a whole experiment; compare it alone, or name run directories only"
@@ -175,7 +174,7 @@ def compare(places: Sequence[str | PathLike[str]]) -> Comparison:
 
 
 def _name_and_folder(place: str) -> tuple[str, Path]:
-    """Return the name, or nothing, and the folder of `[NAME=]FOLDER`; a path may have a `=`."""
+    """Return the name, or '', and the folder of `[NAME=]FOLDER`; a path may contain `=`."""
     name, _, folder = ("", "", place) if Path(place).is_dir() else place.partition("=")
     if not folder or not Path(folder).is_dir():
         raise RunDirectoryError(f"there is no folder {folder or place!r}; expected RUN or NAME=RUN")
@@ -183,20 +182,23 @@ def _name_and_folder(place: str) -> tuple[str, Path]:
 
 
 def _named_arms(named: Sequence[tuple[str, Path]]) -> dict[str, dict[int, RunRecord]]:
-    """Read runs that no plan names. One without a name is called after its folder without the seed,
-    by as much of the path as tells the folders apart."""
+    """Return runs by arm and seed.
+
+    A run without a name belongs to the arm of its folder without the seed, named by the shortest
+    path below the folder that all share.
+    """
     stems = [Path(_SEED.sub("", str(folder.resolve()))) for _, folder in named]
     nameless = [stem.parent for (name, _), stem in zip(named, stems, strict=True) if not name]
-    above = Path(os.path.commonpath(nameless or [Path.cwd()]))
+    root = Path(os.path.commonpath(nameless or [Path.cwd()]))
     arms: dict[str, dict[int, RunRecord]] = {}
     for (name, folder), stem in zip(named, stems, strict=True):
-        run, arm = read_run(folder), name or str(stem.relative_to(above))
+        run, arm = read_run(folder), name or str(stem.relative_to(root))
         runs, seed = arms.setdefault(arm, {}), int(run.config.get("seed", 0))
         for other in runs.values():
             one, two = _settings(other), _settings(run)
-            differ = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-            if differ or seed in runs:
-                why = f"differ in {differ[0]}" if differ else f"both have seed {seed}"
+            different = [key for key in {**one, **two} if one.get(key) != two.get(key)]
+            if different or seed in runs:
+                why = f"differ in {different[0]}" if different else f"both have seed {seed}"
                 raise RunDirectoryError(
                     f"{other.directory} and {folder} are both called {arm!r} and {why}; runs of "
                     "one name differ in the seed only: give them two names, as in A=RUN B=RUN"
@@ -214,7 +216,7 @@ def to_text(comparison: Comparison) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return all numbers as JSON; those in points and % are shares here."""
+    """Return all numbers as JSON; points and % as shares from 0 to 1."""
     runs = [
         {"arm": arm, "seed": seed, "directory": str(run.directory), "steps": run.last}
         for arm, runs in comparison.arms.items()
@@ -226,25 +228,25 @@ def to_json(comparison: Comparison) -> str:
 
 def write_comparison(comparison: Comparison, page: Path) -> None:
     """Write the comparison as one HTML page that works offline; equal ones give equal bytes."""
-    whose = {"Population mean": population_mean, "Weakest member": weakest_member}
-    charts = {title: _gain_chart(comparison.arms, who) for title, who in whose.items()}
-    drawn = {title: chart for title, chart in charts.items() if chart}
+    series = {"Population mean": population_mean, "Weakest member": weakest_member}
+    drawn = {title: _gain_chart(comparison.arms, who) for title, who in series.items()}
+    charts = {title: chart for title, chart in drawn.items() if chart}
     write_page(
         page,
         "compare.html",
-        drawn,
+        charts,
         title=comparison.name,
         question=comparison.question,
         lines=comparison.lines(),
-        gains=list(drawn),
+        gains=list(charts),
         tables=comparison.tables(),
         reading=READING,
     )
 
 
 def _gain_chart(arms: Mapping[str, Runs], who: Who) -> "alt.LayerChart | None":
-    """Return held-out gain over the steps, a line an arm with a band of all its seeds, from 0 at
-    step 0; None with one point an arm."""
+    """Return a chart of held-out gain over the steps: a line for each arm, with a band over its
+    seeds, from 0 at step 0. None if no arm has an evaluation."""
     from selfplay.reports.charts import bands
 
     rows = []

@@ -1,7 +1,8 @@
 """Experiments: a plan of arms and seeds, and its runs, each made by `selfplay train`.
 
-Whatever ends an experiment, the same call resumes it: finished runs are skipped, others go on from
-their newest checkpoint, and one that fails is named while the rest are made. A control is an arm.
+The same call resumes an interrupted experiment: finished runs are skipped, others continue from
+their newest checkpoint. A run that fails is reported after the others are done. A control is an
+arm.
 """
 
 import json
@@ -28,13 +29,15 @@ from selfplay.files.layout import CONFIG, LOCK, METRICS, lock
 from selfplay.settings import one_of
 
 PLAN = "plan.yaml"
-POLL_S, PATIENCE_S = 0.5, 20.0
-"""Seconds between two looks at the runs, and for which one waits for a process of another call."""
+POLL_S = 0.5
+"""Seconds between two checks of the runs."""
+PATIENCE_S = 20.0
+"""Seconds to wait for a process of an earlier call to stop."""
 _SELFPLAY = (
     "import ctypes, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "ctypes.CDLL(None).prctl(1, signal.SIGINT); from selfplay.cli import main; main()"
 )
-"""The command line in a process that is interrupted when its parent dies (PR_SET_PDEATHSIG)."""
+"""Program of a run's process, which is interrupted when its parent dies (PR_SET_PDEATHSIG)."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,13 @@ class Plan:
 
     name: str
     arms: Mapping[str, Mapping[str, Any]]
-    """What sets each arm apart, by dotted key such as `learner.learning_rate`."""
+    """Settings of each arm, by dotted key such as `learner.learning_rate`."""
     seeds: tuple[settings.Count, ...]
     question: str = ""
     preset: str | None = "nano"
-    """Settings to start from."""
+    """Preset to start from."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Nested settings on top of the preset."""
+    """Nested settings that override the preset."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """Settings of all arms, by dotted key."""
     contrasts: tuple[tuple[str, str], ...] = ()
@@ -78,11 +81,11 @@ class Plan:
 
     def base(self) -> dict[str, Any]:
         """Return the nested settings that all arms start from."""
-        below = {} if self.preset is None else settings.read_preset(self.preset)
-        return settings.merged(below, self.config)
+        preset = {} if self.preset is None else settings.read_preset(self.preset)
+        return settings.merged(preset, self.config)
 
     def run_config(self, arm: str, seed: int) -> Config:
-        """Return the settings of one run; raises ConfigError that names the arm."""
+        """Return the settings of one run. Raises ConfigError that names the arm."""
         data = json.loads(json.dumps(self.base()))  # `put` writes into it
         try:
             for key, value in {**self.set, **self.arms[arm], "seed": seed}.items():
@@ -92,7 +95,7 @@ class Plan:
             raise ConfigError(f"arm {arm!r}: {str(error).removeprefix('--set ')}") from error
 
     def runs(self, home: Path) -> list["PlannedRun"]:
-        """Return all runs, one seed of all arms first, so that early results compare."""
+        """Return all runs, ordered by seed, so that arms can be compared early."""
         return [
             PlannedRun(
                 arm, seed, self.run_config(arm, seed), home / folder_of(arm) / f"seed-{seed}"
@@ -112,7 +115,7 @@ class PlannedRun(NamedTuple):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has done its last step and kept what it trained."""
+        """Whether the run has a checkpoint of its last step."""
         return (self.directory / "checkpoints" / f"step-{self.config.steps}").is_dir()
 
 
@@ -124,8 +127,8 @@ def folder_of(arm: str) -> str:
 def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
     """Read a plan from a file or by the name of a shipped one, and check the settings of its arms.
 
-    assignments: `a.b=c` for all arms, and `seeds=[...]`. Raises ConfigError, also for a key that
-    all arms set themselves.
+    assignments: `a.b=c` for all arms, and `seeds=[...]`. Raises ConfigError, also for an assignment
+    that every arm overrides.
     """
     texts = settings.shipped("plans")
     if place not in texts and not Path(place).is_file():
@@ -149,9 +152,9 @@ def open_plan(place: str, assignments: Sequence[str] = ()) -> Plan:
 
 
 def open_home(plan: Plan, home: Path) -> Plan:
-    """Keep the plan in the directory as plan.yaml, its preset spelt out, and return it so.
+    """Save the plan as plan.yaml of the directory, with its preset's settings, and return it.
 
-    Raises RunDirectoryError where the directory holds another plan or other files.
+    Raises RunDirectoryError for a directory with another plan or other files.
     """
     plan, path = replace(plan, preset=None, config=plan.base()), home / PLAN
     home.mkdir(parents=True, exist_ok=True)
@@ -169,9 +172,9 @@ def open_home(plan: Plan, home: Path) -> Plan:
 
 
 def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
-    """Do all runs of the plan that are not done; return what failed, a line each.
+    """Do all runs of the plan that are not done; return a line for each run that failed.
 
-    Raises RunDirectoryError for a directory of another plan or one that is being worked in. On
+    Raises RunDirectoryError for a directory of another plan, or one that another process uses. On
     KeyboardInterrupt the runs are stopped, and their checkpoints stay.
     """
     from rich.console import Console
@@ -187,17 +190,17 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
         total = sum(run.config.steps for run in runs)
         bar = progress.add_task("steps", total=total, completed=_steps(runs))
         jobs = {pool.submit(_make, run, stop): run for run in runs if not run.is_finished}
-        going = dict(jobs)
+        running = dict(jobs)
         try:
-            while going:
+            while running:
                 time.sleep(POLL_S)
-                for job in [job for job in going if job.done()]:
-                    run, ended = going.pop(job), "failed" if job.result() else "done"
-                    progress.console.print(f"{ended}: {run.arm}, seed {run.seed}")
+                for job in [job for job in running if job.done()]:
+                    run, result = running.pop(job), "failed" if job.result() else "done"
+                    progress.console.print(f"{result}: {run.arm}, seed {run.seed}")
                 progress.update(bar, completed=_steps(runs))
         finally:
             stop.set()
-    return [why for job in jobs if (why := job.result())]
+    return [failure for job in jobs if (failure := job.result())]
 
 
 def _steps(runs: Sequence[PlannedRun]) -> int:
@@ -206,7 +209,7 @@ def _steps(runs: Sequence[PlannedRun]) -> int:
 
 
 def _make(run: PlannedRun, stop: threading.Event) -> str:
-    """Make or resume a run in a process of its own; return what failed, if anything did."""
+    """Train or resume a run in a process of its own; return its failure, or ''."""
     log, preset = (
         run.directory.with_name(f"{run.directory.name}.{end}") for end in ("log", "yaml")
     )
@@ -220,8 +223,8 @@ def _make(run: PlannedRun, stop: threading.Event) -> str:
         write_text(preset, config_text(run.config))
         words = ["train", "--preset", preset, "--out", run.directory]
     command = [sys.executable, "-c", _SELFPLAY, *map(str, words), "--quiet"]
-    with log.open("wb") as said:  # in its own session: Ctrl-C at the terminal reaches us alone
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    with log.open("wb") as file:  # a session of its own: Ctrl-C reaches this process only
+        process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
         while process.poll() is None:
             if stop.wait(POLL_S):
                 process.send_signal(signal.SIGINT)
@@ -236,9 +239,9 @@ def _make(run: PlannedRun, stop: threading.Event) -> str:
 
 
 def _wait_until_free(directory: Path) -> None:
-    """Wait for a process of an earlier call, which takes a moment to stop."""
-    until, is_free = time.monotonic() + PATIENCE_S, False
-    while not is_free and time.monotonic() < until:
+    """Wait until a process of an earlier call has stopped."""
+    deadline, is_free = time.monotonic() + PATIENCE_S, False
+    while not is_free and time.monotonic() < deadline:
         with suppress(RunDirectoryError):
             lock(directory).close()
             is_free = True

@@ -1,4 +1,4 @@
-"""What a comparison measures of each run, and 95 % intervals of its mean over seeds: Student's."""
+"""The measures of a comparison, and their means over seeds with 95 % intervals (Student's t)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from selfplay.files.rows import BASE, START
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
-"""Units of a difference of shares and of a share, which are numbers from 0 to 1."""
+"""Units of a difference of shares, and of a share; both are stored as numbers from 0 to 1."""
 Gains = Mapping[int, Mapping[str, Floats]]
 """By step and member: [tasks] held-out solve rates minus the frozen base's."""
 Of = Callable[[RunRecord, Gains], Floats | None]
-"""A number of a run as an array, [tasks] or [1]; None where the run has none."""
+"""Returns a measure of a run as an array, [tasks] or [1]; None if the run has none."""
 Who = Callable[[Mapping[str, Floats]], Floats]
-"""From the gains of all members at an evaluation: [tasks] gains."""
+"""Returns [tasks] gains from those of all members at an evaluation."""
 
 
 def measured(run: RunRecord) -> dict[str, Floats | None]:
@@ -59,12 +59,11 @@ def _over_start(_: RunRecord, gains: Gains) -> Floats | None:
 
 
 def _fallen(run: RunRecord, _: Gains) -> Floats | None:
-    """How many members fell, as `falls` has it."""
     return np.array([len({fall.member for fall in falls(run)})]) if moves(run) else None
 
 
 def _oscillation(run: RunRecord, _: Gains) -> Floats | None:
-    """Standard deviation of the smoothed solve rate around its straight trend."""
+    """Return the standard deviation of the smoothed solve rate around its linear trend."""
     points = smooth(run.series("solve_rate"))
     if len(points) < 4:
         return None
@@ -73,7 +72,7 @@ def _oscillation(run: RunRecord, _: Gains) -> Floats | None:
 
 
 def _changes_of_lead(run: RunRecord, _: Gains) -> Floats | None:
-    """How often the lead in mean ratings, smoothed, changes between the roles, per 100 steps."""
+    """Return how often the role with the higher smoothed mean rating changes, per 100 steps."""
     leads = []
     for step in run.steps:
         of_roles = [[m for n, (m, _) in step.ratings.items() if n[0] == role] for role in "ts"]
@@ -85,7 +84,7 @@ def _changes_of_lead(run: RunRecord, _: Gains) -> Floats | None:
 
 
 def _change(path: str) -> Of:
-    """By how much a number rose: last quarter of the steps minus the first."""
+    """Return the measure: mean of a number in the last quarter of the steps minus the first."""
 
     def of(run: RunRecord, _: Gains) -> Floats | None:
         means = quarters(run.series(path))
@@ -99,7 +98,7 @@ def _lately(path: str) -> Of:
 
 
 def _teaching(field: str) -> Of:
-    """Mean over the teachers in the last third of their evaluations."""
+    """Return the measure: mean over the teachers in the last third of their evaluations."""
 
     def of(run: RunRecord, _: Gains) -> Floats | None:
         rows = [row for row in run.evals if row.taught and row.role != BASE]
@@ -115,8 +114,8 @@ def _added_late(run: RunRecord, _: Gains) -> Floats | None:
 
 
 def _mean(values: Iterable[float | None]) -> Floats | None:
-    known = [value for value in values if value is not None]
-    return np.array([fmean(known)]) if known else None
+    numbers = [value for value in values if value is not None]
+    return np.array([fmean(numbers)]) if numbers else None
 
 
 MEASURES: Mapping[str, tuple[str, Of]] = {
@@ -152,16 +151,16 @@ MEASURES: Mapping[str, tuple[str, Of]] = {
     "changes of lead": ("per 100 steps", _changes_of_lead),
     "seconds": ("s", lambda run, _: _mean([sum(sum(s.seconds.values()) for s in run.steps)])),
 }
-"""By name: unit and number; `gain` is that on held-out tasks over the frozen base."""
+"""Unit and function by name; `gain` is the gain over the frozen base on held-out tasks."""
 
 Z = 1.959964
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-"""97.5 % points of Student's t with 1, 2, ... degrees of freedom; Z with endless ones."""
+"""97.5 % quantiles: of Student's t with 1, 2, ... degrees of freedom, and (Z) of the normal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over seeds with its interval; low and high are None where nothing can be said."""
+    """A mean over seeds with its interval; low and high are None if it cannot be estimated."""
 
     value: float
     low: float | None
@@ -172,21 +171,21 @@ class Estimate:
 def estimate(seeds: Sequence[Floats]) -> Estimate | None:
     """Return the mean over seeds of their means over tasks; None without any number.
 
-    One array a seed, of one number a task; NaN where a task was not judged. One seed alone has an
-    interval over its tasks. A number by itself and numbers that are all equal have none.
+    seeds: an array for each seed, with a number for each task, NaN if it was not judged. A single
+    seed has an interval over its tasks. A single number, and equal numbers, have none.
     """
-    known = [judged for values in seeds if (judged := values[~np.isnan(values)]).size]
-    if not known:
+    arrays = [judged for values in seeds if (judged := values[~np.isnan(values)]).size]
+    if not arrays:
         return None
-    means = np.array([values.mean() for values in known])
-    drawn, centre = (means if len(known) > 1 else known[0]), float(means.mean())
-    error = float(drawn.std(ddof=1)) / math.sqrt(drawn.size) if drawn.size > 1 else 0.0
+    means = np.array([values.mean() for values in arrays])
+    sample, centre = (means if len(arrays) > 1 else arrays[0]), float(means.mean())
+    error = float(sample.std(ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else 0.0
     if error < 1e-12:
-        return Estimate(centre, None, None, len(known))
-    half = student_t(drawn.size - 1) * error
-    return Estimate(centre, centre - half, centre + half, len(known))
+        return Estimate(centre, None, None, len(arrays))
+    half = student_t(sample.size - 1) * error
+    return Estimate(centre, centre - half, centre + half, len(arrays))
 
 
 def student_t(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t."""
+    """Return the 97.5 % quantile of Student's t."""
     return _T[freedom - 1] if freedom <= len(_T) else Z * (1 + (Z**2 + 1) / (4 * freedom))

@@ -1,10 +1,9 @@
-"""Checkpoints: all that a run needs to go on with the same bytes, in safetensors and JSON.
+"""Checkpoints: all that a run needs to continue with the same bytes, in safetensors and JSON.
 
-`checkpoints/step-N` holds weights and optimiser state of every member in a file of `learner`, the
-league's files, the states of rewards and of a loop that keep one, in `state.json` the members,
-their counters and the lengths that the run's row files had, and in `hashes.json` the SHA-256 of
-each of its files. It is written under a temporary name and renamed; a resume takes the newest that
-is whole.
+`checkpoints/step-N` holds, for every member, a file of weights and optimiser state in `learner`;
+the league's files; the states of rewards and of `Run.state`; in `state.json` members, counters and
+the lengths of the row files; and in `hashes.json` the SHA-256 of each file. It is written under a
+temporary name and renamed. A resume takes the newest undamaged checkpoint.
 """
 
 import json
@@ -40,47 +39,45 @@ from selfplay.run import Run
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _OF_LOOP = "loop.pt"
-"""`Run.state`, where there is any."""
+"""The file of `Run.state`, if there is any."""
 _REWARD = "_reward.pt"
-"""After a role: the state of its reward."""
+"""End of the file name of a reward's state, after the role."""
 FREE = (
     "source of ",
     *("save_every", "keep_checkpoints", "keep_dead", "report_to", "device", "threads", "pieces"),
     *("vllm.", "sandbox.workers", "rollout.max_rows", "learner.micro_batch_tokens"),
     *("learner.logits_chunk_tokens", "learner.gradient_checkpointing", "learner.optimizer_offload"),
 )
-"""Settings, or sections of them, that a run may go on with changed: where and how fast it works,
-what it keeps, and the code of a user's own. So are `steps`, down to those that are done,
-`eval.eval_every` and a base that has only moved."""
+"""Settings, or sections, that may be changed before a resume: those of place, speed and what is
+kept, and a user's own code. `steps` (not below the steps done), `eval.eval_every` and the folder of
+the same base may be changed, too."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
 class Checkpoint(Struct):
-    """What state.json holds."""
+    """The content of state.json."""
 
     format: Literal[5]
     step: int
     settings: dict[str, Any]
-    """By dotted key, with hashes of the source of what is a user's own (`Run.sources`)."""
+    """By dotted key, with `Run.sources`."""
     members: list[str]
     """By place."""
     born: dict[str, int]
-    """Members ever born of each role."""
+    """Number of members ever born, by role."""
     needed: list[str]
-    """Folders of members and ancestors that the run continues with, if `keep_dead` is false."""
+    """Folders of members and ancestors that `keep_dead=false` must not remove."""
     lengths: dict[str, int]
     """Bytes of the row files."""
     rates: dict[str, float] = {}
-    """Learning rates that are not the configuration's (`Run.rates`)."""
+    """`Run.rates`."""
 
 
 def save_checkpoint(run: Run) -> None:
-    """Write the members' adapters and `checkpoints/step-N`; drop the oldest checkpoints.
+    """Write the members' adapters and `checkpoints/step-N`; remove the oldest checkpoints.
 
-    Without `keep_dead`, adapters that no checkpoint needs go with them.
-
-    The checkpoint comes last: whoever finds it finds its members, and who dies before it does the
-    step again.
+    Without `keep_dead` also remove adapters that no checkpoint needs. The checkpoint is written
+    last, so that its members' adapters exist whenever it does.
     """
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
@@ -111,9 +108,9 @@ def save_checkpoint(run: Run) -> None:
 
 
 def newest_checkpoint(directory: Path) -> Checkpoint | None:
-    """Return the newest whole checkpoint of a run; None where it died before its first.
+    """Return the newest undamaged checkpoint of a run; None if it ended before its first.
 
-    Says in one line which newer ones are damaged. Raises RunDirectoryError where none is whole.
+    Prints a line that names damaged ones. Raises RunDirectoryError if all are damaged.
     """
     damages: list[str] = []
     for path in reversed(_checkpoints(directory)):
@@ -126,23 +123,23 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
             click.echo(f"{'; '.join(damages)}; the run goes on from {path}", err=True)
         return checkpoint
     if damages or files.size(directory / files.METRICS):
-        found = "; ".join(damages) or f"{directory} has steps in {files.METRICS} but no checkpoint"
+        damage = "; ".join(damages) or f"{directory} has steps in {files.METRICS} but no checkpoint"
         raise RunDirectoryError(
-            f"{found}; nothing is left to continue from: restore a checkpoint from a copy, or "
+            f"{damage}; nothing is left to continue from: restore a checkpoint from a copy, or "
             "start another run with `selfplay train`"
         )
     return None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint. Raises RunDirectoryError where it is not as it was written."""
+    """Read a checkpoint. Raises RunDirectoryError if its files are missing or have changed."""
     try:
         expected = msgspec.json.decode((path / _HASHES).read_bytes(), type=dict[str, str])
-        found, state = _hashes(path), (path / _STATE).read_bytes()
+        hashes, state = _hashes(path), (path / _STATE).read_bytes()
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{path} cannot be read ({first_line(error)})") from error
-    for name in sorted({*expected, *found}):
-        if found.get(name) != expected.get(name):
+    for name in sorted({*expected, *hashes}):
+        if hashes.get(name) != expected.get(name):
             raise RunDirectoryError(f"{path / name} is not as it was written")
     version = msgspec.json.decode(state)["format"]
     if version != 5:
@@ -154,7 +151,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a checkpoint."""
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name[0] != "."]
     paths = [p for p in paths if p.name != _HASHES]
     with ThreadPoolExecutor() as threads:
@@ -164,22 +160,22 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def newest_step(directory: Path) -> int | None:
-    """Return the step of a run's newest checkpoint; None where there is none."""
+    """Return the step of a run's newest checkpoint; None without one."""
     return max(map(_step, _checkpoints(directory)), default=None)
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Return settings by dotted key, as JSON has them."""
+    """Return settings by dotted key, as JSON values."""
     return flattened(msgspec.json.decode(msgspec.json.encode(asdict(config))))
 
 
 def changed(
     directory: Path, checkpoint: Checkpoint, settings: Mapping[str, Any]
 ) -> list[ChangeRow]:
-    """Return what has another value now than when a checkpoint was made, and say so.
+    """Return the settings that differ from the checkpoint's, and print them.
 
-    settings: of `settings_of`, or `Run.sources`. Raises RunDirectoryError, which names each, for
-    what no run may change on its way.
+    settings: from `settings_of`, or `Run.sources`. Raises RunDirectoryError, naming each, for
+    settings that a resume must not change.
     """
     path, before = directory / files.CONFIG, checkpoint.settings
     rows = [
@@ -198,24 +194,24 @@ def changed(
 
 
 def _is_free(change: ChangeRow) -> bool:
-    """Whether a run may go on with a change; where a base or a step is only named, if it fits."""
+    """Return whether a resume may make this change."""
     key, before, after = change.setting, change.before, change.after
     if key in ("steps", "eval.eval_every"):
-        # What was never measured before the first step has nothing to be measured against.
+        # A run without an evaluation at step 0 has no baseline for later ones.
         return bool(after >= change.step - 1 if key == "steps" else before)
     return same_base(before, after) if key == "base" else key.startswith(FREE)
 
 
 def restore(run: Run, checkpoint: Checkpoint) -> None:
-    """Bring the open run and its files back to the checkpoint's moment.
+    """Restore the open run and its files to the state of the checkpoint.
 
     Newer checkpoints, which are damaged, are removed.
     """
     folder = run.directory / "checkpoints" / f"step-{checkpoint.step}"
     run.population.load(folder / _LEARNER, checkpoint.members)
     run.step, run.born, run.rates = checkpoint.step, checkpoint.born, checkpoint.rates
-    kept = {p.name.removesuffix(_REWARD): p.read_bytes() for p in folder.glob(f"*{_REWARD}")}
-    load_states(run.extensions, kept)
+    states = {p.name.removesuffix(_REWARD): p.read_bytes() for p in folder.glob(f"*{_REWARD}")}
+    load_states(run.extensions, states)
     if (folder / _OF_LOOP).exists():
         run.state = loaded_state((folder / _OF_LOOP).read_bytes())
     for newer in _checkpoints(run.directory):
@@ -229,7 +225,7 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
 
 
 def _read_back(run: Run) -> None:
-    """Read from the rows what the run knows of its earlier steps."""
+    """Restore buffer, coverage, parents and baselines from the run's rows."""
     for task in read_rows(run.directory / files.TASKS, TaskRow):
         if task.accepted:
             if task.metrics is not None:
@@ -256,7 +252,7 @@ def _restore_files(directory: Path, folder: Path, checkpoint: Checkpoint) -> Non
             shutil.rmtree(path)
     for home in (directory, *(directory / name for name in files.FOLDERS)):
         sweep(home)
-        for path in home.glob(".*.part"):  # of lora_evo's children, and of the league
+        for path in home.glob(".*.part"):  # left by `_drop` and the league
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name, length in {files.CHANGES: 0, **checkpoint.lengths}.items():
         files.truncate(directory / name, length)
@@ -268,7 +264,7 @@ def write_member(run: Run, member: str) -> None:
 
 
 def write_founders(run: Run) -> None:
-    """Write the lineage of every first member: what it is before it learns."""
+    """Write the lineage of every founder, with the hash of its adapter before it learns."""
     bits = BaseModel.quantization_of(run.config.base, run.config.load_in_4bit)
     for member in run.population.members:
         founder = Lineage.founder(
@@ -279,7 +275,7 @@ def write_founders(run: Run) -> None:
 
 
 def _drop_oldest(run: Run) -> None:
-    """Drop what is no longer kept: checkpoints, and without `keep_dead` adapters of the dead."""
+    """Remove old checkpoints and, without `keep_dead`, the adapters of dead members."""
     for old in _checkpoints(run.directory)[: -run.config.keep_checkpoints]:
         _drop(old)
     if run.config.keep_dead:
@@ -288,7 +284,7 @@ def _drop_oldest(run: Run) -> None:
     for checkpoint in _checkpoints(run.directory):
         try:
             needed |= {*json.loads((checkpoint / _STATE).read_text())["needed"]}
-        except (OSError, ValueError):  # what a damaged checkpoint needs is not known
+        except (OSError, ValueError):  # a damaged checkpoint's needs are not known
             return
     for home in ("members", "ancestors"):
         for folder in (run.directory / home).glob("*"):
@@ -297,7 +293,7 @@ def _drop_oldest(run: Run) -> None:
 
 
 def _drop(checkpoint: Path) -> None:
-    """Remove a checkpoint; half of one would be named as damaged. A resume removes what is left."""
+    """Remove a checkpoint, renamed first: a half-removed one would count as damaged."""
     shutil.rmtree(checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.part")))
 
 

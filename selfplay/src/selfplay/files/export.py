@@ -1,4 +1,4 @@
-"""What other programs load: members and the nano base as directories, tasks as JSON Lines."""
+"""Exports for other programs: members and the nano base as directories, tasks as JSON Lines."""
 
 import json
 import shutil
@@ -28,12 +28,12 @@ def export_nano(out: Path) -> None:
 def export_member(
     run: Path, member: str, out: Path, *, merge: bool = False, base_name: str | None = None
 ) -> str:
-    """Write a member of a run into a new directory and return the base that it names.
+    """Write a member of a run into a new directory, and return the name of its base model.
 
-    Without `merge`: a PEFT adapter whose base model is `base_name`, or the run's (for nano the
-    installed package's directory), so that PEFT finds it. With it: the base plus the member's
-    update scale * B A, a plain model with its tokenizer, in the run's number type. Of a base in 4
-    bits that is the base that they stand for, and what is returned says so.
+    Without `merge`: a PEFT adapter that names `base_name` as its base model, or the run's (for nano
+    the directory of the installed package). With it: a plain model, the base plus the member's
+    update scale * B A in the run's number type, with its tokenizer. A base in 4 bits is dequantised
+    first, and the returned text says so.
 
     Example:
 
@@ -43,55 +43,54 @@ def export_member(
         raise SelfplayError("a merged model names no base; leave out --merge or --base-name")
     _require_new(out)
     config = open_config(run)
-    named = lora_evo.model.resolve(config.base)
+    base = lora_evo.model.resolve(config.base)
     home = run / "members" / member
     try:
         adapter = lora_evo.load_adapter(home)
     except (LoraEvoError, OSError) as error:
-        known = sorted(p.name for p in (run / "members").glob("*") if p.name[0] != ".")
+        members = sorted(p.name for p in (run / "members").glob("*") if p.name[0] != ".")
         raise SelfplayError(
-            f"{run} has no member {member!r} to export ({error}); it has {', '.join(known)}"
+            f"{run} has no member {member!r} to export ({error}); it has {', '.join(members)}"
         ) from error
     if not merge:
-        named = base_name or named
-        renamed = replace(adapter.config, base_model_name_or_path=named)
+        base = base_name or base
+        renamed = replace(adapter.config, base_model_name_or_path=base)
         rates = [r.rate for r in read_rows(run / EVALS, EvalRow) if r.member == member]
         last = rates[-1] if rates else None
         results = {"share of held-out tasks solved": last.solve_rate or 0.0} if last else None
-        record = read_lineage(home)
         lora_evo.save_adapter(
-            replace(adapter, config=renamed), out, lineage=record, results=results
+            replace(adapter, config=renamed), out, lineage=read_lineage(home), results=results
         )
-        return named
+        return base
     with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
-            named, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit
+            base, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit
         )
         model = loaded.dequantized
         lora_evo.model.merge_adapter(model, adapter)
         model.save_pretrained(draft, save_original_format=False)
         loaded.tokenizer.save_pretrained(draft)
     if loaded.quantization is None:
-        return named
+        return base
     return (
-        f"{named} in {loaded.quantization}, dequantised to {config.dtype}: what the member was "
-        "trained on; on the plain weights of that base it would be another model"
+        f"{base} in {loaded.quantization}, dequantised to {config.dtype}, as the member was "
+        "trained; on the plain weights of that base it would be another model"
     )
 
 
 def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
-    """Write a run's accepted tasks as JSON Lines of a form; return what was written.
+    """Write a run's accepted tasks as JSON Lines; return lines that say how many, and where.
 
     | form | rows |
     |---|---|
-    | ours | as `code-verifier check` reads them, with where they came from |
-    | azr | Absolute Zero's seeds; its seeds of code_f are a file of their own beside `out` |
-    | cruxeval | CRUXEval's columns, for code_o and code_i alike |
+    | ours | for `code-verifier check`, with id, step, teacher and student |
+    | azr | Absolute Zero's seeds; those of code_f in a second file next to `out` |
+    | cruxeval | CRUXEval's columns, for code_o and code_i |
     | trl | `prompt`, a conversation, and the columns of `code_verifier.trl_reward` |
     | verl | verl's columns, with a ground truth for `code_verifier.compute_score` |
 
-    Kinds that a form has no place for are left out. A call that is a task of two kinds is one row
-    where the rows have no kind.
+    Kinds without rows of the form are left out. In azr and cruxeval, whose rows have no kind, a
+    call that is a task of both kinds is one row.
     """
     check_output(out)
     open_config(run)
@@ -101,15 +100,15 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
     tasks = [row.task() for row in accepted if row.kind in BUILT_IN]
     calls = list({(t.program, t.input): t for t in tasks if t.kind in CALLS}.values())
     functions = [task for task in tasks if task.kind not in CALLS]
-    left = len(accepted) - len(tasks) + (len(functions) if form == "cruxeval" else 0)
-    lines = [f"{left} of other kinds left out"] if left else []
+    left_out = len(accepted) - len(tasks) + (len(functions) if form == "cruxeval" else 0)
+    lines = [f"{left_out} of other kinds left out"] if left_out else []
     if form == "azr" and functions:
-        beside = out.with_name(f"{out.stem}_code_f{out.suffix}")
-        lines.insert(0, _written(beside, map(_azr_row, functions)))
+        second = out.with_name(f"{out.stem}_code_f{out.suffix}")
+        lines.insert(0, _written(second, map(_azr_row, functions)))
     rows_of: dict[str, Iterable[dict[str, Any]]] = {
         "azr": map(_azr_row, calls),
         "cruxeval": map(_cruxeval_row, calls),
-        "trl": ({"prompt": _asked(task), **task.to_row()} for task in tasks),
+        "trl": ({"prompt": _conversation(task), **task.to_row()} for task in tasks),
         "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
     }
     return "\n".join([_written(out, rows_of[form]), *lines])
@@ -128,8 +127,7 @@ def _own_row(row: TaskRow) -> dict[str, Any]:
 
 
 def _azr_row(task: Task) -> dict[str, Any]:
-    """Imports stand in the program itself."""
-    row: dict[str, Any] = {"snippet": task.program, "imports": []}
+    row: dict[str, Any] = {"snippet": task.program, "imports": []}  # which the program itself has
     if task.kind not in CALLS:
         pairs = {"inputs": list(task.inputs), "outputs": list(task.outputs)}
         return row | pairs | {"message": task.message}
@@ -143,13 +141,13 @@ def _cruxeval_row(task: Task) -> dict[str, Any]:
 
 def _verl_row(index: int, task: Task) -> dict[str, Any]:
     truth = {"style": "rule", "ground_truth": json.dumps(task.to_row())}
-    where = {"index": index, "id": task.id}
-    row = {"data_source": f"populab/{task.kind}", "prompt": _asked(task), "ability": "code"}
-    return row | {"reward_model": truth, "extra_info": where}
+    extra = {"index": index, "id": task.id}
+    row = {"data_source": f"populab/{task.kind}", "prompt": _conversation(task), "ability": "code"}
+    return row | {"reward_model": truth, "extra_info": extra}
 
 
-def _asked(task: Task) -> list[dict[str, str]]:
-    """The conversation that asks for a solution, as a run with template=azr-chat does."""
+def _conversation(task: Task) -> list[dict[str, str]]:
+    """Return the conversation that asks for a solution, as with template=azr-chat."""
     return [{"role": "user", "content": azr.in_form(AZR.kind(task.kind).solve_prompt(task))}]
 
 

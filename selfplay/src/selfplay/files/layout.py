@@ -17,13 +17,13 @@ from selfplay.settings import read_yaml
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK, LINEAGE = "run.lock", "lineage.json"
 SEEDS = "seeds.jsonl"
-"""The tasks that the run starts from; a resume needs no other file of them."""
+"""The tasks that the run starts from; a resume does not read `rollout.seed_file` again."""
 EVALS = "eval.jsonl"
-"""Measurements of living members on tasks that never change."""
+"""Evaluations of living members on fixed tasks."""
 RESOURCES = "resources.jsonl"
-"""Memory by step: apart from the metrics, which equal runs repeat but for their seconds."""
+"""Memory by step: not in the metrics, which are equal for equal runs except for the seconds."""
 CHANGES = "changes.jsonl"
-"""Settings that a resume found changed; of most runs there is none."""
+"""Settings that a resume found changed; most runs have no such file."""
 ROW_FILES = (SEEDS, METRICS, TASKS, RESOURCES, EVALS, CHANGES)
 FOLDERS = ("league", "members", "ancestors", "checkpoints")
 COPY = "restore it from a copy, or start another run"
@@ -54,7 +54,7 @@ def open_config(directory: Path) -> Config:
 
 
 def config_of(directory: Path) -> Path:
-    """Return where the configuration of an existing run is."""
+    """Return the path of an existing run's configuration."""
     if not (directory / CONFIG).is_file():
         raise RunDirectoryError(
             f"{directory} is not a run: it has no {CONFIG}; expected a directory that "
@@ -64,7 +64,7 @@ def config_of(directory: Path) -> Path:
 
 
 def lock(directory: Path) -> IO[str]:
-    """Hold the directory for this process until the returned file is closed."""
+    """Lock the directory for this process until the returned file is closed."""
     file = (directory / LOCK).open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,7 +75,7 @@ def lock(directory: Path) -> IO[str]:
 
 
 def clear(directory: Path) -> None:
-    """Remove what a run wrote that died before its first checkpoint; nothing else is touched."""
+    """Remove the rows and folders of a run that ended before its first checkpoint."""
     for name in (*ROW_FILES, *FOLDERS):
         path = directory / name
         if path.is_dir():
@@ -88,7 +88,7 @@ def clear(directory: Path) -> None:
 def removed_unless_begun(directory: Path) -> Iterator[None]:
     """Remove a new run that is refused before its first checkpoint.
 
-    Of one that is stopped then, as by Ctrl-C or a full disk, the configuration stays: a resume
+    If it is stopped before that, as by Ctrl-C or a full disk, its configuration stays, and a resume
     starts it again.
     """
     try:
@@ -103,7 +103,7 @@ def removed_unless_begun(directory: Path) -> Iterator[None]:
 
 
 def size(path: Path) -> int:
-    """Return the length of a file in bytes; 0 where there is none."""
+    """Return the length of a file in bytes; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -114,7 +114,7 @@ def hash_file(path: Path) -> str:
 
 
 def truncate(path: Path, length: int) -> None:
-    """Cut a file back to a length that it had."""
+    """Truncate a file to an earlier length. Raises RunDirectoryError if it is shorter."""
     now = size(path)
     if now < length:
         raise RunDirectoryError(

@@ -1,4 +1,4 @@
-"""What a run directory says: configuration, steps, evaluations, tasks, lineage; trends in it."""
+"""A run directory as a `RunRecord`: settings, steps, evaluations, tasks, lives; and trends."""
 
 import math
 import os
@@ -31,23 +31,22 @@ from selfplay.settings import read_yaml
 
 Floats = npt.NDArray[np.float64]
 Points = Sequence[tuple[int, float | None]]
-"""A value, or none, by step."""
-
-
+"""A value, or None, by step."""
 FALL = 5.0
-"""Points that a member loses between two evaluations before a report says so, if they are also
-twice their standard error over tasks."""
-WINDOW, LEAST_TASKS = 10, 4
-"""Steps over which a line or a warning averages, and tasks of a step that tells a collapse: of
-fewer, one structure has a large share by chance."""
-
+"""Points that a member must lose between two evaluations, and at least two standard errors over
+tasks, before a report says so."""
+WINDOW = 10
+"""Steps over which progress lines and warnings average."""
+LEAST_TASKS = 4
+"""Tasks of a step that counts for signs of a collapse: of fewer, one structure has a large share by
+chance."""
 SIGNS = (
     ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
     ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
 )
-"""Of a collapse: a share of the tasks by its path, the most that is no sign, and what more is."""
+"""Signs of a collapse: path of a share of the tasks, its limit, and the warning above the limit."""
 LEAST_VALID = 0.1
-"""Share of valid proposals below which there is little to learn from."""
+"""Share of valid proposals below which a warning says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Life:
     name: str
     role: str
     place: int
-    """A number for each place in the population; a child takes that of the member it replaces."""
+    """Number of its place in the population; a child takes the place of the member it replaces."""
     born: int
     died: int | None = None
     birth: BirthRow | None = None
@@ -81,9 +80,9 @@ class RunRecord:
 
     def __repr__(self) -> str:
         gain = held_out_gain(self)
-        facts = f", {plus_minus(gain)} points above the base, held-out" if gain else ""
-        born = f", {len(self.births)} members born"
-        return f"RunRecord({str(self.directory)!r}, {self.last} steps{born}{facts})"
+        result = f", {plus_minus(gain)} points above the base, held-out" if gain else ""
+        births = f", {len(self.births)} members born"
+        return f"RunRecord({str(self.directory)!r}, {self.last} steps{births}{result})"
 
     @property
     def name(self) -> str:
@@ -106,7 +105,7 @@ class RunRecord:
         return [(row.step, birth) for row in self.steps for birth in row.evolution]
 
     def tasks(self) -> Iterator[TaskRow]:
-        """Read the proposals, refused ones too."""
+        """Read all proposals, including refused ones."""
         return read_rows(self.directory / TASKS, TaskRow)
 
     def series(self, path: str) -> list[tuple[int, float | None]]:
@@ -126,13 +125,12 @@ class RunRecord:
         founders.sort(key=lambda name: (roles[name] != "teacher", name[0], len(name), name))
         lives = {name: Life(name, roles[name], i, 0) for i, name in enumerate(founders)}
         for step, birth in self.births:
-            removed = birth.removed
-            place = lives.get(removed) or Life(removed, "member", len(lives), 0)
-            lives[removed] = replace(place, died=step)
-            above = [lives[parent].generation for parent in birth.parents if parent in lives]
-            generation = 1 + max(above, default=0)
+            old = lives.get(birth.removed) or Life(birth.removed, "member", len(lives), 0)
+            lives[old.name] = replace(old, died=step)
+            parents = [lives[parent].generation for parent in birth.parents if parent in lives]
+            generation = 1 + max(parents, default=0)
             lives[birth.child] = Life(
-                birth.child, place.role, place.place, step, None, birth, generation
+                birth.child, old.role, old.place, step, None, birth, generation
             )
         return list(lives.values())
 
@@ -142,14 +140,14 @@ class RunRecord:
         return [row for row in self.evals if row.step == last]
 
     def solvers(self) -> list[EvalRow]:
-        """Return the evaluations on held-out tasks, those of the base left out."""
+        """Return the evaluations on held-out tasks, without the base's."""
         return [row for row in self.evals if row.rate and row.role != BASE]
 
     def held_out_gains(self) -> dict[int, dict[str, Floats]]:
         """Return by step and member [tasks] held-out solve rates minus the frozen base's.
 
-        NaN where a task was not judged. The warm start is a member of step 0. A child is left out
-        at the step of its birth: it repeats its parents, and has not learned.
+        NaN for a task that was not judged. At step 0 the warm start counts as a member. A child is
+        left out at the step of its birth: it has not learned yet.
         """
         base, rates = self.held_out_rates()
         born = {(row.step, row.member) for row in self.evals if row.born is True}
@@ -159,7 +157,7 @@ class RunRecord:
         }
 
     def held_out_rates(self) -> tuple[Floats, dict[int, dict[str, Floats]]]:
-        """Return the frozen base's [tasks] held-out solve rates, and by step and member theirs."""
+        """Return the [tasks] held-out solve rates of the frozen base, and of members by step."""
         rows = [
             (row.step, row.member, np.array(row.rate.rates, float))
             for row in self.evals
@@ -182,10 +180,10 @@ class RunRecord:
             import pandas
         except ImportError as error:
             raise SelfplayError(f"to_pandas needs pandas; type: {pip_install('pandas')}") from error
-        apart = ("members", "ratings", "matches", "evolution")
+        nested = ("members", "ratings", "matches", "evolution")
         tasks = list(self.tasks())
         tables = {
-            "steps": [_plain(row, *apart) for row in self.steps],
+            "steps": [_plain(row, *nested) for row in self.steps],
             "tasks": [_plain(task, "attempts") for task in tasks],
             "attempts": [
                 {"task": t.id, "step": t.step, "student": t.student, "kind": t.kind}
@@ -217,7 +215,7 @@ class RunRecord:
 
 
 def number_at(row: Struct, path: str) -> float | None:
-    """Return the number at a dotted path of fields and keys; None where there is none."""
+    """Return the number at a dotted path of fields and keys; None without one."""
     value: Any = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
@@ -225,7 +223,7 @@ def number_at(row: Struct, path: str) -> float | None:
 
 
 def flattened(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
-    """Return nested values by the names above them, joined."""
+    """Return nested values by their joined names, such as `learner.r`."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         key = f"{above}{name}"
@@ -251,8 +249,8 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     resources = {r.step: r for r in read_rows(home / RESOURCES, ResourceRow)}
     steps: list[StepRow] = []
     for row in read_rows(home / METRICS, StepRow):
-        used = resources.get(row.step)
-        steps.append(structs.replace(row, memory_mb=used.memory_mb) if used else row)
+        resource = resources.get(row.step)
+        steps.append(structs.replace(row, memory_mb=resource.memory_mb) if resource else row)
     if not steps:
         raise RunDirectoryError(
             f"{home} has no finished step yet; `{program()} resume {quote(home)}` continues it"
@@ -272,16 +270,16 @@ def _plain(row: Struct, *without: str) -> dict[str, Any]:
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the mean and its standard error (sd / sqrt(n)); None below two values."""
+    """Return the mean and its standard error (sd / sqrt(n)); None for fewer than two values."""
     if len(values) < 2:
         return None
     return fmean(values), stdev(values) / math.sqrt(len(values))
 
 
 def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
-    """Return the last held-out gain of the living, in points, and its standard error over tasks.
+    """Return the last held-out gain of living members, and its standard error over tasks; points.
 
-    Of a task, it is the mean over the members, minus the frozen base with the same random numbers.
+    A task's gain is the members' mean solve rate minus the frozen base's with the same seeds.
     """
     gains = run.held_out_gains()
     return mean_gain(list(gains[max(gains)].values())) if gains else None
@@ -290,7 +288,7 @@ def held_out_gain(run: RunRecord) -> tuple[float, float] | None:
 def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
     """Return the mean over members and tasks, in points, and its standard error over tasks.
 
-    gains: of each member, [tasks] solve rates minus the base's, NaN where a task was not judged.
+    gains: one array for each member, [tasks] solve rates minus the base's, NaN if not judged.
     """
     of_task = np.mean(gains, axis=0) if gains else np.array([])
     return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
@@ -310,41 +308,41 @@ def gain_text(difference: Maybe, error: Maybe) -> str:
 
 
 def conclusion(run: RunRecord) -> str:
-    """Return one line: held-out solve rate of the living against the frozen base; or nothing."""
+    """Return one line: held-out solve rate of living members against the base; '' without any."""
     solvers = [row for row in run.latest_evals() if row.rate and row.role != BASE]
     last = [row for row in solvers if row.born is not True]
-    born = ", ".join(row.member for row in solvers if row.born is True)
+    children = ", ".join(row.member for row in solvers if row.born is True)
     rate = mean(row.rate.solve_rate for row in last if row.rate)
     base = mean(row.rate.base_solve_rate for row in last if row.rate)
     if rate is None or base is None:
         return ""
     who = "the agent solves" if last[0].role == "agent" else "students solve"
-    who = f"{who} (without {born}, born then)" if born else who
+    who = f"{who} (without {children}, born then)" if children else who
     gains = [row.rate.over_start for row in last if row.rate]
     over = mean(gain for gain in gains if isinstance(gain, float))
     start = ""
     if over is not None:
         start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
     gain = held_out_gain(run)
-    after = f" ± {gain[1]:.1f}" if gain else ""
+    error = f" ± {gain[1]:.1f}" if gain else ""
     meaning = "; ±: one standard error over the tasks" if gain else ""
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
-        f"({100 * (rate - base):+.1f}{after} points{meaning})"
+        f"({100 * (rate - base):+.1f}{error} points{meaning})"
     )
 
 
 @dataclass(frozen=True)
 class Fall:
-    """How far one member fell on held-out tasks from one of its evaluations to the next."""
+    """The change of one member's held-out solve rates from an evaluation to its next."""
 
     member: str
     before: int
     """Step of the earlier evaluation; 0 is the start of the run."""
     after: int
     earlier: Floats
-    """[tasks] solve rates before; NaN where a task was not judged."""
+    """[tasks] solve rates before; NaN for a task that was not judged."""
     later: Floats
 
     @property
@@ -359,32 +357,31 @@ class Fall:
 
     @property
     def error(self) -> float:
-        """The standard error of the mean over the tasks; inf where one was judged, or none."""
-        lost = self.lost[~np.isnan(self.lost)].tolist()
-        estimate = mean_and_error(lost)
+        """The standard error of the mean over the tasks; inf for fewer than two judged tasks."""
+        estimate = mean_and_error(self.lost[~np.isnan(self.lost)].tolist())
         return math.inf if estimate is None else estimate[1]
 
     def __str__(self) -> str:
-        then = f"after step {self.before}" if self.before else "at the start"
+        when = f"after step {self.before}" if self.before else "at the start"
         return (
             f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points "
             "on held-out tasks: "
-            f"{100 * np.nanmean(self.earlier):.1f} % {then}, "
+            f"{100 * np.nanmean(self.earlier):.1f} % {when}, "
             f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
         )
 
 
 def moves(run: RunRecord) -> list[Fall]:
-    """Return how each member did from one evaluation on held-out tasks to its next.
+    """Return every member's changes from one held-out evaluation to the next.
 
-    The founders' first evaluation is the start of the run, where each is the base or its warm
-    start; a child's is its own first.
+    A founder's first evaluation is that of the base or the warm start at step 0; a child's is the
+    one at its birth.
     """
     base, rates = run.held_out_rates()
     start = rates.get(0, {}).get(START, base)
     born = {birth.child for _, birth in run.births}
     last: dict[str, tuple[int, Floats]] = {}
-    found: list[Fall] = []
+    changes: list[Fall] = []
     for step, of_members in rates.items():
         for member, rate in of_members.items():
             if member == START:
@@ -393,18 +390,18 @@ def moves(run: RunRecord) -> list[Fall]:
                 last[member] = 0, start
             if member in last and last[member][0] < step:
                 before, earlier = last[member]
-                found.append(Fall(member, before, step, earlier, rate))
+                changes.append(Fall(member, before, step, earlier, rate))
             last[member] = step, rate
-    return found
+    return changes
 
 
 def largest_fall(run: RunRecord) -> Fall | None:
-    """Return the largest fall of any member; None without two evaluations of a member."""
+    """Return the largest fall of any member; None if no member has two evaluations."""
     return max(moves(run), key=lambda fall: fall.mean, default=None)
 
 
 def falls(run: RunRecord) -> list[Fall]:
-    """Return each time that a member fell by `FALL` points or more, and that not by chance."""
+    """Return the falls by at least `FALL` points and two standard errors."""
     return [f for f in moves(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
 
 
@@ -420,12 +417,15 @@ def warnings_of(run: RunRecord) -> list[str]:
 
 
 def signs_in(steps: Sequence[StepRow]) -> list[str]:
-    """Return the signs of a collapse in the last `WINDOW` steps; of tasks, where half tell."""
+    """Return the signs of a collapse in the last `WINDOW` steps.
+
+    Those of `SIGNS` need `LEAST_TASKS` tasks in at least half of the steps.
+    """
     late, signs = steps[-WINDOW:], []
-    telling = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
-    for path, most, words in SIGNS:
-        share = mean(number_at(step, path) for step in telling)
-        if len(late) == WINDOW <= 2 * len(telling) and share is not None and share > most:
+    enough = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
+    for path, limit, words in SIGNS:
+        share = mean(number_at(step, path) for step in enough)
+        if len(late) == WINDOW <= 2 * len(enough) and share is not None and share > limit:
             signs.append(f"{100 * share:.0f} % {words}")
     valid = mean(step.valid_share for step in late)
     if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
@@ -445,8 +445,7 @@ def cut_roles(step: StepRow) -> list[str]:
 
 
 def quarters(points: Points) -> tuple[float, float] | None:
-    """Return the means of the first and the last quarter of the steps; None without numbers in
-    either."""
+    """Return the means of the first and last quarter of the steps; None if either has no number."""
     size = max(1, len(points) // 4)
     first, last = (mean(value for _, value in part) for part in (points[:size], points[-size:]))
     return None if first is None or last is None else (first, last)
@@ -470,9 +469,5 @@ def smooth(points: Points) -> list[tuple[int, float]]:
 def downsample(points: Points, limit: int = 300) -> list[tuple[int, float | None]]:
     """Return at most `limit` points, each the mean of equally many neighbours."""
     size = max(1, math.ceil(len(points) / limit))
-    thinned: list[tuple[int, float | None]] = []
-    for start in range(0, len(points), size):
-        part = points[start : start + size]
-        values = [value for _, value in part if value is not None]
-        thinned.append((part[len(part) // 2][0], fmean(values) if values else None))
-    return thinned
+    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(part[len(part) // 2][0], mean(value for _, value in part)) for part in parts]

@@ -1,8 +1,8 @@
 """The rows of a run's files, and how they are written and read.
 
-metrics.jsonl has a StepRow a step, tasks.jsonl a TaskRow a proposal, eval.jsonl an EvalRow a
-measurement of a member, resources.jsonl a ResourceRow a step. Rates and shares are in [0, 1], and
-None where there is nothing to take them of.
+metrics.jsonl has a StepRow for each step, tasks.jsonl a TaskRow for each proposal, eval.jsonl an
+EvalRow for each evaluation of a member, resources.jsonl a ResourceRow for each step. Rates and
+shares are in [0, 1], or None if they have no samples.
 """
 
 import json
@@ -21,30 +21,30 @@ from selfplay.errors import RunDirectoryError
 
 T = TypeVar("T", bound=Struct)
 Maybe = float | None | UnsetType
-"""A number, None where it has no value, UNSET where it does not apply."""
+"""A number; None without a value, UNSET if it does not apply."""
 GIVEN = "tasks"
-"""Name, in the league and in matches, of the file that `rollout.tasks` names."""
+"""Name of the file `rollout.tasks` in the league and in matches, in place of a teacher's."""
 BASE = "base"
 """Name and role of the frozen base in the rows."""
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")
 """Measures of programs whose means the rows hold."""
 START = "start"
-"""Name and role of the warm start's adapter, as members are before the first step."""
+"""Name and role of the warm start's adapter in the rows."""
 
 
 class AttemptRow(Struct, frozen=True):
-    """Equal answers of a student."""
+    """A group of a student's equal answers."""
 
     thought: str = ""
     answer: str | None = None
-    """None where none could be read."""
+    """None if none could be read."""
     score: float = 0.0
     """In [0, 1]."""
     count: int = 1
     reward: float | None = None
-    """None where nothing was learned from it."""
+    """None if the answers trained no member."""
     advantage: float | None = None
-    """By which it moved its student."""
+    """The same."""
 
     @property
     def verdict(self) -> str:
@@ -65,7 +65,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     student: str | None = None
     kind: str
     references: tuple[str, ...] = ()
-    """Ids of the tasks that the teacher was shown."""
+    """Ids of the tasks in the teacher's prompt."""
     program: str | None = None
     input: str | None = None
     output: str | None = None
@@ -74,24 +74,24 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     message: str = ""
     visible: int = 0
     status: str
-    """`ok` where the proposal became a task."""
+    """`ok` for a proposal that became a task."""
     reason: str = ""
     metrics: dict[str, Any] | None = None
     solve_rate: float | None = None
     """Share of the judged attempts that solved the task."""
     base_solve_rate: float | None = None
-    """The frozen base's, where the task was drawn for comparison."""
+    """The frozen base's, if it attempted the task."""
     rival_solve_rate: Maybe = UNSET
-    """Another student's; of runs whose teachers are paid for the difference."""
+    """Another student's, if the teacher's reward compares the two."""
     reward: float | None = None
     """The teacher's."""
     advantage: float | None = None
-    """By which it moved its teacher."""
+    """The teacher's."""
     attempts: tuple[AttemptRow, ...] = ()
     base_attempts: tuple[AttemptRow, ...] = ()
-    """The frozen base's, where the task was drawn for comparison."""
+    """The frozen base's, if it attempted the task."""
     text: str | UnsetType | None = UNSET
-    """What the teacher wrote, where it could not be read as a proposal."""
+    """The teacher's text, if it could not be read as a proposal."""
 
     @property
     def accepted(self) -> bool:
@@ -122,12 +122,12 @@ class KindRow(Struct, frozen=True):
 
 
 class CoverageRow(Struct, frozen=True):
-    """Different structures of accepted programs, since the start and new in this step."""
+    """Number of different structures of accepted programs, since the start and new in the step."""
 
     structures: int = 0
     new: int = 0
     commonest: float | None = None
-    """Share of the step's accepted programs that have the structure most common in it."""
+    """Share of the step's accepted programs with its most common structure."""
 
 
 class TokensRow(Struct, frozen=True):
@@ -138,7 +138,7 @@ class TokensRow(Struct, frozen=True):
 
 
 class MatchRow(Struct, frozen=True):
-    """A pair of the step with predicted and observed solve rate."""
+    """A match of the step with its predicted and observed solve rate."""
 
     teacher: str
     student: str
@@ -150,20 +150,20 @@ class BirthRow(Struct, frozen=True):
     """One replacement."""
 
     removed: str
-    """The member whose place the child took."""
+    """The member that the child replaced."""
     child: str
     parents: tuple[str, ...] = ()
     operator: str = "unknown"
     relative_change: float | None = None
     """|D' - D| / |D| of the child's whole update against its first parent's."""
     learning_rate: Maybe = UNSET
-    """The child's, before the schedule; of runs whose members have their own."""
+    """The child's, before the schedule; UNSET if it is the configuration's."""
     spared: tuple[str, ...] | UnsetType = UNSET
-    """Members of the role that had not played `league.grace_matches` yet; where there are any."""
+    """Members of the role that had not yet played `league.grace_matches`, if any."""
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
-    """A member in a step: what it earned, and what the update did to it.
+    """A member in a step: its rewards, its texts, and the statistics of its update.
 
     A number that is not finite is None, and so are ratios and differences of a member that learned
     from no token.
@@ -172,29 +172,29 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     role: str = "member"
     reward: Maybe = UNSET
     student_reward: Maybe = UNSET
-    """Of the single agent, whose `reward` is that of its proposals."""
+    """The single agent's reward as a student; its `reward` is that of its proposals."""
     solve_rate: Maybe = UNSET
     valid_share: Maybe = UNSET
     base_solve_rate: Maybe = UNSET
-    """Of a teacher's tasks, by the frozen base."""
+    """The frozen base's, on a teacher's tasks."""
     well_formed: Maybe = UNSET
-    """Share of attempts from which an answer could be read."""
+    """Share of attempts with a readable answer."""
     loss: Maybe = UNSET
     """Before the first step of the update."""
     grad_norm: Maybe = UNSET
-    """Before clipping; None where the member took no step."""
+    """Before clipping; None if the member took no step."""
     learning_rate: Maybe = UNSET
-    """AdamW's step size, with the schedule's factor; 0: it does not learn."""
+    """AdamW's step size, with the schedule's factor; 0: the member does not learn."""
     stepped: bool | UnsetType = UNSET
-    """Whether the update moved the member; not without signal, or where a number is not finite."""
+    """Whether the update moved the member; False without signal, or if a number is not finite."""
     regularised: bool | UnsetType = UNSET
-    """True where beta or entropy_coef alone moved it: all that is compared earned the same."""
+    """True if beta or entropy_coef alone moved it: all advantages were 0."""
     tokens: int | UnsetType = UNSET
-    """Sampled."""
+    """Number of sampled tokens."""
     length: Maybe = UNSET
     """Mean tokens of its proposals or attempts, thoughts included."""
     cut: Maybe = UNSET
-    """Share of them that ended at the most tokens that are allowed."""
+    """Share of its texts that ended at the token limit."""
     entropy: Maybe = UNSET
     """Mean of -log p over sampled tokens, in nats: an unbiased estimate of the policy's entropy."""
     clip_ratio: Maybe = UNSET
@@ -202,18 +202,18 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     importance_sampling_ratio: Maybe = UNSET
     """Mean weight pi(learner) / pi(sampler) of a token, truncated or masked."""
     importance_sampling_clip_ratio: Maybe = UNSET
-    """Share of tokens whose weight was out of bounds."""
+    """Share of tokens with a weight outside its bounds."""
     logp_difference_max: Maybe = UNSET
     """Largest difference between the learner's and the sampler's log-probability of a token."""
     mismatch_kl: Maybe = UNSET
     """Mean k3 estimate of KL(sampler || learner), in nats a token: r - 1 - log r, r = learner /
-    sampler, held within e^-10 and e^10."""
+    sampler, clamped to [e^-10, e^10]."""
     mismatch_share: Maybe = UNSET
-    """Share of tokens at which r is not within these; where there are any."""
+    """Share of tokens whose r was clamped, if any."""
     kl: Maybe = UNSET
-    """Mean k3 estimate of KL(policy || frozen base), in nats a token; of runs with beta."""
+    """Mean k3 estimate of KL(policy || frozen base), in nats a token; only with beta."""
     skipped: str | UnsetType = UNSET
-    """Which number was not finite, so that the member learned nothing."""
+    """The number that was not finite, because of which the member learned nothing."""
 
 
 class StepRow(Struct, frozen=True, kw_only=True):
@@ -226,7 +226,7 @@ class StepRow(Struct, frozen=True, kw_only=True):
     solve_rate: float | None = None
     same_tasks: SameTasksRow = SameTasksRow()
     infra_errors: dict[str, int] = {}
-    """Proposals and attempts without a verdict, as the sandbox failed: they count nowhere."""
+    """Proposals and attempts at which the sandbox failed; no other number counts them."""
     kinds: dict[str, KindRow] = {}
     rejected: dict[str, int] = {}
     """Refused proposals by status."""
@@ -241,20 +241,20 @@ class StepRow(Struct, frozen=True, kw_only=True):
     matches: tuple[MatchRow, ...] = ()
     evolution: tuple[BirthRow, ...] = ()
     frac_reward_zero_std: float | None = None
-    """Share of tasks whose attempts all earned the same (as in TRL)."""
+    """Share of tasks whose attempts all earned the same reward (as in TRL)."""
     tokens: TokensRow = TokensRow()
     seconds: dict[str, float] = {}
     """By phase."""
     memory_mb: Maybe = UNSET
-    """Kept in resources.jsonl; whoever reads a run may join it here."""
+    """Stored in resources.jsonl; `read_run` fills it in."""
     measured: "tuple[EvalRow, ...] | UnsetType" = UNSET
-    """Kept in eval.jsonl; callbacks find the step's rows here."""
+    """Stored in eval.jsonl; filled in for callbacks."""
     tasks: tuple[TaskRow, ...] | UnsetType = UNSET
-    """Kept in tasks.jsonl; callbacks find the step's proposals here."""
+    """Stored in tasks.jsonl; filled in for callbacks."""
 
     @property
     def flat(self) -> float | None:
-        """Share of the tasks that all attempts solved or none: they tell attempts not apart."""
+        """Share of the tasks that all attempts solved or none did, which give no advantage."""
         rates = self.solve_rates
         return (rates[0] + rates[-1]) / sum(rates) if rates and any(rates) else None
 
@@ -263,7 +263,7 @@ class ChangeRow(Struct, frozen=True):
     """A setting that a resume found changed."""
 
     step: int
-    """From this step on."""
+    """First step with the new value."""
     setting: str
     before: Any
     after: Any
@@ -273,27 +273,27 @@ class ChangeRow(Struct, frozen=True):
 
 
 class WorkerRow(Struct, frozen=True):
-    """What one worker did in a step."""
+    """One worker's use of resources in a step."""
 
     host: str
     busy: float
-    """Seconds in which it worked."""
+    """Seconds of work."""
     memory_mb: float = 0.0
     """Largest resident memory of its process so far."""
 
 
 class ResourceRow(Struct, frozen=True, omit_defaults=True):
-    """A row of resources.jsonl: memory, apart from what equal runs repeat."""
+    """A row of resources.jsonl: memory, which differs even between equal runs."""
 
     step: int
     memory_mb: float = 0.0
     """Largest resident memory of the process so far."""
     workers: dict[str, WorkerRow] = {}
-    """By name; of runs on several workers."""
+    """By name; only with several workers."""
 
 
 class RateRow(Struct, frozen=True, kw_only=True):
-    """A solve rate on held-out tasks with the frozen base's on the same; shares in [0, 1]."""
+    """A solve rate on held-out tasks, with the frozen base's on the same tasks."""
 
     solve_rate: float | None = None
     base_solve_rate: float | None = None
@@ -303,7 +303,7 @@ class RateRow(Struct, frozen=True, kw_only=True):
 
 
 class SolvingRow(RateRow, frozen=True, kw_only=True):
-    """How a solver did on the held-out tasks."""
+    """A solver's results on the held-out tasks."""
 
     kinds: dict[str, RateRow] = {}
     pass_at_k: float | None = None
@@ -316,9 +316,9 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
     judged: tuple[int, ...] = ()
     """Judged attempts at each task."""
     over_start: Maybe = UNSET
-    """Solve rate minus that of the warm start on the same tasks; of runs that have one."""
+    """Solve rate minus the warm start's on the same tasks; only with a warm start."""
     over_start_error: Maybe = UNSET
-    """Standard error of it, paired over tasks."""
+    """Standard error of `over_start`, paired over tasks."""
 
     def __post_init__(self) -> None:
         if len(self.solved) != len(self.judged):
@@ -326,81 +326,81 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
 
     @property
     def rates(self) -> list[float | None]:
-        """The solve rate of each task; None where nothing was judged."""
+        """The solve rate of each task; None for a task that was not judged."""
         return [s / j if j else None for s, j in zip(self.solved, self.judged, strict=True)]
 
 
 class TeachingRow(Struct, frozen=True, kw_only=True):
-    """What a teacher wrote after references that never change."""
+    """A teacher's proposals after fixed references."""
 
     proposals: int = 0
     valid_share: float | None = None
     base_solve_rate: float | None = None
-    """What the frozen base solves of the valid tasks."""
+    """The frozen base's solve rate of the valid tasks."""
     reward: float | None = None
-    """Mean, as if the base were the student."""
+    """Mean reward (`populora`) as if the base were the student."""
     new_structures: int | None = None
-    """Structures of programs that the run has not seen."""
+    """Number of program structures that the run has not seen."""
     complexity: dict[str, float | None] = {}
     rates: tuple[float, ...] = ()
-    """The base's solve rate of each task that it attempted."""
+    """The base's solve rate of each valid task."""
     rewards: tuple[float, ...] = ()
 
 
 class EvalRow(Struct, frozen=True, kw_only=True):
-    """One measurement; before the first step of the base and of a warm start."""
+    """One evaluation of a member; at step 0 of the base and of a warm start."""
 
     step: int = 0
     member: str
     role: str = "member"
     solving: SolvingRow | UnsetType = UNSET
-    """UNSET for teachers, and where there are no held-out tasks."""
+    """UNSET for teachers, and without held-out tasks."""
     born: bool | UnsetType = UNSET
-    """True of a child of this step: it has not learned yet, and counts in no mean."""
+    """True for a child of this step: it has not learned yet, and counts in no mean."""
     teaching: TeachingRow | UnsetType = UNSET
     """UNSET for students."""
 
     @property
     def rate(self) -> SolvingRow | None:
-        """How the member solves; None where nothing was judged."""
+        """`solving`; None if it is UNSET or no task was judged."""
         row = self.solving
         return row if isinstance(row, SolvingRow) and row.difference is not None else None
 
     @property
     def taught(self) -> TeachingRow | None:
-        """How the member teaches; None where nothing was judged."""
+        """`teaching`; None if it is UNSET or no proposal was judged."""
         row = self.teaching
         return row if isinstance(row, TeachingRow) and row.valid_share is not None else None
 
 
 def role_of(member: str) -> str:
-    """Return the role that a member's name tells."""
+    """Return the role of a member by its name: t0 is a teacher, s0 a student, a0 an agent."""
     return {"t": "teacher", "s": "student"}.get(member[0], "agent")
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number that JSON has; None for nan and infinities."""
+    """Return the number, or None for NaN and infinities, which JSON lacks."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known; None where there is none."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    """Return the mean of the values that are not None; None without any."""
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 def append_rows(path: Path, rows: Iterable[Struct]) -> None:
-    """Append rows and wait until they are on disk; when that fails, none of them is there."""
+    """Append rows and wait until they are on disk; if that fails, none is appended."""
     plain = (to_builtins(row) for row in rows)
     text = "".join(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n" for row in plain)
     append_text(path, text)
 
 
 def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
-    """Yield the rows of a file; a file that is not there has none.
+    """Yield the rows of a file; none for a missing file.
 
-    A last line without its line end was torn by a kill: it is kept if it can be read and dropped if
-    not. Any other line that is no such row raises RunDirectoryError with file, line and field.
+    A last line without a newline was cut off by a kill: it is dropped if it cannot be read. Raises
+    RunDirectoryError with file, line and field for any other line that is not such a row.
     """
     try:
         with path.open("rb") as lines:
@@ -412,8 +412,9 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
                     row = msgspec.convert(json.loads(line), kind)
                 except (ValueError, RecursionError, msgspec.ValidationError) as error:
                     if line.endswith(b"\n"):
-                        what = _explained(error)
-                        raise RunDirectoryError(f"{path}, line {number}: {what}") from error
+                        raise RunDirectoryError(
+                            f"{path}, line {number}: {_explained(error)}"
+                        ) from error
                 else:
                     yield row
     except FileNotFoundError:
@@ -429,6 +430,6 @@ def _explained(error: Exception) -> str:
             f"expected one JSON object a line ({error}); restore the file from a copy, or cut it "
             "off before this line"
         )
-    what, _, path = str(error).partition(" - at ")
+    problem, _, path = str(error).partition(" - at ")
     field = path.strip("`").removeprefix("$").removeprefix(".")
-    return f"{f'field {field}: ' if field else ''}{what[:1].lower()}{what[1:]}"
+    return f"{f'field {field}: ' if field else ''}{problem[:1].lower()}{problem[1:]}"

@@ -1,6 +1,6 @@
-"""A run in its trackers: TensorBoard, Weights & Biases, trackio.
+"""Metrics of a run in trackers: TensorBoard, Weights & Biases, trackio.
 
-A tracker that fails is left out, and the run continues. Nothing leaves this machine unless the
+A tracker that fails is left out, and the run continues. No data leaves this machine unless the
 tracker's own environment variables say so. After a resume each tracker continues its own run.
 """
 
@@ -26,23 +26,23 @@ from selfplay.files.rows import EvalRow, StepRow
 
 PROJECT = "populab"
 NAMES = "trackers.json"
-"""In the run directory: the name by which each tracker finds the run again."""
+"""File in the run directory with each tracker's own name of the run, needed to continue it."""
 OF_RUN = {"teacher_reward": "rewards/teacher/mean", "student_reward": "rewards/student/mean"}
-"""Fields of a step that trackers show under another name, TRL's."""
+"""Fields of a step that have TRL's names in trackers."""
 OF_MEMBER = {
     "clip_ratio": "clip_ratio/region_mean",
     "importance_sampling_ratio": "sampling/importance_sampling_ratio/mean",
     "logp_difference_max": "sampling/sampling_logp_difference/max",
 }
-"""The same of a member's fields."""
+"""Fields of a member that have TRL's names in trackers."""
 
 Log: TypeAlias = Callable[[Mapping[str, float], int], None]
 Opened: TypeAlias = tuple[Log, Callable[[], None], str]
-"""What logs the numbers of a step, what closes the tracker, and its name of this run."""
+"""Functions that log a step and close the tracker, and the tracker's name of the run."""
 
 
 class Trackers:
-    """The open trackers of a run, as of a step: those that its configuration names."""
+    """The open trackers of a run: those that its configuration names."""
 
     def __init__(self, config: Config, home: Path, step: int) -> None:
         self._open: dict[str, Opened] = {}
@@ -57,13 +57,13 @@ class Trackers:
             write_text(path, json.dumps(names) + "\n")
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Give all trackers the numbers of a step."""
+        """Log the numbers of a step in all trackers."""
         for name, (log, _, _) in list(self._open.items()):
             with self._left_out_if_it_fails(name):
                 log(values, step)
 
     def close(self) -> None:
-        """Let all trackers write what they hold."""
+        """Close all trackers, which write their buffers."""
         for name, (_, close, _) in list(self._open.items()):
             with self._left_out_if_it_fails(name):
                 close()
@@ -73,9 +73,8 @@ class Trackers:
     def _left_out_if_it_fails(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # whatever another package raises is no fault of the run
-            said = first_line(error)
-            click.echo(f"{name} failed and is left out from now on: {said}", err=True)
+        except Exception as error:  # another package's failure must not end the run
+            click.echo(f"{name} failed and is left out from now on: {first_line(error)}", err=True)
             self._open.pop(name, None)
 
 
@@ -89,11 +88,10 @@ def require_trackers(names: Sequence[str]) -> None:
 
 
 def step_metrics(row: StepRow, config: Config) -> dict[str, float]:
-    """Return the numbers of a step and of the measurement after it; unknown ones are absent.
+    """Return the numbers of a step and its evaluation; None and UNSET are left out.
 
-    A member's stand under its name (`s0/entropy`; `learning_rate` alone is that of students),
-    ratings as `ratings/s0/mu` and `/sigma`, measurements as `held_out/s0/difference` and
-    `teaching/t0/base_solve_rate`.
+    Names: `s0/entropy` for a member (`learning_rate` alone is the students'), `ratings/s0/mu` and
+    `/sigma`, `held_out/s0/difference` and `teaching/t0/base_solve_rate`.
     """
     fields = msgspec.to_builtins(msgspec.structs.replace(row, measured=UNSET, tasks=UNSET))
     del fields["step"]
@@ -111,7 +109,7 @@ def step_metrics(row: StepRow, config: Config) -> dict[str, float]:
 
 
 def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
-    """Return the numbers of one measurement of all living members."""
+    """Return the numbers of one evaluation of all living members."""
     metrics: dict[str, float] = {}
     for row in measured:
         fields = msgspec.to_builtins(row)
@@ -127,7 +125,7 @@ def _numbers(fields: Mapping[str, Any], above: str = "") -> dict[str, float]:
 
 
 def _open_tensorboard(home: Path, _: dict[str, Any], step: int, known_as: str | None) -> Opened:
-    """Write event files into RUN/tensorboard; a viewer leaves out the steps that are done again."""
+    """Write event files into RUN/tensorboard; viewers drop steps that a resume repeats."""
     from torch.utils.tensorboard import SummaryWriter
 
     purge = {"purge_step": step + 1} if step else {}
@@ -180,5 +178,5 @@ OPENERS: dict[str, Callable[[Path, dict[str, Any], int, str | None], Opened]] = 
     "wandb": _open_wandb,
     "trackio": _open_trackio,
 }
-"""By the name in `report_to`, which is the package's: given the run's directory, its configuration,
-the steps done and the tracker's name of this run if it has one, open the tracker."""
+"""By package name, as in `report_to`: open a tracker for the run's directory, configuration, number
+of steps done, and the tracker's own name of the run (None for a new run)."""

@@ -1,4 +1,4 @@
-"""The rows that a step leaves behind: one of metrics, and one of every proposal."""
+"""The rows of a step: one of metrics, and one of every proposal."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -27,19 +27,19 @@ def task_rows(
 
 
 def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> rows.TaskRow:
-    """Return the row of a proposal; learned: by text, what members learned from."""
-    written: dict[str, Any] = {}
+    """Return the row of a proposal; learned: training samples by the id() of their rollout."""
+    optional: dict[str, Any] = {}
     if source := p.task or p.proposal:
         names = ("program", "input", "inputs", "message")
-        written = {name: getattr(source, name) for name in names}
+        optional = {name: getattr(source, name) for name in names}
     if p.task:
-        written |= {name: getattr(p.task, name) for name in ("output", "outputs", "visible")}
+        optional |= {name: getattr(p.task, name) for name in ("output", "outputs", "visible")}
     if p.rival_judged:
-        written["rival_solve_rate"] = p.rival_solve_rate
+        optional["rival_solve_rate"] = p.rival_solve_rate
     if p.proposal is None and p.task is None:
-        written["text"] = p.text
+        optional["text"] = p.text
     if sample := learned.get(id(p.rollout)):
-        written |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
+        optional |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
     return rows.TaskRow(
         id=p.id,
         step=step,
@@ -54,7 +54,7 @@ def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> 
         base_solve_rate=p.base_solve_rate if p.base_judged else None,
         attempts=_attempt_rows(p.attempts, learned),
         base_attempts=_attempt_rows(p.base_attempts, learned),
-        **written,
+        **optional,
     )
 
 
@@ -102,7 +102,7 @@ def metrics_row(
 
 
 def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float | None]:
-    """Return the mean complexity of the valid programs, and the commonest structure's share."""
+    """Return the mean complexity of valid programs, and the share of the commonest structure."""
     programs = [p.metrics for p in valid if p.metrics]
     if not programs:
         return None, None
@@ -112,7 +112,7 @@ def _programs(valid: Sequence[Proposed]) -> tuple[dict[str, float] | None, float
 
 
 def _sampled(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> int:
-    """Return the tokens of all proposals and attempts, those at earlier tasks too."""
+    """Return the number of tokens of all proposals and attempts, including replayed ones."""
     texts = [p.rollout for p in solved] + [a.rollout for p in solved for a in p.all_attempts]
     texts += [s.rollout for s in samples]
     return sum({id(text): len(text.completion_ids) for text in texts}.values())
@@ -128,7 +128,7 @@ def _kind_row(kind: str, judged: Sequence[Proposed]) -> rows.KindRow:
 def _mean_reward(
     samples: Sequence[TrainingSample], phase: str, member: str | None = None
 ) -> float | None:
-    """Return the mean of the finite rewards of a phase: of a member, or of all."""
+    """Return the mean of the finite rewards of a phase; member: whose, None for all."""
     of_phase = (s for s in samples if s.phase == phase)
     return mean([finite(s.reward) for s in of_phase if member in (None, s.member)])
 
@@ -142,7 +142,7 @@ def _same_tasks_row(both: Sequence[Proposed]) -> rows.SameTasksRow:
 
 
 def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
-    """Return the share of tasks all of whose several attempts earned the same; 0 without such."""
+    """Return the share of tasks with several attempts of equal reward, as in TRL; 0 without any."""
     rewards: dict[tuple[str, str], list[float]] = defaultdict(list)
     for s in samples:
         if s.phase == "solve":
@@ -154,7 +154,7 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
 def _attempt_rows(
     attempts: Sequence[Attempt], learned: Mapping[int, TrainingSample]
 ) -> tuple[rows.AttemptRow, ...]:
-    """Group equal answers; learned: by text, what members learned from."""
+    """Return a row for each group of equal answers; learned: as for `_task_row`."""
     groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
     for a in attempts:
         groups[a.answer, a.score].append(a)
@@ -163,8 +163,8 @@ def _attempt_rows(
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
         s = next((learned[id(a.rollout)] for a in group if id(a.rollout) in learned), None)
-        earned = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
-        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *earned))
+        rewards = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
+        attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards))
     return tuple(attempt_rows)
 
 
@@ -173,7 +173,7 @@ def _member_rows(
     samples: Sequence[TrainingSample],
     stats: Mapping[str, rows.MemberRow],
 ) -> dict[str, rows.MemberRow]:
-    """Return a row for every member that played, also for students without a valid task."""
+    """Return a row for every matched member, also for students without a valid task."""
     teachers = dict.fromkeys(p.teacher for p in solved if p.teacher is not None)
     students = dict.fromkeys(p.student for p in solved if p.student is not None)
     return {
@@ -185,22 +185,23 @@ def _member_rows(
 def _member_row(
     name: str, solved: Sequence[Proposed], samples: Sequence[TrainingSample], stats: rows.MemberRow
 ) -> rows.MemberRow:
-    """Return what the update did to a member with what it wrote, and what it earned."""
-    taught = [p for p in solved if p.teacher == name]
-    faced = [p for p in solved if p.student == name]
-    row: dict[str, Any] = {"solve_rate": _solve_rate(taught or faced)}
-    if taught:
-        row["valid_share"] = _valid_share([p for p in taught if p.status != Status.SANDBOX_ERROR])
-        row["base_solve_rate"] = mean([p.base_solve_rate for p in taught if p.base_judged])
+    """Return the statistics of a member's update with those of its texts and rewards."""
+    proposals = [p for p in solved if p.teacher == name]
+    tasks = [p for p in solved if p.student == name]
+    row: dict[str, Any] = {"solve_rate": _solve_rate(proposals or tasks)}
+    if proposals:
+        judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
+        row["valid_share"] = _valid_share(judged)
+        row["base_solve_rate"] = mean([p.base_solve_rate for p in proposals if p.base_judged])
         row["reward"] = _mean_reward(samples, "propose", name)
-    if faced:
-        row["student_reward" if taught else "reward"] = _mean_reward(samples, "solve", name)
-    if attempts := [a for p in faced for a in p.judged]:
+    if tasks:
+        row["student_reward" if proposals else "reward"] = _mean_reward(samples, "solve", name)
+    if attempts := [a for p in tasks for a in p.judged]:
         row["well_formed"] = mean([float(a.answer is not None) for a in attempts])
-    sampled = [p.rollout for p in taught] + [a.rollout for p in faced for a in p.attempts]
-    row["length"] = mean([float(len(rollout.completion_ids)) for rollout in sampled])
-    row["cut"] = mean([float(rollout.finish_reason == "length") for rollout in sampled])
-    role = "agent" if taught and faced else "teacher" if taught else "student"
+    rollouts = [p.rollout for p in proposals] + [a.rollout for p in tasks for a in p.attempts]
+    row["length"] = mean([float(len(rollout.completion_ids)) for rollout in rollouts])
+    row["cut"] = mean([float(rollout.finish_reason == "length") for rollout in rollouts])
+    role = "agent" if proposals and tasks else "teacher" if proposals else "student"
     return replace(stats, role=role, **row)
 
 

@@ -1,7 +1,8 @@
 """The samples of an update, their weights, and how the work of a phase is cut into pieces.
 
-A piece holds rows of one member, sampled or learned from without company: no bit of it depends on
-other pieces, so any number of workers gives the same bytes. Pieces of an update are its shards.
+A piece holds rows of one member that are sampled, or learned from, in batches of their own. Its
+result does not depend on other pieces, so any number of workers gives the same bytes. The pieces of
+an update are called shards.
 """
 
 from collections import Counter, defaultdict
@@ -21,18 +22,18 @@ from selfplay.learning.statistics import StatsSum
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
 SMALL_ROWS, GOOD_ROWS = 12, 80
-"""Rows of each of two pieces, and of each of more, at least: what a batch costs whatever is in it
-is that of 40 rows on the built-in model."""
+"""Fewest rows of a piece if there are two pieces, and if there are more: on the built-in model the
+fixed cost of a batch is that of 40 rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSample:
     """One completion to learn from.
 
-    - rollout: as sampled, with one log-probability per completion token.
-    - phase: what the member did, `propose` or `solve`.
-    - task_id: samples of one task were compared with each other.
-    - kind: of the task; rewards are compared within member, phase and kind.
+    - rollout: with one log-probability for each completion token.
+    - phase: `propose` or `solve`.
+    - task_id: rewards of solutions are centred over the samples of one task.
+    - kind: of the task; rewards are whitened over member, phase and kind.
     """
 
     member: str
@@ -53,7 +54,7 @@ class Row:
     weight: float
     """Weight of each of its tokens."""
     token_share: float = 0.0
-    """What one of its tokens is of all tokens of its member that are learned from."""
+    """Share of one of its tokens in all tokens that its member learns from."""
     old: Tensor | None = None
     """Log-probabilities before the update's first step."""
 
@@ -74,23 +75,23 @@ class Row:
 
     @property
     def fault(self) -> str:
-        """Say which number of the sample is not finite; empty where all are."""
+        """Name the number of the sample that is not finite; '' if all are."""
         s = self.sample
         for name, number in (("reward", s.reward), ("advantage", s.advantage)):
             if not isfinite(number):
                 return f"its {name} for {s.task_id} is {number}"
-        bad = next((p for p in s.rollout.logprobs if not isfinite(p)), None)
-        return "" if bad is None else f"a log-probability of its text for {s.task_id} is {bad}"
+        number = next((p for p in s.rollout.logprobs if not isfinite(p)), 0.0)
+        return f"a log-probability of its text for {s.task_id} is {number}" if number else ""
 
     @property
     def has_signal(self) -> bool:
-        """Whether the row's advantage moves its member."""
+        """Whether the row's advantage gives a gradient."""
         return self.weight > 0.0 and abs(self.sample.advantage) > NO_ADVANTAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows whose gradient is computed alone: of one member, or of all in a run without cut."""
+    """Rows whose gradient is computed on its own: of one member, or of all without pieces."""
 
     rows: list[Row]
 
@@ -107,10 +108,10 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step of the optimiser did to a member.
+    """The result of an optimiser step for a member.
 
-    sums: of the samples that it learned from; norm: of its gradient; fault: which number was not
-    finite.
+    sums: of the samples that it learned from; norm: of its gradient; fault: names the number that
+    was not finite.
     """
 
     sums: StatsSum
@@ -123,8 +124,8 @@ class StepResult:
 class UpdateBatch:
     """The samples of an update.
 
-    rows: all of them. faults: by place, what keeps a member from learning. rates: step sizes by
-    place. shards: the rows that move a member.
+    faults: the number that keeps a member from learning, by place. rates: step sizes by place.
+    shards: the rows that give a gradient.
     """
 
     rows: list[Row]
@@ -135,21 +136,21 @@ class UpdateBatch:
     def stats(
         self, members: Sequence[str], outcomes: Mapping[int, StepResult]
     ) -> dict[str, MemberRow]:
-        """Return the statistics of each member with samples. outcomes: of those that learned."""
+        """Return the statistics of each member with samples; outcomes: of members that learned."""
         sums = {place: StatsSum() for place in sorted({row.member for row in self.rows})}
         for row in self.rows:
             sums[row.member].add_row(row.sample.rollout.logprobs)
         stats = {}
-        for place, of_all in sums.items():
+        for place, total in sums.items():
             fault = self.faults.get(place, "")
-            done = outcomes.get(place, StepResult(StatsSum(), None, False, fault))
-            of_all.add(done.sums)
-            said = of_all.stats(done.norm, done.stepped, done.fault)
-            said = structs.replace(said, learning_rate=self.rates[place])
-            told = any(r.has_signal for r in self.rows if r.member == place)
-            if done.stepped and not told:
-                said = structs.replace(said, regularised=True)
-            stats[members[place]] = said
+            result = outcomes.get(place, StepResult(StatsSum(), None, False, fault))
+            total.add(result.sums)
+            of_member = total.stats(result.norm, result.stepped, result.fault)
+            of_member = structs.replace(of_member, learning_rate=self.rates[place])
+            has_signal = any(row.has_signal for row in self.rows if row.member == place)
+            if result.stepped and not has_signal:
+                of_member = structs.replace(of_member, regularised=True)
+            stats[members[place]] = of_member
         return stats
 
 
@@ -164,64 +165,64 @@ def make_batch(
     lr_factor: float = 1.0,
     rates: Mapping[str, float] | None = None,
 ) -> UpdateBatch:
-    """Return the rows of these samples, and the shards that their gradients are made of.
+    """Return the rows of these samples, and the shards of their gradients.
 
-    members, roles: by place; a member whose learning rate, times lr_factor, is 0 is in no shard.
-    pieces: those that the rows of a role are cut into, at least one for each member; 0: all rows
-    are one shard. rates: learning rates of members where they differ from the configuration's.
+    members, roles: by place. A member is in no shard if its learning rate times lr_factor is 0.
+    pieces: number of shards for the rows of a role, at least one for each member; 0: one shard for
+    all rows. rates: learning rates of members that differ from the configuration's.
     """
     rows = batch_rows(samples, members, config, max_completion_length)
     faults = {row.member: row.fault for row in reversed(rows) if row.fault}
     sizes = [lr_factor * rate for rate in _rates(members, roles, config, rates or {})]
-    learned = [
+    moving = [
         row
         for row in rows
         if row.member not in faults and sizes[row.member] > 0.0 and _moves(row, config)
     ]
     if not pieces:
-        return UpdateBatch(rows, faults, sizes, [Shard(learned)] if learned else [])
-    rows_of: dict[int, list[Row]] = defaultdict(list)
+        return UpdateBatch(rows, faults, sizes, [Shard(moving)] if moving else [])
+    of_member: dict[int, list[Row]] = defaultdict(list)
     of_role: dict[str, list[Row]] = defaultdict(list)
-    for row in sorted(learned, key=lambda row: (row.member, row.sample.phase, row.length)):
-        rows_of[row.member].append(row)
+    for row in sorted(moving, key=lambda row: (row.member, row.sample.phase, row.length)):
+        of_member[row.member].append(row)
         of_role[roles[row.member]].append(row)
     shards: list[tuple[float, Shard]] = []
-    for place, own in rows_of.items():
+    for place, member_rows in of_member.items():
         role = roles[place]
         full = sum(row.length for row in of_role[role]) // config.micro_batch_tokens
-        wanted = min(pieces, batches(len(of_role[role]), full))
+        role_shards = min(pieces, batches(len(of_role[role]), full))
         groups: dict[tuple[int, ...], list[Row]] = defaultdict(list)  # which share a prompt
-        for row in own:
+        for row in member_rows:
             groups[row.prompt_ids].append(row)
-        count = min(even(ceil(wanted / roles.count(role))), len(groups))
+        count = min(even(ceil(role_shards / roles.count(role))), len(groups))
         for n in range(count):
-            dealt = [row for group in list(groups.values())[n::count] for row in group]
-            shards.append(((n + 0.5) / count, Shard(dealt)))
+            shard = [row for group in list(groups.values())[n::count] for row in group]
+            shards.append(((n + 0.5) / count, Shard(shard)))
     shards.sort(key=lambda pair: pair[0])  # so that neighbours are of several members
     return UpdateBatch(rows, faults, sizes, [shard for _, shard in shards])
 
 
 def _rates(
-    members: Sequence[str], roles: Sequence[str], config: LearnerConfig, own: Mapping[str, float]
+    members: Sequence[str], roles: Sequence[str], config: LearnerConfig, rates: Mapping[str, float]
 ) -> list[float]:
-    """Return learning rates by place; own: those that are not the configuration's."""
-    for name, rate in own.items():
+    """Return learning rates by place; rates: of members that differ from the configuration's."""
+    for name, rate in rates.items():
         if name not in members or not 0.0 <= rate < inf:
             raise SelfplayError(
                 f"rates has {rate} for {name!r}; expected a number of at least 0 for one of "
                 f"{', '.join(members)}"
             )
-    rates = map(config.learning_rate_of, roles, members)
+    configured = map(config.learning_rate_of, roles, members)
     return [
-        rate if name in config.frozen else own.get(name, rate)
-        for name, rate in zip(members, rates, strict=True)
+        rate if name in config.frozen else rates.get(name, rate)
+        for name, rate in zip(members, configured, strict=True)
     ]
 
 
 def share_out(
     shards: Sequence[Shard], learners: int
 ) -> tuple[list[list[Shard]], dict[int, list[int]]]:
-    """Give neighbouring shards to each learner; return them, and who has which parts of members."""
+    """Divide shards into blocks, one for each learner; return them, and the `Homes` of members."""
     shares = [
         [shards[number] for number in block]
         for block in blocks([shard.tokens for shard in shards], learners)
@@ -246,7 +247,7 @@ def batch_rows(
     config: LearnerConfig,
     max_completion_length: int = 256,
 ) -> list[Row]:
-    """Check the samples and weigh them; those without completion are left out.
+    """Check the samples, and return those with a completion as weighted rows.
 
     names: the members by place. max_completion_length: tokens, the divisor of the loss dr_grpo.
     """
@@ -285,7 +286,7 @@ def token_weights(
     config: LearnerConfig,
     max_completion_length: int,
 ) -> list[float]:
-    """Return w_t for the tokens of each sequence (equal within a sequence), 0 where masked.
+    """Return the weight w_t of each sequence's tokens, 0 for a masked sequence.
 
     As in TRL, a masked sequence still counts in the number of sequences of "grpo" and "dr_grpo",
     and its tokens do not count in the number of tokens of "dapo" and "bnpo".
@@ -309,28 +310,34 @@ def token_weights(
 
 
 def even(count: int) -> int:
-    """Return the largest power of two, for halves of workers, that is not above; 1 or more."""
+    """Return the largest power of two up to a count, at least 1: it divides well among workers."""
     return 1 << (max(1, count).bit_length() - 1)
 
 
 def batches(rows: int, good: int | None = None) -> int:
-    """Return in how many batches so many rows may well go; good: how many good ones they make."""
+    """Return the number of batches for so many rows.
+
+    good: number of batches of a good size, by default `GOOD_ROWS`.
+    """
     return max(min(2, rows // SMALL_ROWS), rows // GOOD_ROWS if good is None else good)
 
 
 def deal(keys: Sequence[Hashable], count: int) -> list[list[int]]:
-    """Deal numbers to so many hands, the next to the emptiest; those of equal keys together."""
+    """Divide the indices of keys into `count` parts of about equal size; equal keys stay together.
+
+    Empty parts are left out.
+    """
     equal: dict[Hashable, list[int]] = defaultdict(list)
-    for number, key in enumerate(keys):
-        equal[key].append(number)
-    hands: list[list[int]] = [[] for _ in range(count)]
-    for numbers in equal.values():
-        min(hands, key=len).extend(numbers)
-    return [hand for hand in hands if hand]
+    for index, key in enumerate(keys):
+        equal[key].append(index)
+    parts: list[list[int]] = [[] for _ in range(count)]
+    for indices in equal.values():
+        min(parts, key=len).extend(indices)
+    return [part for part in parts if part]
 
 
 def blocks(weights: Sequence[int], workers: int) -> list[range]:
-    """Give neighbouring pieces to each worker, so that the sums of weights are about equal."""
+    """Divide pieces into one block of neighbours for each worker, of about equal total weight."""
     total, before, ends = sum(weights) or 1, 0, [0] * workers
     for number, weight in enumerate(weights):
         middle = 2 * before + weight

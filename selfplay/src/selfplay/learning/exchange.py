@@ -1,8 +1,8 @@
-"""How several learners, each with all members, make one step of every member.
+"""Data-parallel updates: several learners, each with all members, exchange gradients by gloo.
 
-Each part of a member's gradient goes from the learner that computed it to all others. All add the
-parts up in the order of the shards and take the same step, so the bytes are the same for any number
-of learners. Traffic passes through main memory, by gloo.
+A learner broadcasts each part of a member's gradient that it computed. All learners add the parts
+in the order of the shards and take the same step, so the bytes are the same for any number of
+learners. The data pass through main memory.
 """
 
 import socket
@@ -24,19 +24,19 @@ Gradient: TypeAlias = list[Tensor | None]
 """By parameter of a member; None is zero."""
 Part: TypeAlias = tuple[Gradient, StatsSum]
 Homes: TypeAlias = Mapping[int, Sequence[int]]
-"""By a member's place: the rank of the learner that has each part of its gradient, in the order in
-which these are added. The shards of the first of them are one part, any other shard is another."""
+"""By a member's place: the ranks of the learners that computed the parts of its gradient, in the
+order of addition. All shards of the first rank are one part; every other shard is a part."""
 MEETING, PATIENCE = timedelta(minutes=5), timedelta(hours=2)
-"""How long learners may take to find each other, and one to hear of another: a death is noticed at
-once, and whoever runs them ends the others."""
+"""Longest time for learners to connect, and for one broadcast. The death of a learner is noticed at
+once, without these."""
 
 
 class PeerLost(EngineStopped):
-    """Another learner is gone; what happened there is not known here."""
+    """The connection to another learner is lost; the cause is not known here."""
 
 
 def added(one: Part, other: Part) -> Part:
-    """Return the sum of two parts, in the place of the first."""
+    """Return the sum of two parts; the first is changed in place."""
     both = zip(one[0], other[0], strict=True)
     if pairs := [(a, b) for a, b in both if a is not None and b is not None]:
         torch._foreach_add_([a for a, _ in pairs], [b for _, b in pairs])
@@ -45,28 +45,28 @@ def added(one: Part, other: Part) -> Part:
 
 
 class Exchange:
-    """What a learner tells the others and hears of them; alone it does neither.
+    """The connection of a learner to the others; by default there are none.
 
-    rank: its number, of so many.
+    rank: this learner's number; count: of learners; group: the gloo group.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, group: Any = None) -> None:
         self.rank, self.count, self.group = rank, count, group
 
     def total(self, parts: Sequence[Part], ranks: Sequence[int], like: Sequence[Tensor]) -> Part:
-        """Return gradient and statistics of a member, for every learner the same.
+        """Return gradient and statistics of a member, the same for every learner.
 
-        parts: those that are here, in their order; ranks: who has each of all. like: tensors of the
-        shapes and on the devices of a gradient. Raises PeerLost.
+        parts: this learner's, in order. ranks: of the learners that have each part. like: tensors
+        of the shapes and on the devices of a gradient. Raises PeerLost.
         """
         if self.count == 1:
             return reduce(added, parts)
-        here = iter(parts)
-        told = (self._told(r, next(here) if r == self.rank else None, like) for r in ranks)
-        return reduce(added, told)
+        local = iter(parts)
+        shared = (self._broadcast(r, next(local) if r == self.rank else None, like) for r in ranks)
+        return reduce(added, shared)
 
-    def _told(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
-        """Give all learners a part that is here; return one that another gives."""
+    def _broadcast(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
+        """Send a part to all learners, or (None) receive the part of `rank`."""
         if part is None:
             numbers = torch.empty(len(StatsSum().numbers()), dtype=torch.float64)
             flat = torch.empty(sum(t.numel() for t in like), dtype=like[0].dtype)
@@ -84,7 +84,7 @@ class Exchange:
 
 
 def _packed(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the numbers of all tensors as one in main memory, where a GPU copies fast."""
+    """Return all tensors flattened into one in main memory, pinned for a GPU."""
     flat = torch.cat([tensor.detach().flatten() for tensor in tensors])
     if flat.device.type == "cpu":
         return flat
@@ -92,13 +92,13 @@ def _packed(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _unpacked(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Return what `_packed` packed, on the devices of tensors of the same shapes."""
+    """Undo `_packed`; like: tensors of the shapes and on the devices of the result."""
     parts = torch.split(flat, [tensor.numel() for tensor in like])
     return [part.view(t.shape).to(t.device) for part, t in zip(parts, like, strict=True)]
 
 
 def open_store(address: str) -> tuple[Any, tuple[str, int]]:
-    """Return a store at which learners meet as long as it is held, and where it listens.
+    """Return a store through which learners connect while it exists, and its address and port.
 
     address: of this machine; torch itself would listen on all addresses.
     """
@@ -108,10 +108,10 @@ def open_store(address: str) -> tuple[Any, tuple[str, int]]:
 
 
 def open_group(address: str, store: tuple[str, int], rank: int, count: int) -> Any:
-    """Return a gloo group of so many processes, which is not torch's default one.
+    """Return a gloo group of `count` processes, separate from torch's default group.
 
-    address: of this process, which others reach; gloo would take that of the machine's name. store:
-    where one is open. Raises PeerLost.
+    address: of this process, for the others; gloo would take that of the machine's name. store:
+    address and port of the store. Raises PeerLost.
     """
     gloo = _dist.ProcessGroupGloo
     options = gloo._Options()

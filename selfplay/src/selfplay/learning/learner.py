@@ -1,10 +1,10 @@
 """The joint learner: one forward and one backward pass for all members, one AdamW for each.
 
-Rows of similar length from all members share micro-batches of a bounded number of tokens; where a
-run is cut into pieces, those of one shard of one member do. The loss of every member is normalised
-over that member's own batch, so neither the cut into micro-batches nor the other members change its
-gradient. When a GPU's memory does not suffice, the passes are done again in smaller micro-batches;
-rows that do not fit alone are checkpointed from then on.
+Rows of similar length from all members share micro-batches of a bounded number of tokens; in a run
+with pieces, the rows of one shard do. Each member's loss is normalised over its own batch, so
+neither the cut into micro-batches nor the other members change its gradient. When a GPU runs out of
+memory, the passes are repeated in smaller micro-batches; a row that does not fit alone is run with
+gradient checkpointing from then on.
 
 Several learners with the same members share the shards of an update through an `Exchange`.
 """
@@ -44,15 +44,15 @@ from selfplay.learning.loss import ForwardPass
 from selfplay.learning.statistics import StatsSum
 
 Advance: TypeAlias = Callable[[int, int], None]
-"""Hears how many pieces of a phase's work are done, and how many there are."""
+"""Called with the number of work items done and the total."""
 _FLOAT16_SCALE = 2.0**12
-"""A token weighs 1e-6 of a large batch: what passes backwards through float16 layers would mostly
-be below 6e-8, its least number. A power of two changes no other bit."""
+"""Loss scale for a float16 base: a token weighs 1e-6 of a large batch, so that most gradients would
+be below 6e-8, the least number of float16. A power of two changes no other bit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """One member of a learner at one moment."""
+    """The state of one member: its parameters and its optimiser's."""
 
     name: str
     tensors: Mapping[str, Tensor]
@@ -80,12 +80,11 @@ class Learner:
     ):
         """Put fresh adapters for `members` on the model, in place.
 
-        tokenizer_pad_id fills rows on the right (any valid id: no loss ever sees it); base_model is
-        the name written into exported adapters, and base_hash that of its weights; roles[m] chooses
-        the learning rate of place m; temperature is that of the samples; max_completion_length, in
-        tokens, divides dr_grpo;
-        pieces: shards that the rows of each role make, at least one for each member; 0: members
-        share micro-batches. exchange: with other learners, which have the same members.
+        tokenizer_pad_id: fills rows on the right (any valid id: no loss sees it). base_model: name
+        of the base in exported adapters. base_hash: of its weights. roles: by place; they choose
+        the learning rate. temperature: of the samples. max_completion_length: tokens, the divisor
+        of the loss dr_grpo. pieces: shards for the rows of each role, at least one for each member;
+        0: members share micro-batches. exchange: connects other learners of the same members.
         """
         self.model = model
         self.config = config
@@ -118,13 +117,13 @@ class Learner:
         self.max_completion_length = max_completion_length
         self.pieces = pieces
         self.micro_batch_tokens = config.micro_batch_tokens
-        """Padded tokens per forward pass; halved where memory does not suffice."""
+        """Padded tokens per forward pass; halved when memory runs out."""
         self.loss_scale = _FLOAT16_SCALE if model.dtype == torch.float16 else 1.0
-        """What the loss is multiplied by, and the float32 gradients are divided by."""
+        """Factor of the loss, by which the float32 gradients are divided again."""
         self._batch: list[Row] = []
-        """What is in the passes, or was last."""
+        """The current, or last, micro-batch."""
         self._rows = (0, 0)
-        """How many rows of this update are through the passes, and how many there are."""
+        """Number of rows of this update that are done, and their total."""
         self._advance: Advance | None = None
 
     @property
@@ -139,19 +138,18 @@ class Learner:
         advance: Advance | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
-        """Take `num_iterations` steps for every member with a sample that says something.
+        """Take `num_iterations` optimiser steps for every member with a gradient.
 
-        lr_factor scales every member's learning rate, which is the configuration's or that of
-        `rates`; advance hears after every micro-batch how many rows of how many are done. Samples
-        without weight are left out of the passes, and without beta and entropy_coef those without
-        advantage; a member that has no other is left as it is, and so is one with a reward, a
-        log-probability, a loss or a gradient that is not finite: its statistics say which. Returns
-        the statistics of each member with samples: of the first iteration, the clip ratio of the
-        last. Raises SelfplayError when a single row does not fit into a GPU's memory; the members
-        that had stepped before keep their step, and PeerLost where another learner is gone.
+        lr_factor: scales every member's learning rate, from `rates` or else the configuration.
+        advance: called after every micro-batch with the number of rows done and their total.
 
-        Of several learners each is given all samples, does its share of the passes, and returns all
-        statistics.
+        Samples without weight are left out of the passes, and without beta and entropy_coef those
+        without advantage. A member without other samples does not change, and neither does one with
+        a reward, log-probability, loss or gradient that is not finite: its statistics say which.
+        Returns the statistics of each member with samples, of the first iteration (the clip ratio:
+        of the last). Each of several learners gets all samples, does its share of the passes, and
+        returns all statistics. Raises PeerLost, and SelfplayError if a single row does not fit into
+        a GPU's memory; members that stepped before that keep their step.
         """
         batch = make_batch(
             samples,
@@ -171,9 +169,9 @@ class Learner:
         for iteration in range(self.config.num_iterations):
             parts = self._gradients(shards, homes)
             for place, ranks in sorted(homes.items()):
-                own = self._parameters(place)
-                gradient, sums = self.exchange.total(parts.pop(place, []), ranks, own)
-                for p, grad in zip(own, gradient, strict=True):
+                parameters = self._parameters(place)
+                gradient, sums = self.exchange.total(parts.pop(place, []), ranks, parameters)
+                for p, grad in zip(parameters, gradient, strict=True):
                     p.grad = grad
                 norm, stepped = self.optimizer.step(place, batch.rates[place], self.loss_scale)
                 fault = ""
@@ -191,7 +189,10 @@ class Learner:
         return batch.stats(self.members, outcomes)
 
     def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
-        """Return what these shards give by member's place; summed where nothing comes before."""
+        """Return the parts of these shards' gradients by member's place, the first ones summed.
+
+        All shards of a member are one part on the learner that has its first shards.
+        """
         parts: dict[int, list[Part]] = {}
         for shard in shards:
             self.optimizer.zero_grad()
@@ -209,25 +210,25 @@ class Learner:
         return list(self.adapters.parameters_of(place).values())
 
     def _backward_that_fits(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
-        """Do the passes; where memory runs out, all of them again in smaller micro-batches."""
-        before, olds, rows_before = deepcopy(sums), [row.old for row in rows], self._rows
+        """Do the passes; when memory runs out, repeat them all in smaller micro-batches."""
+        sums_before, olds, rows_before = deepcopy(sums), [row.old for row in rows], self._rows
         while True:
             try:
                 with self.adapters.unchanged():
                     self.backward(rows, sums)
                 return
             except torch.OutOfMemoryError:
-                pass  # outside of this block the failed pass's tensors are free
+                pass  # outside of this block the failed pass's tensors are freed
             self.optimizer.zero_grad()
             torch.cuda.empty_cache()
             self._halve_micro_batch()
             self._rows = rows_before
-            sums |= deepcopy(before)
+            sums |= deepcopy(sums_before)
             for row, old in zip(rows, olds, strict=True):
                 row.old = old
 
     def _halve_micro_batch(self) -> None:
-        """Take half the tokens of the batch that did not fit; checkpoint a row that was alone."""
+        """Halve the batch that did not fit; checkpoint rows as long as one that was alone."""
         tokens, scorer = max(row.length for row in self._batch), self.scorer
         if len(self._batch) > 1:
             tokens = scorer.tokens(self._batch, [row.member for row in self._batch])
@@ -239,11 +240,11 @@ class Learner:
                 "rollout.max_completion_length, or learner.optimizer_offload=true"
             )
         else:
-            scorer.checkpoint_from_tokens = tokens - 1  # a row is read but for its last token
-            remedy = f"rows of {tokens} tokens and more checkpointed"
+            scorer.checkpoint_from_tokens = tokens - 1  # a row's last token is not read
+            remedy = f"gradient checkpointing for rows of {tokens} tokens and more"
         if self.pieces:
-            remedy += "; where this happens is no longer the same on any number of workers"
-        warnings.warn(f"out of memory in an update: done again with {remedy}", stacklevel=2)
+            remedy += "; its bytes now depend on the number of workers"
+        warnings.warn(f"out of memory in an update: repeated with {remedy}", stacklevel=2)
 
     def backward(self, rows: Sequence[Row], sums: dict[int, StatsSum]) -> None:
         """Add the gradient of these rows' loss to the parameters', batch by batch."""
@@ -262,7 +263,7 @@ class Learner:
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place under a new name, with a fresh optimiser state.
 
-        Raises SelfplayError for a member that is frozen: nothing is ever trained in its place.
+        Raises SelfplayError for a frozen member.
         """
         if member in self.config.frozen:
             raise SelfplayError(
@@ -277,16 +278,16 @@ class Learner:
         self.optimizer.reset(place)
 
     def member_state(self, place: int) -> MemberState:
-        """Return a copy of all that continues a member elsewhere, in main memory."""
+        """Return a copy of a member's state, in main memory."""
         tensors = self.optimizer.tensors(place).items()
         copies = {name: t.detach().contiguous().to("cpu", copy=True) for name, t in tensors}
         copies["step"] = torch.tensor(self.optimizer.states[place].step)
         return MemberState(self.members[place], copies)
 
     def load_member(self, place: int, state: MemberState) -> None:
-        """Put a state into a place.
+        """Load a member's state into a place.
 
-        Raises SelfplayError, and changes nothing, on a misfit.
+        Raises SelfplayError, and changes nothing, if shapes differ.
         """
         for key, like in self.optimizer.tensors(place).items():
             shape = tuple(state.tensors[key].shape) if key in state.tensors else None

@@ -1,20 +1,20 @@
-"""The policy-gradient loss of one micro-batch of all members: laid rows in, weighted loss out.
+"""The policy-gradient loss of one micro-batch of rows of all members.
 
 Option names follow TRL's GRPOConfig. The loss of member m is
 
     L_m = - sum_t w_t * c_t * min(rho_t A_t, clip(rho_t, 1 - epsilon, 1 + epsilon_high) A_t)
 
 over its completion tokens t. rho_t is the ratio of the policy to the policy before this update
-(exactly 1 in its first iteration); c_t, the importance weight against the policy that sampled,
-bounded as `importance_sampling_mode` says. The weights w_t depend on the whole batch of that member
-and on no other member, so any cut into micro-batches adds up to the same gradient.
+(exactly 1 in its first iteration). c_t is the importance weight against the policy that sampled,
+bounded according to `importance_sampling_mode`. The weights w_t depend on the member's whole batch
+and on no other member, so the gradient is the same for any cut into micro-batches.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
 frozen base. From tokens that p sampled its value estimates KL(p || q) without bias, its gradient
 that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With use_bias_correction_kl it is
 rho_t k3_t, whose gradient is that of KL(p || q), also where the policy before this update sampled
 (DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean of entropy_coef * H_t over the
-member's tokens is taken away, whatever the weights; H_t is the entropy of the policy at t.
+member's tokens is subtracted, for any weights w_t; H_t is the entropy of the policy at t.
 """
 
 import math
@@ -32,18 +32,18 @@ from selfplay.learning.statistics import StatsSum
 
 @dataclass(frozen=True, slots=True)
 class TokenLosses:
-    """What the loss computes per token, all [tokens]; only `loss` carries a gradient."""
+    """The terms of the loss for each token, all [tokens]; only `loss` has a gradient."""
 
     loss: Tensor
-    """-c * min(rho A, clip(rho) A) with the term of KL, not yet weighted."""
+    """-c * min(rho A, clip(rho) A) with the term of KL, without the weight w."""
     clipped: Tensor
-    """Whether the clip is in force (bool)."""
+    """Whether the clipped ratio counts (bool)."""
     importance: Tensor
-    """c, the importance weight after its cut."""
+    """c, the importance weight, truncated or masked."""
     outside: Tensor
     """Whether the weight was outside its bounds (bool)."""
     kl: Tensor | None = None
-    """k3, where the base's log-probabilities were given."""
+    """k3, if the base's log-probabilities were given."""
 
 
 def token_losses(
@@ -61,9 +61,9 @@ def token_losses(
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
     rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
-    lengths: tokens of each completion, one after the other; None: they are of one.
-    Beyond `LOG_RATIO_LIMIT` ratios grow with their tangent, so that a gradient is neither lost nor
-    without bound.
+    lengths: tokens of each completion, one after the other; None: all are of one completion.
+    Beyond `LOG_RATIO_LIMIT` ratios are continued by their tangent, so that the gradient neither
+    vanishes nor grows without bound.
     """
     old = old_logprobs.detach()
     near, beyond = _parts(logprobs - old)
@@ -104,7 +104,7 @@ def importance_weights(
 
 
 def _parts(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log ratios up to the limit, and how far they are beyond it."""
+    """Return log ratios clamped to the limit, and their excess over it."""
     return log_ratio.clamp(max=LOG_RATIO_LIMIT), (log_ratio - LOG_RATIO_LIMIT).clamp(min=0.0)
 
 
@@ -116,7 +116,7 @@ class ForwardPass:
         self.config = config
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
-        """Return the batch's part of the loss and add its tokens to the statistics."""
+        """Return the batch's part of the loss, and add its tokens to the statistics."""
         laid = self.scorer.laid(batch, [row.member for row in batch])
         rollout = torch.tensor(
             [p for row in batch for p in row.sample.rollout.logprobs], device=laid.targets.device
@@ -129,10 +129,10 @@ class ForwardPass:
             with torch.no_grad():
                 (reference,) = self.scorer.scores(laid, base=True)
         logprobs, *entropy = self.scorer.scores(laid, entropy=max(entropy_coefs) > 0.0)
-        now = logprobs.detach()
-        for row, part in zip(batch, torch.split(now, laid.lengths), strict=True):
+        current = logprobs.detach()
+        for row, part in zip(batch, torch.split(current, laid.lengths), strict=True):
             row.old = part if row.old is None else row.old
-        parts = token_losses(
+        losses = token_losses(
             logprobs,
             torch.cat([row.old for row in batch if row.old is not None]),
             rollout,
@@ -142,15 +142,15 @@ class ForwardPass:
             ref_logprobs=reference,
             beta=laid.per_token(betas),
         )
-        weighted = parts.loss * laid.per_token([row.weight for row in batch])
+        weighted = losses.loss * laid.per_token([row.weight for row in batch])
         if entropy:
             shares = zip(entropy_coefs, batch, strict=True)
             bonus = laid.per_token([coef * row.token_share for coef, row in shares])
             weighted = weighted - bonus * entropy[0]
-        weights = parts.importance, parts.outside
-        columns = [weighted.detach(), parts.clipped, *weights, now - rollout]
-        if parts.kl is not None:
-            columns.append(parts.kl)
+        columns = [weighted.detach(), losses.clipped, losses.importance, losses.outside]
+        columns.append(current - rollout)
+        if losses.kl is not None:
+            columns.append(losses.kl)
         split = [torch.split(column, laid.lengths) for column in columns]
         for row, beta, *tokens in zip(batch, betas, *split, strict=True):
             sums[row.member].add_tokens(*(tokens if beta > 0.0 else tokens[:5]))

@@ -1,14 +1,13 @@
-"""What a proposal and an answer are worth, and the advantages that members learn from.
+"""Rewards of proposals and answers, and the advantages that members learn from.
 
 A teacher's reward is a function of one `Proposed`, a student's of one `Attempt`; either may be a
-coroutine function. `TEACHER_REWARDS` holds those that a configuration names; one's own is handed to
-`train`, or named `module:function`. A refused proposal is worth -1 to each of ours.
+coroutine function. `TEACHER_REWARDS` holds the built-in ones. Pass your own to `train` in
+`Extensions`, or name it `module:function`. Every built-in one gives a refused proposal -1.
 
 Advantages are separate for every stratum (member, phase, task kind). Students: REINFORCE++ with
 baseline (arXiv 2501.03262): subtract the mean over the attempts at the same task, then whiten over
-the stratum. Teachers: AZR's task-relative REINFORCE++: whiten over the stratum only. A stratum with
-fewer than two samples, or without variance, says nothing about better and worse: its advantages are
-exactly 0, never NaN.
+the stratum. Teachers: AZR's task-relative REINFORCE++: whiten over the stratum only. In a stratum
+with fewer than two samples, or without variance, all advantages are exactly 0, never NaN.
 """
 
 from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_threadsafe
@@ -33,7 +32,7 @@ from selfplay.objects import called
 from selfplay.sampling.texts import Attempt, Proposed
 
 ZERO_STD = 1e-12
-"""What rewards differ by counts as none up to this share of the largest: it is rounding."""
+"""A standard deviation of rewards up to this share of the largest is rounding, and counts as 0."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 TeacherFunction: TypeAlias = Callable[[Proposed], float]
@@ -43,9 +42,9 @@ Need: TypeAlias = Literal["base", "rival"]
 
 @dataclass(frozen=True)
 class TeacherReward:
-    """A teacher's reward that compares those who attempt a task.
+    """A teacher's reward that also needs attempts of the frozen base or of another student.
 
-    Whoever else attempts it makes as many attempts as the matched student, and learns nothing.
+    These make as many attempts as the matched student, and are not trained on them.
 
     Example:
 
@@ -55,8 +54,8 @@ class TeacherReward:
 
     function: TeacherFunction
     needs: tuple[Need, ...] = ()
-    """`base`: attempts of the frozen base, in `base_attempts`; `rival`: of another living student,
-    in `rival_attempts`."""
+    """`base`: fill `Proposed.base_attempts`, the frozen base's; `rival`: fill `rival_attempts`,
+    another living student's."""
 
     def __post_init__(self) -> None:
         if not set(self.needs) <= set(get_args(Need)):
@@ -66,23 +65,21 @@ class TeacherReward:
 
     @property
     def __name__(self) -> str:
-        """What the function is called."""
         return called(self.function)
 
     def __call__(self, proposed: Proposed) -> float:
-        """Return what a proposal is worth."""
         return self.function(proposed)
 
 
 def needed_by(reward: TeacherFunction | None) -> tuple[Need, ...]:
-    """Return whose attempts a reward is to be given; () for a plain function."""
+    """Return the attempts that a reward needs besides the student's; () for a plain function."""
     return reward.needs if isinstance(reward, TeacherReward) else ()
 
 
 def populora(p: Proposed) -> float:
-    """Return 1 - solve rate of the matched student, 0 where it solves nothing.
+    """Return 1 - the matched student's solve rate; 0 if that is 0: impossible tasks earn nothing.
 
-    PopuLoRA (arXiv 2605.16727). The zero keeps impossible tasks unrewarded.
+    PopuLoRA (arXiv 2605.16727).
     """
     if p.task is None:
         return -1.0
@@ -90,9 +87,9 @@ def populora(p: Proposed) -> float:
 
 
 def azr(p: Proposed) -> float:
-    """Return 1 - solve rate, -0.5 where all attempts or none solve the task.
+    """Return 1 - solve rate; -0.5 if the solve rate is 0 or 1.
 
-    Absolute Zero (arXiv 2505.03335), as its code has it: its equation has 0 for -0.5.
+    Absolute Zero (arXiv 2505.03335), as in its code; its equation has 0 for -0.5.
     """
     if p.task is None:
         return -1.0
@@ -100,9 +97,9 @@ def azr(p: Proposed) -> float:
 
 
 def learnability(p: Proposed) -> float:
-    """Return 4 p (1 - p) of the solve rate p: 1 at a half, 0 where all attempts or none solve it.
+    """Return 4 p (1 - p) of the solve rate p: 1 at p = 0.5, 0 at p = 0 and 1.
 
-    The variance of success, scaled: Tzannetos et al. 2023 (Proximal Curriculum), Rutherford et al.
+    The scaled variance of success: Tzannetos et al. 2023 (Proximal Curriculum), Rutherford et al.
     2024 (Sampling for Learnability).
     """
     return -1.0 if p.task is None else 4.0 * p.solve_rate * (1.0 - p.solve_rate)
@@ -122,14 +119,14 @@ TEACHER_REWARDS: Mapping[str, TeacherFunction] = {
     "learnability": learnability,
     "regret": TeacherReward(regret, needs=("rival",)),
 }
-"""The names that `reward.teacher` knows."""
+"""By the names for `reward.teacher`."""
 
 
 def verifier(attempt: Attempt) -> float:
-    """Return the reward of an answer by its grade, as Absolute Zero (arXiv 2505.03335) has it.
+    """Return the reward of an answer by its grade, as in Absolute Zero (arXiv 2505.03335).
 
-    A positive score (the verifier's, in [0, 1]; for code_f the share of hidden examples passed)
-    earns itself; 0 earns -0.5; a text without an answer earns -1.
+    A positive score is the reward (in [0, 1]; for code_f the share of hidden examples passed);
+    score 0 earns -0.5, a text without an answer -1.
     """
     if attempt.answer is None:
         return -1.0
@@ -143,134 +140,138 @@ def training_samples(
     teacher_reward: TeacherFunction | None = None,
     student_reward: StudentReward | None = None,
 ) -> list[TrainingSample]:
-    """Reward every proposal and every attempt; None: by what the configuration names of ours.
+    """Return a training sample, with its advantage, for every proposal and every attempt.
 
-    The attempts that give a proposal its solve rate also train the student; where an agent
-    proposes (mode azr), those at earlier tasks do. A task without a teacher is nobody's to learn to
-    write. Returns the samples with their advantages: of all proposals first, then of all attempts,
-    task by task. What got no verdict because the sandbox failed is left out. Where a reward is not
-    finite, so are the advantages beside it, and the member learns nothing. Raises SelfplayError for
-    a reward that is no number, one of a user's own that is not given here, and one whose base or
-    rival attempted nothing.
+    Proposals come first, then attempts, task by task. The attempts that give a proposal its solve
+    rate also train the student; in mode azr the attempts at earlier tasks do instead. A task of
+    `rollout.tasks` has no proposal to learn from. Proposals and attempts at which the sandbox
+    failed are left out. If a reward is not finite, the advantages of its stratum are not either,
+    and the member learns nothing.
+
+    teacher_reward, student_reward: None for the built-in one that the configuration names. Raises
+    SelfplayError for a reward that is not a number, for a user's own reward that is not passed, and
+    for one whose base or rival has no attempts.
     """
-    ours = TEACHER_REWARDS.get(config.reward.teacher)
-    reward = ours if teacher_reward is None else teacher_reward
+    built_in = TEACHER_REWARDS.get(config.reward.teacher)
+    reward = built_in if teacher_reward is None else teacher_reward
     if reward is None or (student_reward is None and config.reward.student != verifier.__name__):
         raise SelfplayError(
-            "the run has a reward of its own; hand over what it has: training_samples(..., "
+            "the run has a reward of its own; pass it: training_samples(..., "
             "teacher_reward=run.extensions.teacher_reward, student_reward=...)"
         )
-    counted = [p for p in solved if not p.infra_error]
-    taught = [
+    judged = [p for p in solved if not p.infra_error]
+    proposals = [
         p
-        for p in counted
+        for p in judged
         if p.teacher is not None
         and (p.task is None or all(_has(p, need, reward) for need in needed_by(reward)))
     ]
     teaching = [
-        TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, earned)
-        for p, earned in zip(taught, _earned(reward, taught), strict=True)
+        TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, number)
+        for p, number in zip(proposals, _rewards(reward, proposals), strict=True)
     ]
-    tried = [(p.id, a) for p in counted for a in p.judged]
+    attempts = [(p.id, a) for p in judged for a in p.judged]
     if config.mode == "azr" and config.rollout.tasks is None:
-        tried = [(a.task.id, a) for a in replayed if not a.infra_error]
-    graded = verifier if student_reward is None else student_reward
+        attempts = [(a.task.id, a) for a in replayed if not a.infra_error]
+    grading = verifier if student_reward is None else student_reward
+    numbers = _rewards(grading, [a for _, a in attempts])
     solving = [
-        TrainingSample(a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, earned)
-        for (task, a), earned in zip(tried, _earned(graded, [a for _, a in tried]), strict=True)
+        TrainingSample(a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, number)
+        for (task, a), number in zip(attempts, numbers, strict=True)
     ]
     by_tokens = config.mode == "azr"
-    found = advantages(teaching, by_task=False, token_weighted=by_tokens)
-    found += advantages(solving, by_task=True, token_weighted=by_tokens)
-    return [replace(s, advantage=a) for s, a in zip(teaching + solving, found, strict=True)]
+    whitened = advantages(teaching, by_task=False, token_weighted=by_tokens)
+    whitened += advantages(solving, by_task=True, token_weighted=by_tokens)
+    return [replace(s, advantage=a) for s, a in zip(teaching + solving, whitened, strict=True)]
 
 
-def _earned(reward: Callable[[Any], Any], written: Sequence[Proposed | Attempt]) -> list[float]:
-    """Return what a reward gives for each; a coroutine function is called for all at the same time.
+def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) -> list[float]:
+    """Return the reward of each text; calls of a coroutine function run concurrently.
 
-    Raises SelfplayError where it fails, with its place, and for what is no number.
+    Raises SelfplayError, with the place, if the reward raises or returns no number.
     """
 
-    async def awaited(value: Any, of: Proposed | Attempt) -> Any:
-        with _blamed(reward, of):
+    async def awaited(value: Any, text: Proposed | Attempt) -> Any:
+        with _blamed(reward, text):
             return await value
 
     async def together(values: Iterable[Any]) -> list[Any]:
-        return await gather(*map(awaited, values, written))
+        return await gather(*map(awaited, values, texts))
 
     values = []
-    for each in written:
-        with _blamed(reward, each):
-            values.append(reward(each))
+    for text in texts:
+        with _blamed(reward, text):
+            values.append(reward(text))
     if values and all(map(isawaitable, values)):
         values = run_coroutine_threadsafe(together(values), _loop()).result()
-    return [_number(reward, *pair) for pair in zip(values, written, strict=True)]
+    return [_number(reward, *pair) for pair in zip(values, texts, strict=True)]
 
 
 @cache
 def _loop() -> AbstractEventLoop:
-    """Return a loop that lasts, as clients of a service want it; a notebook has one of its own."""
+    """Return an event loop for the whole process, as HTTP clients need."""
     loop = new_event_loop()
     Thread(target=loop.run_forever, daemon=True).start()
     return loop
 
 
-def _shown(written: Proposed | Attempt) -> tuple[str, str]:
-    """Return the option of a reward, and what errors call its sample."""
-    if isinstance(written, Proposed):
-        return "teacher_reward", f"proposal {written.id} of {written.teacher}"
-    return "student_reward", f"an attempt of {written.member} at {written.task.id}"
+def _title(text: Proposed | Attempt) -> tuple[str, str]:
+    """Return the option of a reward, and the name of its sample in errors."""
+    if isinstance(text, Proposed):
+        return "teacher_reward", f"proposal {text.id} of {text.teacher}"
+    return "student_reward", f"an attempt of {text.member} at {text.task.id}"
 
 
 @contextmanager
-def _blamed(reward: Callable[[Any], Any], written: Proposed | Attempt) -> Iterator[None]:
-    """Turn what a reward raises into one line; a call that does not fit is blamed on the reward."""
+def _blamed(reward: Callable[[Any], Any], text: Proposed | Attempt) -> Iterator[None]:
+    """Turn an error of a reward into one line with its place, or the reward's if it is here."""
     try:
         yield
     except SelfplayError:
         raise
-    except (Exception, SystemExit) as error:  # the user's function may raise what it likes
+    except (Exception, SystemExit) as error:  # the user's function may raise anything
         last, code = extract_tb(error.__traceback__)[-1], getattr(reward, "__code__", None)
         place = f" ({last.filename}, line {last.lineno})"
         if last.filename == __file__:
             place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
-        option, sample = _shown(written)
+        option, sample = _title(text)
         raise SelfplayError(
             f"{option}: {called(reward)} fails at {sample}: {type(error).__name__}: "
             f"{first_line(error)}{place}; expected a finite number"
         ) from error
 
 
-def _number(reward: Callable[[Any], Any], value: Any, written: Proposed | Attempt) -> float:
-    """Return a reward as a float. Raises SelfplayError for no number."""
+def _number(reward: Callable[[Any], Any], value: Any, text: Proposed | Attempt) -> float:
+    """Return a reward as a float. Raises SelfplayError for a value that is not a number."""
     if hasattr(value, "__float__") and not getattr(value, "ndim", 0):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             return float(value)
-    option, sample = _shown(written)
-    shown = " ".join(repr(value).split())[:80]
+    option, sample = _title(text)
     raise SelfplayError(
-        f"{option}: {called(reward)} returns {shown} for {sample}; expected a number"
+        f"{option}: {called(reward)} returns {' '.join(repr(value).split())[:80]} for {sample}; "
+        "expected a number"
     )
 
 
 def _has(p: Proposed, need: Need, reward: TeacherFunction) -> bool:
-    tried = p.base_attempts if need == "base" else p.rival_attempts
-    if not tried:
+    """Return whether a needed attempt was judged. Raises SelfplayError if there is no attempt."""
+    attempts = p.base_attempts if need == "base" else p.rival_attempts
+    if not attempts:
         raise SelfplayError(
             f"teacher_reward: {called(reward)} needs attempts of the {need}, and {p.id} has none; "
             "open the run with Extensions(teacher_reward=...)"
         )
-    return any(not a.infra_error for a in tried)
+    return any(not a.infra_error for a in attempts)
 
 
-@np.errstate(invalid="ignore", over="ignore")  # of rewards that are not finite
+@np.errstate(invalid="ignore", over="ignore")  # from rewards that are not finite
 def advantages(
     samples: Sequence[TrainingSample], *, by_task: bool, token_weighted: bool = False
 ) -> list[float]:
-    """Whiten over each stratum.
+    """Return rewards whitened over each stratum.
 
-    by_task: what is left of rewards without the mean over the attempts at a task; a task with one
-    attempt has no baseline and stays uncentred (as verl does).
+    by_task: subtract the mean over the attempts at each task first; a task with one attempt has no
+    baseline and stays uncentred (as in verl). token_weighted: as `weights` of `whiten`.
     """
     tokens = np.array([len(s.rollout.completion_ids) for s in samples], dtype=np.float64)
     rewards = np.array([s.reward for s in samples], dtype=np.float64)
@@ -288,11 +289,11 @@ def advantages(
 
 
 def whiten(values: Floats, largest: float, weights: Floats | None = None) -> Floats:
-    """Return (values - mean) / std, or zeros where there is nothing to compare.
+    """Return (values - mean) / std, or zeros for fewer than two values or equal ones.
 
-    largest: of the rewards that the values came from, whose rounding they have. Without weights the
-    mean is over samples. With token counts as weights it is over tokens, as in AZR, so that long
-    texts weigh more. The variance is unbiased (n - 1; n = samples or tokens).
+    largest: the largest absolute reward, which scales rounding. weights: token counts, for a mean
+    over tokens as in AZR, so that long texts weigh more; None for a mean over samples. The variance
+    is unbiased (n - 1; n = samples or tokens).
     """
     w = np.ones_like(values) if weights is None else weights
     n = float(w.sum())

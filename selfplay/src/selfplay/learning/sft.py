@@ -1,7 +1,7 @@
-"""Supervised fine-tuning on known tasks, so that a base writes some valid ones itself.
+"""Supervised fine-tuning on known tasks, so that a base learns to write valid ones.
 
-Each task is written in both roles, as a proposer and as a solver would, in the prompts of the run
-to come. The adapter that results is what members of a run start from (`warm_start`).
+Each task gives two examples in the prompts of the later run: its proposal and its solution. Members
+of a run start from the resulting adapter (`warm_start`).
 """
 
 import io
@@ -38,9 +38,9 @@ from selfplay.tasks.seeds import Say, Worked, read_tasks
 from selfplay.tasks.template import Template, control_token_in, control_tokens, template_of
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
-"""Settings and held-out losses, in the folder of the adapter; what is begun, in `OUT.part`."""
+"""Settings and held-out losses, in the adapter's folder; and the checkpoint, in `OUT.part`."""
 MOST_HELD_OUT = 24
-"""Programs that are held out unless it is said; of few programs a fifth."""
+"""Default number of held-out programs, at most a fifth of all."""
 SAVE_EVERY = 10
 """Steps between two checkpoints."""
 
@@ -59,8 +59,8 @@ def fine_tune(
 
     Takes `config.steps` steps; the learning rate rises over a twentieth of them and falls to a
     tenth. A loss is `{"step", "held_out"}`, the mean cross-entropy of a completion token in nats:
-    of the base at step 0, then at each quarter. Killed at any moment and called again, it resumes
-    and ends in the same bytes. Raises SelfplayError for data or settings that cannot be used.
+    of the base at step 0, then at each quarter. If it is killed, the same call resumes it, and the
+    result has the same bytes. Raises SelfplayError for data or settings that cannot be used.
     """
     work = out.with_name(f"{out.name}.part")
     if (out / RECORD).is_file():
@@ -72,13 +72,13 @@ def fine_tune(
         kind = "exists and was not made by sft" if out.is_dir() else "is a file"
         raise RunDirectoryError(f"{out} {kind}; choose another --out, a new directory")
     check_output(out, folder=True)
-    chosen = {**asdict(config), "data": data.name, "batch_size": batch_size}
-    chosen |= {"learning_rate": learning_rate, "held_out": held_out}
+    settings = {**asdict(config), "data": data.name, "batch_size": batch_size}
+    settings |= {"learning_rate": learning_rate, "held_out": held_out}
     template = template_of(config)
     kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
-    fresh = {"settings": json.loads(json.dumps(chosen, default=str)), "step": -1, "losses": []}
+    fresh = {"settings": json.loads(json.dumps(settings, default=str)), "step": -1, "losses": []}
     state = _resumed(work / CHECKPOINT, fresh)
     tokenizer, learner = _open_learner(config, learning_rate)
     examples = make_examples(tasks, config, tokenizer, say, held_out)
@@ -99,7 +99,7 @@ def fine_tune(
 
 
 def _open_learner(config: Config, learning_rate: float) -> tuple[Any, SupervisedLearner]:
-    """Load the base, and put the adapter to be trained on it; return the tokenizer with it."""
+    """Return the base's tokenizer, and a learner of one adapter on the base."""
     base = load_base(replace(config, engine="hf"))
     stack = stack_adapters(
         base.model,
@@ -128,38 +128,38 @@ def _train(
     work: Path,
     say: Say,
 ) -> None:
-    """Do the steps that are left; the state grows with them, and is kept in `work`."""
+    """Do the remaining steps, update the state, and save it in `work`."""
     (training, measured), steps = examples, config.steps
     if "learner" in state:
         learner.load_state_dict(0, state["learner"])
         say(f"resuming after step {state['step']}")
-    course = replace(
+    rates = replace(
         config.learner, lr_scheduler_type="linear", min_lr_rate=0.1, warmup_steps=steps // 20
     )
     for step in range(state["step"] + 1, steps + 1):
         if step:
             batch = [training[i] for i in drawn(len(training), batch_size, step, config.seed)]
-            loss = learner.step(0, batch, course.schedule(step, steps))
+            loss = learner.step(0, batch, rates.schedule(step, steps))
             say(f"step {step} of {steps}: loss {loss:.4f}")
         if measured and (step % max(1, steps // 4) == 0 or step == steps):
             state["losses"].append({"step": step, "held_out": learner.mean_loss(0, measured)})
             say(f"step {step}: held-out loss {state['losses'][-1]['held_out']:.4f}")
         if step % SAVE_EVERY == 0 or step == steps:
             state |= {"step": step, "learner": learner.state_dict(0)}
-            written = io.BytesIO()  # torch writes to a full disk without saying what failed
-            torch.save(state, written)
+            buffer = io.BytesIO()  # torch's own errors do not name a full disk
+            torch.save(state, buffer)
             with appearing(work / CHECKPOINT) as draft:
-                draft.write_bytes(written.getbuffer())
+                draft.write_bytes(buffer.getbuffer())
 
 
 def make_examples(
     tasks: Sequence[Worked], config: Config, tokenizer: Any, say: Say, held_out: int | None
 ) -> tuple[list[TokenPair], list[TokenPair]]:
-    """Write each task in both roles; return examples to learn from and those of other programs.
+    """Return training examples, and held-out examples of other programs; two for each task.
 
-    Which programs are held out, and which references a proposer is shown, follow from the seed.
-    What is longer than a pass of the learner, or has no words in the template, is left out. Raises
-    SelfplayError when nothing is left.
+    The seed chooses the held-out programs and the references of proposals. Examples that are longer
+    than `micro_batch_tokens`, or that the template cannot express, are left out. Raises
+    SelfplayError if none is left.
     """
     if tokenizer.eos_token is None:
         raise SelfplayError(
@@ -172,34 +172,34 @@ def make_examples(
     order = stream(derive_seed(config.seed, "held-out")).permutation(len(programs))
     if held_out is None:
         held_out = min(MOST_HELD_OUT, len(programs) // 5)
-    apart = {programs[int(i)] for i in order[:held_out]}
-    shown = [task for task, _ in tasks if task.program not in apart]
+    excluded = {programs[int(i)] for i in order[:held_out]}
+    known = [task for task, _ in tasks if task.program not in excluded]
     training: list[TokenPair] = []
     measured: list[TokenPair] = []
-    too_long = unspoken = 0
+    too_long = inexpressible = 0
     for number, (task, row) in enumerate(tasks):
         references, kind = [task], template.kind(task.kind)
         if not kind.keeps_program:
-            others = [t for t in shown if t.program != task.program and t.kind in kind.shows]
+            others = [t for t in known if t.program != task.program and t.kind in kind.shows]
             order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
             references = [others[int(i)] for i in order[: config.rollout.num_references]]
-        written = []
+        texts = []
         if not control_token_in(task, control, template.marks):
-            written = _in_words(template, task, row.get("thought") or "", references)
-        unspoken += 2 - len(written)
-        for prompt, completion in written:
+            texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
+        inexpressible += 2 - len(texts)
+        for prompt, completion in texts:
             pair = token_pair(
                 tokenizer, prompt, completion + tokenizer.eos_token, special=template.start_token
             )
             too_long += pair.length > longest
             if pair.length <= longest:
-                (measured if task.program in apart else training).append(pair)
+                (measured if task.program in excluded else training).append(pair)
     summary = (
-        f"{len(programs)} programs, {len(apart)} held out: {len(training)} examples to learn from, "
-        f"{len(measured)} held out, {too_long} left out as longer than {longest} tokens, "
-        f"{unspoken} that the template cannot express"
+        f"{len(programs)} programs, {len(excluded)} held out: {len(training)} examples to learn "
+        f"from, {len(measured)} held out, {too_long} left out as longer than {longest} tokens, "
+        f"{inexpressible} that the template cannot express"
     )
-    if not training or (apart and not measured):
+    if not training or (excluded and not measured):
         raise SelfplayError(
             f"{summary}; give more tasks, a larger learner.micro_batch_tokens or less --held-out"
         )
@@ -207,27 +207,26 @@ def make_examples(
     return training, measured
 
 
-def _in_words(
+def _prompts_and_completions(
     template: Template, task: Task, thought: str, references: Sequence[Task]
 ) -> list[tuple[str, str]]:
-    """Return prompt and completion of each role, where the template reads back what it writes.
+    """Return prompt and completion of both roles, without those that the template cannot read back.
 
-    An empty solution, or a proposal of another number of inputs than it asks for, would be an
-    example of ill-formed text.
+    An empty solution, or a proposal with too few inputs, would be an ill-formed example.
     """
     proposal = template.proposal_text(task, thought)
     answer = template.answer_text(task, thought)
-    written = []
+    texts = []
     if references and template.parse_proposal(task.kind, references, proposal) is not None:
-        written.append((template.propose_prompt(task.kind, references), proposal))
+        texts.append((template.propose_prompt(task.kind, references), proposal))
     if template.parse_answer(task, answer) is not None:
-        written.append((template.solve_prompt(task), answer))
-    return written
+        texts.append((template.solve_prompt(task), answer))
+    return texts
 
 
 def _resumed(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
-    """Return the checkpoint, or a fresh state. Raises RunDirectoryError for other settings, which
-    those of another version of selfplay may be."""
+    """Return the checkpoint's state, or the fresh one. Raises RunDirectoryError if the settings, or
+    the settings of this version of selfplay, differ."""
     if not path.exists():
         return fresh
     state: dict[str, Any] = torch.load(path)

@@ -1,4 +1,4 @@
-"""What an update did to a member: sums and means over its tokens."""
+"""Statistics of an update of a member: sums and means over its tokens."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
@@ -42,14 +42,14 @@ class StatsSum:
         self.logp_difference_max = largest
 
     def numbers(self) -> list[float]:
-        """Return all sums, for `of_numbers`; NaN for none."""
+        """Return all sums, for `of_numbers`; NaN for None."""
         return [nan if value is None else float(value) for value in astuple(self)]
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
-        """Return the sums that `numbers` returned; a divergence that is no number is none."""
-        tokens, learned, *others, kl = numbers
-        total = cls(int(tokens), int(learned), *others)
+        """Return the sums that `numbers` packed."""
+        tokens, learned, *sums, kl = numbers
+        total = cls(int(tokens), int(learned), *sums)
         total.kl = None if isnan(kl) else kl
         return total
 
@@ -62,10 +62,10 @@ class StatsSum:
         log_ratio: Tensor,
         kl: Tensor | None = None,
     ) -> None:
-        """Add tokens learned from, all [tokens]; log_ratio = log pi(learner) - log pi(sampler).
+        """Add tokens that the member learns from; all arguments are [tokens].
 
-        outside: whether an importance weight was out of bounds. kl: estimates of the divergence
-        from the frozen base, if any.
+        log_ratio: log pi(learner) - log pi(sampler). outside: whether an importance weight was out
+        of bounds. kl: estimates of the divergence from the frozen base, if any.
         """
         self.learned += log_ratio.numel()
         self.loss += float(weighted_loss.sum())
@@ -82,11 +82,10 @@ class StatsSum:
             self.kl_tokens += kl.numel()
 
     def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> MemberRow:
-        """Return means over the tokens added.
+        """Return means over the tokens.
 
-        Entropy and tokens are those of all samples; loss, ratios and differences those of the
-        samples that the member learned from. A number that is not finite is None, and so are
-        ratios and differences of a member that learned from no token.
+        Entropy and tokens are of all samples; loss, ratios and differences of the samples that the
+        member learned from.
         """
         n = self.learned or nan
         return MemberRow(

@@ -1,4 +1,4 @@
-"""The shape of a base model, from its config.json; no weights."""
+"""The shape of a base model, from its config.json without weights."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +13,12 @@ _HUB_S = 5.0
 
 @dataclass(frozen=True)
 class Architecture:
-    """Sizes of a decoder-only model, in entries; context: its longest text, in tokens; linears:
-    name, inputs and outputs of each; four_bit: entries that are stored in 4 bits; double: whether
-    their scales are quantised, too."""
+    """Sizes of a decoder-only model.
+
+    inner: width of the feed-forward part; query, key: widths of all query and key-value heads;
+    context: longest text, in tokens; linears: name, inputs and outputs of each trainable layer;
+    four_bit: number of weights stored in 4 bits; double: whether their scales are quantised, too.
+    """
 
     name: str
     parameters: int
@@ -33,19 +36,19 @@ class Architecture:
 
     @property
     def cache(self) -> int:
-        """Entries of the keys and values of a token."""
+        """Number of entries of a token's keys and values."""
         return 2 * self.layers * self.key
 
     def adapter_parameters(self, learner: LearnerConfig) -> int:
-        """Return the entries of one adapter: A [r, in] and B [out, r] on each target."""
+        """Return the number of an adapter's parameters: A [r, in] and B [out, r] on each target."""
         return sum(learner.r * (i + o) for n, i, o in self.linears if n in learner.target_modules)
 
 
 def model_config(base: str) -> Any:
     """Return transformers' configuration of a base model. Raises ConfigError, one line.
 
-    The base of the presets 7b-* is known here; of another, config.json alone is fetched from the
-    hub where it is not on this machine.
+    The configuration of the presets' 7B base is built in. For others config.json is read, from the
+    hub if it is not on this machine.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from transformers import AutoConfig, Qwen2Config
@@ -61,10 +64,10 @@ def model_config(base: str) -> Any:
     try:
         with suppress(OSError):
             return AutoConfig.from_pretrained(source, local_files_only=True)
-        # Asked for first: a download tries for half a minute to reach a hub that is not there.
+        # A quick check first: a download would try for half a minute to reach a missing hub.
         get_hf_file_metadata(hf_hub_url(source, "config.json"), timeout=_HUB_S)
         return AutoConfig.from_pretrained(source)
-    except Exception as error:  # whatever a damaged config.json makes transformers raise
+    except Exception as error:  # a damaged config.json makes transformers raise anything
         raise ConfigError(
             f"the shape of {base} is not known: its config.json cannot be read "
             f"({first_line(error)}); put that file into a folder and give the folder as base"

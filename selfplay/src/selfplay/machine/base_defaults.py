@@ -1,4 +1,4 @@
-"""What suits a base model: a preset for its size, a template for its tokenizer, its limits."""
+"""Settings that suit a base model: a preset for its size, a template for its tokenizer, limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,20 +12,18 @@ from selfplay.machine.plan import make_plan
 from selfplay.tasks.template import template_named
 
 LARGE = 1_000_000_000
-"""Parameters from which on a base gets the sizes of the 7B presets, where there is a GPU."""
+"""Number of parameters from which on a base on a GPU gets a 7B preset."""
 _LENGTHS = ("max_prompt_length", "max_proposal_length", "max_completion_length")
 
 
 def config_for(
     base: str, *assignments: str, preset: str | None = None, **values: Any
 ) -> tuple[Config, str]:
-    """Return a configuration that suits a base model, and lines that say what was chosen and how to
-    change it.
+    """Return a configuration that suits a base model, and lines that describe the choice.
 
-    base: `nano`, a folder, or a model's name on the hub. preset: whose sizes to take
-    instead of those chosen by the model's parameters. assignments and values go on top as in
-    `load_preset`.
-    Raises ConfigError or LoraEvoError for a base of which nothing can be read.
+    base: `nano`, a folder, or a model's name on the hub. preset: None for one that suits the
+    model's size. assignments and values: override settings as in `load_preset`. Raises ConfigError
+    or LoraEvoError for a base that cannot be read.
     """
     if base == "nano":
         preset = preset or base
@@ -34,36 +32,35 @@ def config_for(
     template, why = _template(base)
     model = read_architecture(base)
     preset = preset or preset_for(model)
-    fitting = {"base": base, "template": template, **_limits(load_preset(preset), model)}
-    chosen = {key: value for key, value in values.items() if value is not None}
-    config = load_preset(preset, *assignments, **fitting | chosen)
-    return config, _chosen(config, model, preset, why)
+    defaults = {"base": base, "template": template, **_limits(load_preset(preset), model)}
+    options = {key: value for key, value in values.items() if value is not None}
+    config = load_preset(preset, *assignments, **defaults | options)
+    return config, _description(config, model, preset, why)
 
 
 def configured(
     base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **values: Any
 ) -> Config:
-    """Return the configuration of a command's options; for a base, say what was chosen."""
+    """Return the configuration of a command's options; with a base, print what was chosen."""
     if base is None:
         return load_preset(preset or "nano", *assignments, **values)
-    config, chosen = config_for(base, *assignments, preset=preset, **values)
+    config, description = config_for(base, *assignments, preset=preset, **values)
     if not quiet:
-        say(chosen, err=True)
+        say(description, err=True)
     return config
 
 
 def preset_for(model: Architecture) -> str:
-    """Return the preset whose sizes suit a model, and fit the device found here."""
-    here = this_machine("auto", 0)
-    if not here.is_gpu or model.parameters < LARGE:
+    """Return the preset whose sizes suit a model and fit this machine."""
+    machine = this_machine("auto", 0)
+    if not machine.is_gpu or model.parameters < LARGE:
         return "smol"
-    roomy = load_preset("7b-4t4s")
-    fits = not model.four_bit and make_plan(roomy, model, here).fits
+    fits = not model.four_bit and make_plan(load_preset("7b-4t4s"), model, machine).fits
     return "7b-4t4s" if fits else "7b-24gb"
 
 
 def _template(base: str) -> tuple[str, str]:
-    """The template for a base's tokenizer, and why."""
+    """Return the template for a base's tokenizer, and the reason."""
     from lora_evo.model import load_tokenizer
 
     if not getattr(load_tokenizer(base), "chat_template", None):
@@ -76,7 +73,7 @@ def _template(base: str) -> tuple[str, str]:
 
 
 def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
-    """Lengths that fit the context, in the preset's proportions, and modules that are there."""
+    """Return lengths that fit the context, in the preset's proportions, and existing modules."""
     limits: dict[str, Any] = {}
     longest, rollout = config.longest_sample, config.rollout
     if longest is not None and model.context is not None and longest > model.context:
@@ -89,7 +86,7 @@ def _limits(config: Config, model: Architecture) -> Mapping[str, Any]:
     return limits
 
 
-def _chosen(config: Config, model: Architecture, preset: str, why: str) -> str:
+def _description(config: Config, model: Architecture, preset: str, why: str) -> str:
     r, context = config.rollout, model.context or 0
     targets = config.learner.target_modules
     bits = ", base in 4 bits" if config.load_in_4bit or model.four_bit else ""

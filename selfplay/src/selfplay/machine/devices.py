@@ -25,8 +25,8 @@ CARDS = {
     "RTX3090": (23.6, 0.936e12, 71e12),
     "L4": (22.0, 0.3e12, 121e12),
 }
-"""GPUs that can be named: GiB of memory, and, by the data sheet, bytes a second of it and dense
-bfloat16 FLOP a second."""
+"""GPUs by name: GiB of memory and, from the data sheet, its bytes a second and dense bfloat16 FLOP
+a second."""
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _LENGTHENED = "expandable_segments:True"
 
@@ -41,7 +41,7 @@ class Machine:
 
 
 def gpu(name: str) -> Machine:
-    """Return a GPU of `CARDS`, however it is spelled, or one with a number of GiB."""
+    """Return a GPU of `CARDS`, in any spelling, or one with a number of GiB."""
     plain = re.sub(r"nvidia|geforce|rtx|pcie|[\W_]", "", name.lower())
     card = next((c for c in CARDS if re.sub(r"rtx|\W", "", c.lower()) == plain), None)
     try:
@@ -55,7 +55,7 @@ def gpu(name: str) -> Machine:
 
 
 def this_machine(device: str, threads: int) -> Machine:
-    """Return what is here: device as in a configuration, threads of torch (0: all cores)."""
+    """Return this machine's device. device: of a configuration; threads: of torch, 0 for all."""
     import torch
 
     if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
@@ -75,10 +75,10 @@ def this_machine(device: str, threads: int) -> Machine:
 
 
 def set_allocator(config: Config) -> None:
-    """Let torch lengthen its blocks of a GPU's memory, which leaves fewer gaps, where `hf` samples.
+    """Let torch's GPU allocator use expandable segments, which fragment less, with engine hf.
 
-    A value of the user's stays. With vLLM, whose process inherits it, sleep would give nothing
-    back. torch reads it when it first uses the GPU.
+    The user's own value stays. vLLM's process would inherit the setting, and its sleep mode would
+    then free no memory. torch reads the variable when it first uses the GPU.
     """
     if config.engine == "vllm":
         if os.environ.get(_ALLOCATOR[0]) == _LENGTHENED:
@@ -90,7 +90,7 @@ def set_allocator(config: Config) -> None:
 
 
 def refuse_float32(config: Config, on_gpu: bool) -> None:
-    """Raise ConfigError for adapters in float32 with vLLM on a GPU: its kernels take 16 bits."""
+    """Raise ConfigError for dtype float32 with vLLM on a GPU: its LoRA kernels need 16 bits."""
     if on_gpu and config.engine == "vllm" and config.dtype == "float32":
         raise ConfigError(
             "dtype is float32, and on a GPU vLLM serves adapters in bfloat16 or float16 alone; "
@@ -105,11 +105,11 @@ def refuse_four_bits(config: Config) -> None:
 
 
 def refuse_spread_base(config: Config) -> None:
-    """Raise ConfigError for workers that need several GPUs each: a worker has one."""
-    cards = config.vllm.tensor_parallel_size
-    if config.engine == "vllm" and cards > 1:
+    """Raise ConfigError for a base that vLLM spreads over several GPUs: a worker has one."""
+    gpus = config.vllm.tensor_parallel_size
+    if config.engine == "vllm" and gpus > 1:
         raise ConfigError(
-            f"vllm.tensor_parallel_size is {cards}, and each of several workers has one GPU; type "
+            f"vllm.tensor_parallel_size is {gpus}, and each of several workers has one GPU; type "
             "--set vllm.tensor_parallel_size=1, or leave out --workers and --ray"
         )
 

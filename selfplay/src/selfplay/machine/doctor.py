@@ -1,8 +1,8 @@
-"""The doctor: what a run lacks on the machine that will train, and what a step takes there.
+"""The doctor: checks the machine that will train, and measures two steps there.
 
-The environment comes first. Where nothing is missing, two steps at the sizes of the configuration
-are trained in a folder that is removed again, as `selfplay train` trains them, with an evolution
-between. Memory is measured by phase, next to what `selfplay plan` says.
+If the environment passes, two steps at the sizes of the configuration are trained as by `selfplay
+train`, with an evolution between them, in a folder that is removed again. Memory is measured by
+phase, next to the estimate of `selfplay plan`.
 """
 
 import shutil
@@ -34,13 +34,13 @@ from selfplay.training import new_run
 
 STEPS = 2
 DRIFT_LIMITS = {"float32": 1e-3, "bfloat16": 5e-3, "float16": 5e-3}
-"""KL divergence (k3, nats a token) of sampler and learner from which on weights did not arrive, by
-dtype: three times what healthy runs show (docs/gpu.md)."""
+"""KL divergence (k3, nats a token) of sampler and learner above which weights did not arrive, by
+dtype: three times that of healthy runs (docs/gpu.md)."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must be there or must work, what was seen, and what to type if it is not."""
+    """One check: its result, what was seen, and what to type if it failed."""
 
     name: str
     passed: bool
@@ -50,22 +50,22 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found on a machine."""
+    """The results of the doctor on a machine."""
 
     title: str
     checks: Sequence[Check]
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of each phase, the mean of the steps that had it."""
+    """Mean seconds of each phase."""
     memory: Mapping[str, float] = field(default_factory=dict)
-    """Largest bytes in each phase: of the GPU, else of this process."""
+    """Peak bytes of each phase: of the GPU, else of this process."""
     planned: Mapping[str, float] = field(default_factory=dict)
-    """Bytes that the plan says, while sampling and while learning."""
+    """Bytes that `selfplay plan` estimates, while sampling and while learning."""
     hours: Mapping[str, float] = field(default_factory=dict)
-    """Of each phase of a whole run at this speed; it is measured besides."""
+    """Of each phase in a whole run at this speed, without evaluations."""
 
 
 class Meter(Progress):
-    """Times the phases of a run, and takes the largest memory of each; say: hears their names."""
+    """Measures time and peak memory of each phase of a run; say: called with their names."""
 
     def __init__(self, device: torch.device, say: Callable[[str], object]) -> None:
         super().__init__(quiet=True)
@@ -75,28 +75,28 @@ class Meter(Progress):
         self.now = ""
 
     def phase(self, phase: str) -> None:
-        """End the phase before and begin this one."""
+        """End the current phase and begin this one."""
         self.end()
         super().phase(phase)
         self._say(phase)
         if self._gpu:
             torch.cuda.reset_peak_memory_stats()
-        with suppress(OSError):  # elsewhere than on Linux, the largest so far counts
+        with suppress(OSError):  # without Linux's file, the peak of the process so far counts
             Path("/proc/self/clear_refs").write_text("5")
         self.now, self._since = phase, time.perf_counter()
 
     def end(self) -> None:
-        """End the phase, if there is one."""
+        """End the current phase, if any."""
         if self.now:
             self.times[self.now].append(time.perf_counter() - self._since)
             self.memory[self.now] = max(self.memory[self.now], self._peak())
         self.now = ""
 
     def _peak(self) -> float:
-        if self._gpu:  # what others take, vLLM's process among them, is there all the time
+        if self._gpu:  # assumes that other processes, such as vLLM's, use the same all the time
             free, total = torch.cuda.mem_get_info()
-            passed = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
-            return float(total - free + passed)
+            freed = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+            return float(total - free + freed)
         with suppress(OSError):
             status = Path("/proc/self/status").read_text()
             return float(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -104,9 +104,9 @@ class Meter(Progress):
 
 
 def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
-    """Look at this machine, and train two steps of a configuration where nothing is missing.
+    """Check this machine and, if all passes, train two steps of a configuration.
 
-    say: receives each phase's name. Raises ConfigError for what the configuration has wrong.
+    say: called with each phase's name. Raises ConfigError for an unusable configuration.
     """
     refuse_hasty_evolution(config)
     title = f"{config.base}: {config.engine}, {config.dtype}"
@@ -114,7 +114,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     if not all(check.passed for check in checks):
         return Diagnosis(title, checks)
     set_allocator(config)
-    with suppress(ConfigError, LoraEvoError):  # of a shape that is not known, or without the GPU
+    with suppress(ConfigError, LoraEvoError):  # an unknown shape of the base, or a missing GPU
         plan = plan_run(config, None)
         checks += room(plan)
     if plan is not None:
@@ -140,18 +140,18 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
 
 def machine(config: Config) -> Iterator[Check]:
-    """Yield what a run needs of this machine, which is seen at once."""
-    there = torch.cuda.is_available()
+    """Yield the checks of the device and of vLLM, which load nothing."""
+    has_gpu = torch.cuda.is_available()
     seen = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
-    seen += torch.cuda.get_device_name() if there else "the CPU"
+    seen += torch.cuda.get_device_name() if has_gpu else "the CPU"
     remedy = "install the NVIDIA driver and the torch that fits it, or --set device=cpu"
-    yield Check("device", there or not config.device.startswith("cuda"), seen, remedy)
+    yield Check("device", has_gpu or not config.device.startswith("cuda"), seen, remedy)
     if config.engine == "vllm":
         yield _vllm(config)
 
 
 def room(plan: MemoryPlan) -> Iterator[Check]:
-    """Yield whether there is as much memory and disk as a run needs."""
+    """Yield the checks of memory and disk space."""
     yield Check("memory", plan.peak <= plan.machine.memory, verdict(plan))
     free, needed = shutil.disk_usage(Path.cwd()).free, plan.checkpoints
     seen = f"{free / GIB:.1f} GiB are free here, {needed / GIB:.2f} are needed for checkpoints"
@@ -169,7 +169,7 @@ def _vllm(config: Config) -> Check:
 
 
 def measured(config: Config, meter: Meter) -> list[Check]:
-    """Train two steps, and return what is to be said of them; the meter has the measurements."""
+    """Train two steps under the meter, and return the checks of their results."""
     evolution = replace(config.evolution, evolve_every=min(1, config.evolution.evolve_every))
     config = replace(config, steps=STEPS, evolution=evolution, report_to=())
     config = replace(config, eval=replace(config.eval, eval_every=0))
@@ -192,7 +192,7 @@ def measured(config: Config, meter: Meter) -> list[Check]:
 
 
 def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) -> Check:
-    """See whether there was anything to learn from: else no update was measured."""
+    """Check that an update moved a member: otherwise no update was measured."""
     members = [member for row in rows for member in row.members.values()]
     valid, moved = sum(t.status == "ok" for t in tasks), sum(m.stepped is True for m in members)
     given = config.rollout.tasks
@@ -204,7 +204,7 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
 
 
 def _gap(rows: Sequence[StepRow], config: Config) -> Check:
-    """Compare what the sampler and the learner say of the same tokens."""
+    """Check that sampler and learner give the same tokens the same probabilities."""
     members = [member for row in rows for member in row.members.values()]
     kl = max((number_at(m, "mismatch_kl") or 0.0 for m in members), default=0.0)
     most = max((number_at(m, "logp_difference_max") or 0.0 for m in members), default=0.0)
@@ -216,7 +216,7 @@ def _gap(rows: Sequence[StepRow], config: Config) -> Check:
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """Return what was seen and measured, and what to do."""
+    """Return the checks and measurements as text."""
     lines = [diagnosis.title]
     for check in diagnosis.checks:
         lines.append(f"{'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.seen}")

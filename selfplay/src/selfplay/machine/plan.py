@@ -1,7 +1,7 @@
-"""What a run takes in memory, on each worker, and a checkpoint on disk, before anything loads.
+"""The memory of a run on each worker, and the disk space of a checkpoint, without loading weights.
 
-Reads the configuration and the base's config.json, no weights. Sizes are in bytes. Rows and tokens
-are upper bounds: every proposal valid, every micro-batch full of the longest rows.
+Reads the configuration and the base's config.json. Sizes are in bytes. Rows and tokens are upper
+bounds: every proposal valid, every micro-batch full of the longest rows.
 """
 
 import math
@@ -31,19 +31,21 @@ SMALLER = (
     "rollout.max_rows, or a smaller base (docs/gpu.md has more)"
 )
 _LIBRARIES = {True: 0.7e9, False: 0.4e9}
-"""Interpreter, libraries and, on a GPU, the driver's context."""
+"""Bytes of interpreter, libraries and, on a GPU (True), the driver's context."""
 _NF4, _SINGLE = 0.5 + 1 / 64 + 4 / (64 * 256), 0.5 + 4 / 64
-"""Bytes of a weight in 4 bits: 64 share a scale, of 8 bits, of which 256 share one of 32; and with
-scales of 32 bits alone."""
-_GRAPHS, _ACCURACY = 1.5e9, 0.15
-"""What vLLM's CUDA graphs may take besides its share; by which share a real peak may differ from
-what is counted, with gaps between tensors."""
+"""Bytes of a weight in 4 bits: with double quantisation (64 weights share a scale of 8 bits, 256
+scales one of 32 bits), and with scales of 32 bits."""
+_GRAPHS = 1.5e9
+"""Bytes of vLLM's CUDA graphs, which are not in its share of the memory."""
+_ACCURACY = 0.15
+"""Relative error of the estimate, with gaps between tensors."""
 _GROWING = 2.25
-"""A cache that is full doubles, and what it was stays until keys and values are copied."""
+"""A full cache doubles, and the old one stays until its keys and values are copied."""
 _PROMPT = {"nano": (8, 48), "azr": (330, 170), "azr-chat": (370, 170)}
+"""By template: tokens of a prompt without its tasks, and of a task."""
 _LONG = 2.5
-"""Tokens of a prompt without tasks, and of a task that it shows; how many times longer a long task
-is. Of Absolute Zero's tasks the mean is 160 tokens of a small model, one in twenty above 400."""
+"""Length of a long task in mean lengths: Absolute Zero's tasks have 160 tokens of a small model in
+the mean, one in twenty has more than 400."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Workload:
-    """The texts that one step generates."""
+    """The texts that one step samples."""
 
     proposals: Rows
     attempts: Rows
@@ -72,15 +74,16 @@ class Workload:
 
     @property
     def parts(self) -> tuple[Rows, ...]:
-        """Proposals, of which tasks of a file need none, and attempts."""
+        """Proposals, unless tasks come from a file, and attempts."""
         return (self.proposals, self.attempts) if self.proposals.count else (self.attempts,)
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a run takes; upper_bound: the peak with gaps and graphs; fits: whether that is there.
+    """The estimate for a run.
 
-    memory: by part, of each of `workers`. checkpoints: bytes of those kept, and of one in writing.
+    memory: by part, on each worker; upper_bound: the peak with gaps and CUDA graphs; fits: whether
+    the device has that. checkpoints: bytes of the kept ones and of one being written.
     """
 
     model: str
@@ -100,7 +103,7 @@ class MemoryPlan:
 
 
 def workload(config: Config) -> Workload:
-    """Return the step of a configuration."""
+    """Return the texts of a step of this configuration."""
     r, single = config.rollout, config.mode == "azr"
     shown = 1 if config.template == "nano" else r.num_references
     words, task = _PROMPT[config.template]
@@ -124,11 +127,11 @@ def workload(config: Config) -> Workload:
 
 
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
-    """Return what one layer keeps of so many tokens for the backward pass.
+    """Return the bytes that one layer keeps of these tokens for the backward pass.
 
     In the base's dtype: the residual stream before both norms and after, the attention's result,
     queries, keys, values, the feed-forward part's gate, the other factor and their product, and
-    each adapted layer's A x. In float32: the scales of both norms, and a log-sum a head.
+    each adapted layer's A x. In float32: the scales of both norms, and a log-sum for each head.
     """
     adapted = sum(name in learner.target_modules for name, _, _ in model.linears)
     r = adapted // max(1, model.layers) * learner.r
@@ -137,30 +140,29 @@ def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens:
 
 
 def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
-    """Return tokens, and completion tokens among them, of the largest micro-batch of such rows.
+    """Return all tokens, and the completion tokens, of the largest micro-batch of these rows.
 
-    Rows are of any length up to the longest, so a batch may fill its budget; a longer row is alone.
+    Rows have any length up to the longest, so a batch may fill its budget; a longer row is alone.
     """
     tokens = min(rows.count * rows.longest, max(budget, rows.longest))
     return tokens, tokens * rows.limit // rows.longest
 
 
 def rows_in_budget(rows: Rows, budget: int) -> tuple[int, int, int]:
-    """Return how many equal rows fill it, and the prompt and completion tokens of each."""
-    tokens, answered = micro_batch(rows, budget)
+    """Return how many equal rows fill the budget, and the prompt and completion tokens of each."""
+    tokens, completed = micro_batch(rows, budget)
     count = -(-tokens // rows.longest)
-    return count, (tokens - answered) // count, answered // count
+    return count, (tokens - completed) // count, completed // count
 
 
 def learner_parts(
     model: Architecture, learner: LearnerConfig, dtype: str, step: Workload, workers: int = 1
 ) -> dict[str, float]:
-    """Return what an update takes at its largest micro-batch, without the base and the adapters.
+    """Return the bytes of an update at its largest micro-batch, without base and adapters, by part.
 
-    Of several workers each has the gradients of its shards' members, and the moments of all.
-
-    The output layer holds float32 tables [tokens, vocabulary]: three in the backward pass of one
-    chunk, four in that of one chunk of several, and then the gradient of each hidden state.
+    Each of several workers has the gradients of its shards' members, and the moments of all. The
+    output layer holds float32 tables [tokens, vocabulary]: three in the backward pass if there is
+    one chunk; four of a chunk if there are several, and the gradient of each hidden state.
     """
     from lora_evo.model import chunk_tokens
 
@@ -168,27 +170,27 @@ def learner_parts(
     adapter, members = FLOAT32 * model.adapter_parameters(learner), step.members
     largest = {"activations": 0.0, "output layer": 0.0}
     for rows in step.parts:
-        tokens, answered = micro_batch(rows, learner.micro_batch_tokens)
+        tokens, completed = micro_batch(rows, learner.micro_batch_tokens)
         layer = activations(model, learner, dtype, tokens)
         state = model.layers * layer
-        # Gradients on their way back through the widest part of a layer.
+        # Gradients in the backward pass through the widest part of a layer.
         moving: float = 2 * tokens * model.inner * BYTES[dtype]
         if learner.gradient_checkpointing:
-            # The input of every layer stays, and the result of its attention; the rest comes back
-            # for one layer at a time, when the tables of the output layer are gone.
+            # The input of every layer and the result of its attention stay. The rest is computed
+            # again, one layer at a time, when the tables of the output layer are freed.
             input_and_attention = (model.hidden + model.query) * BYTES[dtype]
             state = model.layers * tokens * (input_and_attention + FLOAT32 * model.heads)
             moving += layer
-        entries = answered * (3 * model.vocabulary + model.hidden)
-        if answered > chunk:
-            entries = 4 * chunk * model.vocabulary + 2 * answered * model.hidden
+        entries = completed * (3 * model.vocabulary + model.hidden)
+        if completed > chunk:
+            entries = 4 * chunk * model.vocabulary + 2 * completed * model.hidden
         output = FLOAT32 * entries
         parts = {"activations": state + max(0.0, moving - output), "output layer": output}
-        largest = max(largest, parts, key=lambda of: sum(of.values()))
+        largest = max(largest, parts, key=lambda parts: sum(parts.values()))
     stacked = adapter / FLOAT32 * BYTES[dtype] * members
-    here = min(members, -(-members // workers) + (workers > 1))
+    on_worker = min(members, -(-members // workers) + (workers > 1))
     return {
-        "gradients": adapter * here + 2 * adapter,
+        "gradients": adapter * on_worker + 2 * adapter,
         "optimiser": 0.0 if learner.optimizer_offload else 2 * adapter * members,
         "adapters stacked for a pass": stacked,
         **largest,
@@ -198,18 +200,18 @@ def learner_parts(
 def sampler_parts(
     model: Architecture, config: Config, step: Workload, machine: Machine
 ) -> tuple[float, float, float]:
-    """Return weights and cache of the sampler, and what of both stays during an update.
+    """Return the bytes of the sampler's weights and cache, and those that stay during an update.
 
-    Weights are a second copy of the base (vLLM, spread over tensor_parallel_size cards).
+    Weights: a second copy of the base, in vLLM, spread over tensor_parallel_size GPUs.
     """
     dtype = BYTES[config.dtype]
     if config.engine == "vllm":
         adapters = (step.members + 1) * model.adapter_parameters(config.learner)
-        cards = config.vllm.tensor_parallel_size
-        weights = (model.parameters + adapters) * dtype / cards
+        gpus = config.vllm.tensor_parallel_size
+        weights = (model.parameters + adapters) * dtype / gpus
         share = config.vllm.gpu_memory_utilization * machine.memory
         free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
-        longest = model.cache * dtype * max(rows.longest for rows in step.parts) / cards
+        longest = model.cache * dtype * max(rows.longest for rows in step.parts) / gpus
         cache = max(free, longest)
         sleeps = machine.is_gpu and config.vllm.sleep
         return weights, cache, weights + (0.0 if sleeps else cache)
@@ -218,16 +220,16 @@ def sampler_parts(
 
 
 def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
-    """Return how many rows the engine decodes together; half of the members are in a role."""
+    """Return how many rows the engine decodes together, if half of the members are in a role."""
     count = rows.count
     if config.pieces and config.engine == "hf":
-        apart = max(1, step.members // 2)
-        count //= apart if config.pieces == 1 else even(min(batches(count), config.pieces))
+        members = max(1, step.members // 2)
+        count //= members if config.pieces == 1 else even(min(batches(count), config.pieces))
     return max(1, min(config.rollout.max_rows, count))
 
 
 def four_bits(model: Architecture, config: Config) -> tuple[int, float]:
-    """Return how many weights of the base are in 4 bits, and the bytes that they take."""
+    """Return the number of the base's weights in 4 bits, and their bytes."""
     entries = model.four_bit
     if config.load_in_4bit and not entries:
         entries = sum(i * o for _, i, o in model.linears)
@@ -235,8 +237,8 @@ def four_bits(model: Architecture, config: Config) -> tuple[int, float]:
 
 
 def base_parts(model: Architecture, config: Config) -> dict[str, float]:
-    """Return what the weights of the base take; in 4 bits, with a dense layer and the one before,
-    which is not gone yet."""
+    """Return the bytes of the base's weights by part; in 4 bits with two dequantised layers, as the
+    last one is not freed yet."""
     size, (entries, stored) = BYTES[config.dtype], four_bits(model, config)
     plain = float((model.parameters - entries) * size)
     if not entries:
@@ -248,23 +250,23 @@ def base_parts(model: Architecture, config: Config) -> dict[str, float]:
 def make_plan(
     config: Config, model: Architecture, machine: Machine, workers: int = 1
 ) -> MemoryPlan:
-    """Return what a run of this configuration takes on this device, or on each of several."""
+    """Return the plan of a configuration for this device, or for each of several workers' ones."""
     dtype, step = config.dtype, workload(config)
     offload = config.learner.optimizer_offload and machine.is_gpu
     adapter = FLOAT32 * model.adapter_parameters(config.learner)
-    weights, cache, kept = sampler_parts(model, config, step, machine)
-    on_gpu, apart = machine.is_gpu, machine.is_gpu and config.engine == "vllm"
-    held = {
+    weights, cache, idle = sampler_parts(model, config, step, machine)
+    second_process = machine.is_gpu and config.engine == "vllm"
+    constant = {
         **base_parts(model, config),
         "adapters (float32)": float(adapter * step.members),
-        "process and libraries": _LIBRARIES[on_gpu] * (1 + apart),
+        "process and libraries": _LIBRARIES[machine.is_gpu] * (1 + second_process),
     }
     learner = replace(config.learner, optimizer_offload=offload)
     work = learner_parts(model, learner, dtype, step, workers)
     engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
-    learning = sum(held.values()) + sum(work.values()) + kept
-    sampling = sum(held.values()) + work["optimiser"] + weights + cache
-    graphs = _GRAPHS * (apart and not config.vllm.enforce_eager)
+    learning = sum(constant.values()) + sum(work.values()) + idle
+    sampling = sum(constant.values()) + work["optimiser"] + weights + cache
+    graphs = _GRAPHS * (second_process and not config.vllm.enforce_eager)
     moving = sum(work.values()) - work["optimiser"]
     growing = cache * (config.engine == "hf")
     upper_bound = graphs + max(learning + _ACCURACY * moving, sampling + _ACCURACY * growing)
@@ -274,7 +276,7 @@ def make_plan(
         machine=machine,
         parameters=model.parameters,
         adapter_parameters=adapter // FLOAT32,
-        memory={**held, **work, **engine, "cache": cache},
+        memory={**constant, **work, **engine, "cache": cache},
         learning=learning,
         sampling=sampling,
         peak=max(learning, sampling),
@@ -288,10 +290,10 @@ def make_plan(
 
 
 def plan_run(config: Config, card: str | None, workers: int | None = None) -> MemoryPlan:
-    """Return the plan for a GPU, or for the device found here.
+    """Return the plan for a GPU (card: its name, or GiB), or for this machine's device.
 
-    workers: each with a GPU of this kind, or a part of this machine's memory. Raises ConfigError or
-    LoraEvoError, one line, for what cannot run there.
+    workers: each has such a GPU, or its part of this machine's memory. Raises ConfigError or
+    LoraEvoError, one line, for a configuration that cannot run there.
     """
     refuse_hasty_evolution(config)
     machine = gpu(card) if card else this_machine(config.device, config.threads)
@@ -310,19 +312,19 @@ def plan_run(config: Config, card: str | None, workers: int | None = None) -> Me
 
 def verdict(plan: MemoryPlan) -> str:
     """Return one line: whether the run fits."""
-    low, high, there = (b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory))
-    fits = "fits" if plan.fits else "may not fit" if low <= there else "does not fit"
-    each = f"each of {plan.workers} workers with " if plan.workers > 1 else ""
-    text = f"{each}{plan.model} needs {low:.1f} to {high:.1f} GiB and {fits} {plan.machine.name} "
-    return f"{text}({there:.1f} GiB)" + ("" if plan.fits else f"; {SMALLER}")
+    low, high, memory = (b / GIB for b in (plan.peak, plan.upper_bound, plan.machine.memory))
+    fits = "fits" if plan.fits else "may not fit" if low <= memory else "does not fit"
+    who = f"each of {plan.workers} workers with " if plan.workers > 1 else ""
+    text = f"{who}{plan.model} needs {low:.1f} to {high:.1f} GiB and {fits} {plan.machine.name} "
+    return f"{text}({memory:.1f} GiB)" + ("" if plan.fits else f"; {SMALLER}")
 
 
 def to_text(plan: MemoryPlan) -> str:
-    """Return the table of a plan."""
-    each = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
-    moments = {"while learning": plan.learning, "while sampling": plan.sampling}
-    disk = {"a checkpoint": plan.checkpoint, "those kept, and one in writing": plan.checkpoints}
-    tables = {f"memory, GiB{each}": {**plan.memory, **moments}, "disk, GiB": disk}
+    """Return the tables of a plan as text."""
+    whose = f", of each of {plan.workers} workers" if plan.workers > 1 else ""
+    phases = {"while learning": plan.learning, "while sampling": plan.sampling}
+    disk = {"a checkpoint": plan.checkpoint, "kept ones, and one in writing": plan.checkpoints}
+    tables = {f"memory, GiB{whose}": {**plan.memory, **phases}, "disk, GiB": disk}
     step = plan.step
     lines = [
         f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
@@ -337,7 +339,7 @@ def to_text(plan: MemoryPlan) -> str:
 def refuse_what_cannot_fit(config: Config) -> None:
     """Raise ConfigError for a run that does not fit even if the estimate is too large.
 
-    A base whose shape is not known, or a device that is not there, fails when it is loaded.
+    An unknown shape of the base, or a missing device, is an error when the base is loaded.
     """
     set_allocator(config)
     try:

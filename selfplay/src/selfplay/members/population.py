@@ -1,4 +1,4 @@
-"""Members: what every population of them can do, and one that is in this process."""
+"""Populations: the interface of all members of a run, and its implementation in this process."""
 
 import gc
 from abc import ABC, abstractmethod
@@ -41,14 +41,14 @@ from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
 
 Sampled: TypeAlias = tuple[int, Rollout, Any]
-"""The number of one of all that is asked, its text, and the proposal or answer read in it."""
+"""Number of a draft or an attempt, its rollout, and the proposal or answer in it."""
 
 
 class Members(ABC):
-    """All members of a run: a `Population`, or a `RemotePopulation` that does the same.
+    """All members of a run: a `Population`, or a `RemotePopulation` on workers.
 
-    - prompts: what makes requests of drafts and attempts.
-    - shares_parameters: whether what a member learns is what it samples with, without `sync`.
+    - prompts: makes the requests of drafts and attempts.
+    - shares_parameters: whether the engine samples with the learner's parameters, without `sync`.
     """
 
     def __init__(self, config: Config, prompts: Prompts, shares_parameters: bool) -> None:
@@ -60,7 +60,7 @@ class Members(ABC):
         """Names in the order of their places."""
 
     def sample(self, asked: Sequence[W]) -> Iterator[W]:
-        """Let drafts or attempts be written; yield each as soon as it is."""
+        """Sample drafts or attempts; yield each when it is finished."""
         pieces = self._cut(asked)
         ordered = [a for piece in pieces for a in piece]
         for number, rollout, read in self.sampled(pieces):
@@ -69,14 +69,14 @@ class Members(ABC):
 
     @abstractmethod
     def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
-        """Sample piece by piece; yield what was written in any order."""
+        """Sample piece by piece; yield results in any order."""
 
     def end_step(self) -> dict[str, WorkerRow]:
-        """Return what each worker did in the step; none without workers."""
+        """Return each worker's use of resources in the step; {} without workers."""
         return {}
 
     def _cut(self, asked: Sequence[W]) -> list[list[W]]:
-        """Return the pieces of what is to be sampled; one where the run is not cut.
+        """Divide drafts or attempts into pieces; one if `pieces` is 0.
 
         Equal prompts, which are read once, stay together, and long ones are spread evenly.
         """
@@ -140,7 +140,7 @@ class Population(Members):
         return self.learner.update(samples, lr_factor, advance, rates)
 
     def sync(self, step: int) -> None:
-        """Let members sample as they are after this step."""
+        """Give the engine the members' parameters after this step."""
         self.engine.restore()
         self._send(step)
 
@@ -165,13 +165,13 @@ class Population(Members):
 
 def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) -> None:
     """Write a member to a checkpoint's folder, and its adapter to `home/<name>`."""
-    # By Python's own writing, whose errors, as of a full disk, are the system's.
+    # safetensors' own errors do not name a full disk.
     (folder / f"{state.name}.safetensors").write_bytes(save(dict(state.tensors)))
     save_adapter(adapter, home / state.name, overwrite=True)
 
 
 def read_member(folder: Path, name: str) -> MemberState:
-    """Return what `save_member` wrote to a checkpoint's folder."""
+    """Return the state that `save_member` wrote to a checkpoint's folder."""
     return MemberState(name, load_file(folder / f"{name}.safetensors"))
 
 
@@ -184,7 +184,7 @@ def open_population(config: Config, template: Template) -> Iterator[Population]:
 
 
 def load_base(config: Config) -> BaseModel:
-    """Load the base model of a run, on the device and threads that its learner works with."""
+    """Load the base model of a run on its device, and set torch's threads."""
     set_allocator(config)
     if config.threads:
         torch.set_num_threads(config.threads)
@@ -195,7 +195,7 @@ def load_base(config: Config) -> BaseModel:
 def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Learner, Engine]:
     """Load the base model, put fresh adapters on it, and open the engine.
 
-    exchange: what the learner shares updates by, with those that have the same members.
+    exchange: connects the learner with others of the same members.
     """
     if config.engine == "vllm":
         refuse_four_bits(config)

@@ -1,8 +1,8 @@
 """The workers of a run on Ray, each with the base and all members, and one population over them.
 
-A phase's work is cut into pieces that do not depend on the workers; each worker is asked once, for
-neighbouring pieces. Nothing is mended here: the first failure of a worker ends them all, and the
-run goes back to its last checkpoint (`selfplay.training`).
+A phase's work is cut into pieces that do not depend on the number of workers; each worker gets one
+block of neighbouring pieces. The first failure of a worker ends all of them, and the run goes back
+to its last checkpoint (`selfplay.training`).
 """
 
 import logging
@@ -52,31 +52,29 @@ from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
 
 _ANSWER_S, _ROOM_S = 5.0, 10.0
+"""Seconds to wait for an answer of the cluster's head, and for enough free workers."""
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "^(A worker died|The node with node id|Raylet is terminated)",
 }
-"""Ray's own text on a death, a kilobyte, is not shown; what workers write is."""
+"""Ray's message about a death, a kilobyte, is hidden; the workers' output is shown."""
 _CAUSE = timedelta(seconds=10)
-"""How long the worker that failed first may take to be known as such, after others missed it."""
+"""Time to wait for the error of the worker that failed first, after others lost it."""
 
 
 class Worker(Population):
-    """All members in an actor of Ray, asked one thing at a time. rank: its number.
+    """All members in a Ray actor, which does one call at a time. rank: its number.
 
-    Lists of proposals, attempts and samples come and go pickled: Ray itself pickles each of their
-    thousands by way of Python.
+    Lists of proposals, attempts and samples are passed as pickled bytes: Ray would pickle each of
+    their thousands of items in Python.
     """
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
 
     def do(self, method: str, *arguments: Any) -> tuple[Any, float, float]:
-        """Call a method.
-
-        Returns what that returns, the seconds it took, and the memory of this process in megabytes.
-        """
+        """Call a method; return its result, its seconds, and this process's memory in megabytes."""
         start = time.perf_counter()
         unpacked = (pickle.loads(a) if isinstance(a, bytes) else a for a in arguments)
         result = getattr(self, method)(*unpacked)
@@ -85,17 +83,16 @@ class Worker(Population):
         return result, time.perf_counter() - start, memory_mb()
 
     def meet(self, store: tuple[str, int], count: int) -> tuple[str, int]:
-        """Meet so many workers at a store; return this machine's name, and this process."""
+        """Connect to the other workers at a store; return this machine's name and process id."""
         ray: Any = import_module("ray")
         group = open_group(ray.util.get_node_ip_address(), store, self._rank, count)
         self._exchange = Exchange(self._rank, count, group)
         return socket.gethostname(), os.getpid()
 
     def open(self, config: Config, template: Template) -> tuple[dict[str, str], Any]:
-        """Load the base with all members, as they are born.
+        """Load the base with fresh members.
 
-        Returns versions, and the engine's tokenizer, its context and whether it shares the
-        learner's parameters.
+        Returns versions, and the engine's tokenizer, context and `shares_parameters`.
         """
         quiet_libraries()
         learner, engine = open_learner(config, self._exchange)
@@ -103,32 +100,28 @@ class Worker(Population):
         facts = engine.tokenizer, engine.context, engine.shares_parameters
         return versions() | {"base": learner.base_hash}, facts
 
-    def update(self, *given: Any) -> Any:
-        """Return the statistics of every member as plain values; pickle looks for UNSET in all
-        modules."""
-        return to_builtins(super().update(*given))
+    def update(self, *arguments: Any) -> Any:
+        """Return the statistics of every member as plain values: UNSET is slow to pickle."""
+        return to_builtins(super().update(*arguments))
 
     def save_some(
         self, places: Sequence[int], folder: Path, home: Path
     ) -> Sequence[tuple[MemberState, Adapter]]:
-        """Write the members of these places; return them if the folder is not here."""
-        some = [(self.learner.member_state(p), self.export(self.members[p])) for p in places]
+        """Save the members of these places; return them if the folder is on another machine."""
+        members = [(self.learner.member_state(p), self.export(self.members[p])) for p in places]
         if not folder.is_dir():
-            return some
-        for state, adapter in some:
+            return members
+        for state, adapter in members:
             save_member(state, adapter, folder, home)
         return ()
 
     def take(self, place: int, state: MemberState) -> None:
-        """Continue a member from a state."""
+        """Load a member's state into a place."""
         self.learner.load_member(place, state)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must agree between processes; our packages have one together.
-
-    Ray itself sees to that of Python.
-    """
+    """Return the versions that must agree between processes; Ray itself checks Python's."""
     return {
         "selfplay": __version__,
         "torch": torch.__version__,
@@ -137,25 +130,25 @@ def versions() -> dict[str, str]:
 
 
 class WorkerPool:
-    """Asks workers, which Ray ends with its session.
+    """Starts workers and calls their methods. They end with the Ray session.
 
-    ray: the module, connected. gpus: of each worker, 0 or 1.
+    ray: the connected module. gpus: of each worker, 0 or 1.
     """
 
     def __init__(self, ray: Any, config: Config, template: Template, gpus: int, count: int) -> None:
         self.ray, self._kind = ray, "GPU" if gpus else "core"
         self._store, place = open_store(ray.util.get_node_ip_address())
         self.places: list[tuple[str, int]] = []
-        """Of each worker, its machine's name and its process."""
+        """Machine name and process id of each worker."""
         self.busy, self.memory_mb = [0.0] * count, [0.0] * count
-        """Seconds that each has worked since they were last counted, and its largest memory."""
+        """Seconds of work of each in this step, and its peak memory."""
         actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
         self.actors = [actor.remote(rank) for rank in range(count)]
         self.places += self.everywhere("meet", place, count)
         opened = self.everywhere("open", config, template)
         (first, self.facts), *_ = opened
-        for rank, (found, _) in enumerate(opened):
-            check_equal(self.name(rank), found, versions() | {"base": first["base"]})
+        for rank, (installed, _) in enumerate(opened):
+            check_equal(self.name(rank), installed, versions() | {"base": first["base"]})
 
     def name(self, rank: int) -> str:
         """Return a worker's name, with its process and machine once they are known."""
@@ -164,19 +157,19 @@ class WorkerPool:
 
     @property
     def text(self) -> str:
-        """How many workers there are, of what kind, and on which machines."""
+        """Number, kind and machines of the workers."""
         hosts, count = Counter(host for host, _ in self.places), len(self.actors)
         where = ", ".join(f"{number} on {host}" for host, number in hosts.items())
         return f"{count} worker{'s' * (count > 1)}, one a {self._kind}: {where}"
 
     def everywhere(self, method: str, *arguments: Any) -> list[Any]:
-        """Ask every worker the same; return the answers in order."""
+        """Call a method of every worker with the same arguments; return the results in order."""
         return [answer for _, answer in sorted(self.each(method, [arguments] * len(self.actors)))]
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Ask the first workers, each with its arguments; yield rank and answer as they come.
+        """Call a method of the first workers, each with its arguments; yield rank and result.
 
-        Raises what a worker raised for the user, and EngineStopped where one has died or is silent.
+        Raises a worker's error for the user, and EngineStopped if one died or does not answer.
         """
         pairs = zip(self.actors, arguments, strict=False)
         pending = {actor.do.remote(method, *call): rank for rank, (actor, call) in enumerate(pairs)}
@@ -191,11 +184,11 @@ class WorkerPool:
             try:
                 answer, seconds, self.memory_mb[rank] = self.ray.get(ready[0])
             except errors.RayTaskError as error:
-                if isinstance(error.cause, PeerLost):  # who was lost is about to fail
+                if isinstance(error.cause, PeerLost):  # the lost worker's own error follows
                     lost, patience = EngineStopped(f"{self.name(rank)} {error.cause}"), _CAUSE
                     continue
-                known = isinstance(error.cause, ValueError | OSError)
-                raise (error.cause if known else error) from None
+                is_for_user = isinstance(error.cause, ValueError | OSError)
+                raise (error.cause if is_for_user else error) from None
             except errors.RayError as error:
                 raise EngineStopped(f"{self.name(rank)} died: {_reason(error)}") from None
             self.busy[rank] += seconds
@@ -205,7 +198,7 @@ class WorkerPool:
 
 
 def _reason(error: Exception) -> str:
-    """Say what is known of a worker's death; Ray's own text is a kilobyte of possible causes."""
+    """Return the known reason of a worker's death; Ray's message is a kilobyte of possible ones."""
     if type(error).__name__ == "OutOfMemoryError":
         return "Ray ended it, as memory ran out on its machine"
     if "node" in first_line(error).lower() or "unavailable" in first_line(error):
@@ -213,9 +206,9 @@ def _reason(error: Exception) -> str:
     return "it was killed, as the system does where memory runs out"
 
 
-def check_equal(worker: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Raise SelfplayError where a worker has other versions, or another base."""
-    if odd := [f"{k} {found[k]} (not {v})" for k, v in expected.items() if found[k] != v]:
+def check_equal(worker: str, installed: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raise SelfplayError if a worker has other versions, or another base."""
+    if odd := [f"{k} {installed[k]} (not {v})" for k, v in expected.items() if installed[k] != v]:
         raise SelfplayError(
             f"{worker} is not as the others: {', '.join(odd)}; install the same versions on all "
             "machines, and put the same files of the base there"
@@ -223,7 +216,7 @@ def check_equal(worker: str, found: Mapping[str, str], expected: Mapping[str, st
 
 
 class RemotePopulation(Members):
-    """All members on workers, which hold a population each."""
+    """All members on workers, each of which has a population."""
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
         tokenizer, context, shares_parameters = pool.facts
@@ -294,11 +287,11 @@ class RemotePopulation(Members):
 def open_workers(
     config: Config, template: Template, count: int, address: str | None, *, fewer: bool = False
 ) -> Iterator[RemotePopulation]:
-    """Open a run on workers.
+    """Open a population on workers.
 
-    count: workers; 0 for as many as there are free GPUs, without GPUs as processors. address: a
-    cluster of Ray as HOST:PORT or `auto`; None is this machine. fewer: take what is free where that
-    is less, as after a machine was lost. Raises SelfplayError for workers that cannot be had.
+    count: workers; 0 for all free GPUs, or cores without GPUs. address: of a Ray cluster, HOST:PORT
+    or `auto`; None for this machine. fewer: accept fewer workers if not all are free, as after the
+    loss of a machine. Raises SelfplayError if there are not enough.
     """
     cores = len(os.sched_getaffinity(0))
     if address is None and count > cores:
@@ -321,10 +314,9 @@ def open_workers(
 
 
 def free_workers(ray: Any, gpus: int, count: int) -> int:
-    """Return for how many workers, of at most one GPU each, there is room.
+    """Return the number of workers, with a GPU each if gpus is 1, that can start.
 
-    Waits for some seconds where that is less than `count`, or none: workers that have just ended
-    leave theirs a moment later.
+    Waits up to `_ROOM_S` seconds for `count`, or one: resources of ended workers become free late.
     """
     end = time.monotonic() + _ROOM_S
     while True:
@@ -337,15 +329,14 @@ def free_workers(ray: Any, gpus: int, count: int) -> int:
 
 @contextmanager
 def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
-    """Yield the module `ray`, connected; it is left at the end, which ends workers.
+    """Yield the module `ray`, connected; at the end it is disconnected, which ends workers.
 
-    address: HOST:PORT of a cluster's head, or `auto` for the one this machine belongs to; None
-    starts Ray on this machine, reachable from it alone, for so many processes. Raises
-    SelfplayError.
+    address: HOST:PORT of a cluster's head, or `auto` for this machine's cluster; None starts Ray on
+    this machine for `cpus` processes, at its loopback address. Raises SelfplayError.
     """
-    # The last is what Ray sets on other systems, where it then binds to the loopback address alone.
-    alone = {} if address else {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    for name, value in (_ENVIRONMENT | alone).items():
+    # With this variable, meant for other systems, Ray binds to the loopback address only.
+    local_only = {} if address else {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    for name, value in (_ENVIRONMENT | local_only).items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -360,7 +351,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
         _check_answers(address)
     try:
         context = ray.init(**options, logging_level=logging.CRITICAL)
-    except Exception as error:  # a node that does not start in time is a bare one
+    except Exception as error:  # Ray raises a bare one for a node that does not start in time
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
         raise SelfplayError(
             f"{where} cannot be used: {' '.join(str(error).split())}; see `ray status`, and the "
@@ -372,7 +363,7 @@ def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
 
 @contextmanager
 def ray_errors(ray: Any) -> Iterator[None]:
-    """Turn what Ray itself cannot do into EngineStopped; other faults keep their traceback."""
+    """Turn errors of Ray itself into EngineStopped; errors in workers keep their traceback."""
     try:
         yield
     except ray.exceptions.RayError as error:
@@ -382,7 +373,7 @@ def ray_errors(ray: Any) -> Iterator[None]:
 
 
 def _check_answers(address: str) -> None:
-    """Ask before Ray does, which would wait for minutes."""
+    """Raise SelfplayError if nothing listens at an address: Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, port), _ANSWER_S).close()

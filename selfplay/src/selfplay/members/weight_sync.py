@@ -8,23 +8,23 @@ from selfplay.errors import SelfplayError
 from selfplay.learning.learner import Learner
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.02}
-"""Largest difference that arithmetic explains, by the base's number type: the mean over the tokens
-of a probe of how far their log-probabilities (nats) are apart.
+"""Largest difference of log-probabilities (nats, the mean over the tokens of a probe) that rounding
+explains, by the base's dtype.
 
-With vLLM on a CPU nano's were 0.018 apart in bfloat16 and below 1e-5 in float32, those of members
-moved far from it up to 0.06 and 7e-4; of such a member, what did not arrive was 0.1 to 20 as a
-rule. A single token may be half a nat off in bfloat16 where all is well.
+Measured with vLLM on a CPU: nano 0.018 in bfloat16 and below 1e-5 in float32; members moved far
+from it up to 0.06 and 7e-4; weights of such a member that did not arrive usually 0.1 to 20. A
+single token may differ by half a nat in bfloat16.
 """
 _PROMPTS, _PROMPT_TOKENS = 16, 8
-"""After each of so many prompts of so many tokens, one token is sampled."""
+"""Number of prompts of a probe, and tokens of each; one token is sampled after each prompt."""
 
 
 def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, step: int) -> None:
-    """Put every member that changed into an engine, as of this step; drop those that left.
+    """Put the changed members into an engine as of this step, and drop the others from it.
 
-    sent: content hash of what the engine holds of each member. dtype: of the base. An engine that
-    shares the learner's parameters needs nothing. Raises SelfplayError when the engine then does
-    not give the learner's probabilities, of the base or of a member.
+    sent: content hash of each member in the engine; updated. dtype: of the base. Does nothing for
+    an engine that shares the learner's parameters. Raises SelfplayError if the probabilities of
+    engine and learner then differ, for the base or a member.
     """
     if engine.shares_parameters:
         return
@@ -49,11 +49,10 @@ def send(learner: Learner, engine: Engine, sent: dict[str, str], dtype: str, ste
 
 @torch.no_grad()
 def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
-    """Return how far the base (None) and each member in the engine are from the learner's.
+    """Return the mean difference between engine and learner for the base (None) and each member.
 
-    Each samples the likeliest token after each of a few prompts: the mean difference of its
-    log-probability, in nats. A token whose log-probability is NaN in both counts as equal, for the
-    update skips such a member.
+    The engine samples the likeliest token after each of a few prompts; log-probabilities are
+    compared, in nats. NaN in both counts as equal, since the update skips such a member.
     """
     model, adapters = learner.model, learner.adapters
     names, size = (None, *learner.members), model.config.get_text_config().vocab_size
@@ -71,10 +70,10 @@ def probe(learner: Learner, engine: Engine) -> dict[str | None, float]:
     expected = []
     with adapters.route([adapters.index(name) for name in names]):
         # One prompt at a time: the table of logits [members, tokens, vocabulary] stays small.
-        for rows, chosen in zip(prompts, tokens.view(_PROMPTS, -1, 1), strict=True):
+        for rows, ids in zip(prompts, tokens.view(_PROMPTS, -1, 1), strict=True):
             logits = model(input_ids=rows.to(adapters.device)).logits[:, -1]
             table = torch.log_softmax(logits.float(), -1).cpu()
-            expected.append(table.gather(1, chosen)[:, 0])
-    own = torch.cat(expected)
-    gaps = (sampled - own).abs().masked_fill(sampled.isnan() & own.isnan(), 0.0)
+            expected.append(table.gather(1, ids)[:, 0])
+    learned = torch.cat(expected)
+    gaps = (sampled - learned).abs().masked_fill(sampled.isnan() & learned.isnan(), 0.0)
     return dict(zip(names, gaps.view(_PROMPTS, -1).mean(0).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Charts of runs; a function returns None where there is nothing to show."""
+"""Charts of runs. A function returns None if there is nothing to show."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,23 @@ from selfplay.files.rows import BASE, START
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
 FEW = 8
-"""Measurements up to which each is marked and has a tick of its own."""
+"""Most evaluations that are each marked with a dot and a tick."""
 LETTER = 6.5
-"""Pixels that a letter takes at most, on average: what does not fit its place is left out."""
+"""Upper bound of a letter's mean width in pixels; labels that do not fit are left out."""
 SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
     "student": ("students: points above the base", {"scheme": "viridis"}),
     "agent": ("points above the base", {"scheme": "viridis"}),
     "teacher": ("teachers: points harder for the base", {"range": ["#6b3a00", "#ffc46b"]}),
 }
-"""Title and colours of what is measured of each role: two different skills."""
+"""Title and colours of each role's skill: students' and teachers' skills differ."""
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
 
 
 def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.LayerChart | None:
-    """Return a light raw line and a strong smoothed one for each named series; title: what they
-    are. Shares, whose unit begins with %, are drawn as percentages."""
+    """Return a light raw line and a strong smoothed one for each series, by name.
+
+    title: of the names. Units that begin with % are of shares, drawn as percentages.
+    """
     rows: list[dict[str, Any]] = []
     factor = 100 if unit.startswith("%") else 1
     for name, series in points.items():
@@ -49,15 +51,15 @@ def bands(
     unit: str,
     level: tuple[float, str] | None = None,
 ) -> alt.LayerChart | None:
-    """Return lines with bands of rows with `step`, `low`, `middle` and `high`, one a `name`.
+    """Return a line with a band for each name, from rows of `step`, `low`, `middle` and `high`.
 
-    Few points are marked, and so is one that is alone, with its band as a bar. level: a line
-    across, and what it is.
+    name: the field of the names. With few steps all points are marked; a name with one point has a
+    dot, and a bar for its band. level: a horizontal line, and its label.
     """
     counts, steps = Counter(row[name] for row in rows), sorted({row["step"] for row in rows})
     few = len(steps) <= FEW
-    lone = {member for member, count in counts.items() if count == 1}
-    rows = [r | {"dot": few or r[name] in lone, "alone": r[name] in lone} for r in rows]
+    single = {member for member, count in counts.items() if count == 1}
+    rows = [r | {"dot": few or r[name] in single, "alone": r[name] in single} for r in rows]
     return _lines(rows, name, names, unit, steps if few else (), level)
 
 
@@ -71,8 +73,8 @@ def _lines(
 ) -> alt.LayerChart | None:
     """Return a strong line of `middle` over the steps for each name, in the colour of its place.
 
-    Behind it is its raw `value`, or its band from `low` to `high`. The legend holds names with
-    rows, and switches what is drawn. ticks: the only steps that are named, from 0 on.
+    Behind it is its raw `value`, or its band from `low` to `high`. The legend has the names with
+    rows, and switches their lines on and off. ticks: the labelled steps besides 0; () for all.
     """
     if not rows:
         return None
@@ -86,7 +88,7 @@ def _lines(
         return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
 
     def seen(opacity: float, **fields: bool) -> Any:
-        """Return the opacity of rows with these fields, as far as their line is switched on."""
+        """Return the opacity of rows with these fields, 0 if their line is switched off."""
         return alt.when(pick, **fields).then(alt.value(opacity)).otherwise(alt.value(0.0))
 
     is_raw = "value" in rows[0]
@@ -100,25 +102,25 @@ def _lines(
     ]
     if is_raw:
         behind = [base.mark_line(strokeWidth=1, strokeOpacity=0.38).encode(y=y("value"))]
-    shown = alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
+    opacity = alt.when(pick).then(alt.value(1.0)).otherwise(alt.value(0.05))
     line = base.transform_filter("isValid(datum.middle)").mark_line(strokeWidth=2.2)
     dots = base.mark_point(filled=True, size=40)
     layers = [
         *behind,
-        line.encode(y=y("middle"), opacity=shown).properties(name="lines").add_params(pick),
+        line.encode(y=y("middle"), opacity=opacity).properties(name="lines").add_params(pick),
         dots.encode(y=y(numbers[0]), opacity=seen(1.0, dot=True), tooltip=tooltip),
     ]
     if level is not None:
         across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
         across = across.encode(y=y("middle"))
-        words = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
+        label = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
         layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
-        layers.append(words.encode(x=alt.value("width"), text="title:N"))
+        layers.append(label.encode(x=alt.value("width"), text="title:N"))
     return alt.LayerChart(layer=layers).properties(width=480, height=165 if is_raw else 230)
 
 
 def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> alt.Color:
-    """Return the colour of each name, by its place, and a legend of those that have rows."""
+    """Return the colour of each name, by its place, with a legend of the names that have rows."""
     drawn = [n for n in names if any(row[name] == n for row in rows)]
     entry = 30 + LETTER * max(map(len, drawn))
     legend = alt.Legend(
@@ -128,7 +130,7 @@ def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> 
         symbolStrokeWidth=3,
         symbolOpacity=1,
         orient="bottom",
-        # `width` changes while a chart is laid out, and rows that come of it would be cut off.
+        # `width` changes during the layout, and the legend's last rows would be cut off.
         columns=alt.ExprRef(f"max(1, floor(((containerSize()[0] || 400) - 70) / {entry}))"),
     )
     scale = alt.Scale(domain=list(names))
@@ -136,7 +138,7 @@ def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> 
 
 
 def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
-    """Return the rating of every member of a role over the steps of its life, mu in mu ± sigma."""
+    """Return the rating (mu ± sigma) of every member of a role over the steps of its life."""
     rows = []
     lives = [life for life in run.lives() if life.role == role]
     for life in lives:
@@ -146,18 +148,18 @@ def ratings(run: RunRecord, role: str) -> alt.LayerChart | None:
             for step in run.steps
             if life.born <= step.step <= end and life.name in step.ratings
         ]
-        thinned = track[:: -(-len(track) // MOST_POINTS) or 1]
-        rows += [_band(step, life.name, mu, sigma) for step, mu, sigma in thinned]
+        points = track[:: -(-len(track) // MOST_POINTS) or 1]
+        rows += [_band(step, life.name, mu, sigma) for step, mu, sigma in points]
     return bands(rows, "member", [life.name for life in lives], "TrueSkill rating, μ ± σ")
 
 
 def held_out(run: RunRecord) -> alt.LayerChart | None:
     """Return the held-out gain of every student over the frozen base, with its standard error."""
     rows = []
-    measured = {row.member for row in run.solvers()}
+    solvers = {row.member for row in run.solvers()}
     if not any(row.role == START for row in run.evals):
-        founders = [life.name for life in run.lives() if not life.birth and life.name in measured]
-        rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they begin as the frozen base
+        founders = [life.name for life in run.lives() if not life.birth and life.name in solvers]
+        rows = [_band(0, name, 0.0, 0.0) for name in founders]  # they start as the frozen base
     for row in run.solvers():
         if row.rate and row.rate.difference is not None:
             error = row.rate.standard_error or 0.0
@@ -167,7 +169,7 @@ def held_out(run: RunRecord) -> alt.LayerChart | None:
 
 
 def held_out_kinds(run: RunRecord) -> alt.LayerChart | None:
-    """Return the held-out gain of each kind of task, the mean over members that have learned."""
+    """Return the held-out gain for each kind of task, the mean over members that have learned."""
     gains: dict[str, dict[int, list[float]]] = {}
     for row in run.solvers():
         for kind, rate in row.rate.kinds.items() if row.rate and row.born is not True else ():
@@ -182,20 +184,20 @@ def held_out_kinds(run: RunRecord) -> alt.LayerChart | None:
 
 
 def taught(run: RunRecord) -> alt.LayerChart | None:
-    """Return what the base solves of every teacher's tasks, with its standard error over tasks."""
+    """Return the base's solve rate of every teacher's tasks, with its standard error over tasks."""
     rows, level = [], None
     for row in run.evals:
-        found = mean_and_error(row.taught.rates) if row.taught else None
-        if found and row.role == BASE:
-            level = 100 * found[0], "tasks that the frozen base wrote"
-        elif found and row.role != START:
-            rows.append(_band(row.step, row.member, 100 * found[0], 100 * found[1]))
+        rate = mean_and_error(row.taught.rates) if row.taught else None
+        if rate and row.role == BASE:
+            level = 100 * rate[0], "tasks that the frozen base wrote"
+        elif rate and row.role != START:
+            rows.append(_band(row.step, row.member, 100 * rate[0], 100 * rate[1]))
     names = _names(run, rows, "teacher", "agent")
     return bands(rows, "member", names, "% of attempts", level=level)
 
 
 def _names(run: RunRecord, rows: Sequence[dict[str, Any]], *roles: str) -> list[str]:
-    """Return all members of these roles, and who else is in rows: a warm start."""
+    """Return all members of these roles, and the warm start if it is in the rows."""
     lives = [life.name for life in run.lives() if life.role in roles]
     return list(dict.fromkeys([*lives, *(row["member"] for row in rows)]))
 
@@ -206,11 +208,11 @@ def _band(step: int, member: str, middle: float, half: float) -> dict[str, Any]:
 
 
 def skill(run: RunRecord) -> dict[str, dict[int, float]]:
-    """Return by member and step its measured skill, in points above the frozen base.
+    """Return the skill at every evaluation by member and step, in points above the frozen base.
 
-    A solver's is its held-out solve rate minus the base's; a teacher's, how much less of its tasks
-    the base solves than of tasks that the base wrote itself. At step 0 members are the base, or the
-    warm start.
+    A solver's skill is its held-out solve rate minus the base's. A teacher's skill is the base's
+    solve rate of the base's own tasks minus that of the teacher's. At step 0 members are the base,
+    or the warm start.
     """
     of_base = next((row.taught.base_solve_rate for row in run.evals if row.taught), None)
     skills: dict[str, dict[int, float]] = {life.name: {} for life in run.lives()}
@@ -218,8 +220,8 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
     for row in run.evals:
         value = row.rate.difference if row.rate else None
         if value is None and of_base is not None and row.taught:
-            theirs = row.taught.base_solve_rate
-            value = None if theirs is None else of_base - theirs
+            of_teacher = row.taught.base_solve_rate
+            value = None if of_teacher is None else of_base - of_teacher
         if value is not None and row.role != BASE:
             if row.role == START:
                 start |= {"student" if row.rate else "teacher": 100 * value}
@@ -232,23 +234,23 @@ def skill(run: RunRecord) -> dict[str, dict[int, float]]:
 def _lineage_rows(
     run: RunRecord, lives: Mapping[str, Life], skills: Mapping[str, Mapping[int, float]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what the lineage draws: pieces of lives by skill, names, and lines from parents."""
+    """Return the rows of the lineage: pieces of lives by skill, names, and lines from parents."""
     bars, names, joints = [], [], []
     for name, life in lives.items():
         died = run.last if life.died is None else life.died
         parents = life.birth.parents if life.birth else ()
         operator = life.birth.operator if life.birth else ""
-        told = {"member": name, "role": life.role, "place": life.place}
-        told |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
-        told |= {"parents": " × ".join(parents), "operator": operator}
-        told |= {"generation": life.generation}
-        known = {step: value for step, value in skills[name].items() if step <= died}
-        steps = [life.born, *(step for step in known if life.born < step < died), died]
-        bars += [told | {"born": a, "died": b, "skill": known.get(a)} for a, b in pairwise(steps)]
-        last = max(known, default=None)
-        gain = "" if last is None or life.died is not None else f"{known[last]:+.1f}"
+        facts = {"member": name, "role": life.role, "place": life.place}
+        facts |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
+        facts |= {"parents": " × ".join(parents), "operator": operator}
+        facts |= {"generation": life.generation}
+        values = {step: value for step, value in skills[name].items() if step <= died}
+        steps = [life.born, *(step for step in values if life.born < step < died), died]
+        bars += [facts | {"born": a, "died": b, "skill": values.get(a)} for a, b in pairwise(steps)]
+        last = max(values, default=None)
+        gain = "" if last is None or life.died is not None else f"{values[last]:+.1f}"
         gain = gain.replace("-", "−")
-        names.append(told | {"born": life.born, "died": died, "gain": gain})
+        names.append(facts | {"born": life.born, "died": died, "gain": gain})
         joints += [
             {"step": life.born, "from": lives[parent].place, "place": life.place}
             | {"parent": parent, "child": name, "operator": operator}
@@ -271,21 +273,21 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
     )
     place = alt.Y("place:O", title=None, axis=None)
     base, texts, children = (alt.Chart(alt.InlineData(values=r)) for r in (bars, names, joints))
-    told_of = ("member", "role", "generation", "life", "parents", "operator")
-    tips = [alt.Tooltip(f"{f}:N") for f in told_of] + [alt.Tooltip("skill:Q", format="+.1f")]
-    made = ["parent:N", "child:N", "operator:N"]
-    line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=made)
+    fields = ("member", "role", "generation", "life", "parents", "operator")
+    tips = [alt.Tooltip(f"{f}:N") for f in fields] + [alt.Tooltip("skill:Q", format="+.1f")]
+    birth = ["parent:N", "child:N", "operator:N"]
+    line = children.mark_rule(strokeWidth=1.3, color="#888").encode(x=at, tooltip=birth)
     bar = base.mark_bar(height={"band": 0.28}).encode(x=born, x2="died:Q", y=place, tooltip=tips)
     fits = f"{LETTER} * length(datum.member) < (datum.died - datum.born) / {run.last} * width"
     label = texts.transform_calculate(shown=f"{fits} ? datum.member : ''")
     label = label.mark_text(align="left", baseline="bottom", dx=3, dy=-8)
     gain = texts.mark_text(align="left", baseline="middle", dx=5, fontWeight="bold")
     colours = {}
-    for role, (title, colour) in SKILLS.items():  # grey before a member is measured
+    for role, (title, colour) in SKILLS.items():  # grey before the first evaluation of a member
         legend = alt.Legend(title=title, titleLimit=400, orient="bottom", gradientLength=160)
         shade = alt.Color("skill:Q", scale=alt.Scale(**colour), legend=legend)
-        known = alt.when("isValid(datum.skill)").then(shade)
-        colours[role] = known.otherwise(alt.value("#8888"))
+        skill_or_grey = alt.when("isValid(datum.skill)").then(shade)
+        colours[role] = skill_or_grey.otherwise(alt.value("#8888"))
     layers = [
         line.encode(y=alt.Y("from:O", axis=None), y2="place:O"),
         *(
@@ -293,7 +295,9 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
             for role in SKILLS
             if any(row["role"] == role for row in bars)
         ),
-        children.mark_point(filled=True, size=36, color="#888").encode(x=at, y=place, tooltip=made),
+        children.mark_point(filled=True, size=36, color="#888").encode(
+            x=at, y=place, tooltip=birth
+        ),
         label.encode(x=born, y=place, text="shown:N"),
         gain.encode(x=died_at, y=place, text="gain:N"),
     ]
@@ -302,8 +306,8 @@ def lineage(run: RunRecord) -> alt.LayerChart | None:
 
 
 def payoffs(run: RunRecord) -> alt.LayerChart | None:
-    """Return a matrix of teachers, by quarter, against students: what share these solved."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """Return a matrix of solve rates: teachers, by quarter of the run, against students."""
+    rates_of: dict[tuple[str, str], list[float]] = {}
     size = -(-len(run.steps) // 4)
     for i, step in enumerate(run.steps):
         part = run.steps[i - i % size : i - i % size + size]
@@ -311,16 +315,16 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
             if m.observed is not None and m.teacher != m.student:
                 last = f" to {part[-1].step}" if part[1:] else ""
                 row = f"step {part[0].step}{last}: {m.teacher}"
-                found.setdefault((row, m.student), []).append(m.observed)
-    if not found:
+                rates_of.setdefault((row, m.student), []).append(m.observed)
+    if not rates_of:
         return None
     rows = [
         {"teacher": teacher, "student": student}
         | {"solved": fmean(rates), "matches": len(rates), "label": f"{fmean(rates):.0%}"}
-        for (teacher, student), rates in found.items()
+        for (teacher, student), rates in rates_of.items()
     ]
-    students = [life.name for life in run.lives() if any(life.name == s for _, s in found)]
-    order = list(dict.fromkeys(row for row, _ in found))
+    students = [life.name for life in run.lives() if any(life.name == s for _, s in rates_of)]
+    order = list(dict.fromkeys(row for row, _ in rates_of))
     across = alt.Axis(orient="top", labelAngle=0)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("student:O", sort=students, title=None, axis=across),
@@ -337,7 +341,7 @@ def payoffs(run: RunRecord) -> alt.LayerChart | None:
 
 
 def rejected(run: RunRecord) -> alt.LayerChart | None:
-    """Return why proposals were rejected: the commonest reasons, as shares of all proposals."""
+    """Return the commonest reasons of rejected proposals, as shares of all proposals."""
     totals = sum((Counter(step.rejected) for step in run.steps), Counter[str]())
     shares = [
         (step, max(1, sum(kind.proposed for kind in step.kinds.values()))) for step in run.steps
@@ -362,5 +366,4 @@ def solve_rates(run: RunRecord) -> alt.LayerChart | None:
 
 
 def _whole(*steps: int) -> alt.Axis:
-    """Return an axis that names 0 and these steps."""
     return alt.Axis(format="d", values=sorted({0, *steps}))

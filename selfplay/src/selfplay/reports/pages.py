@@ -1,8 +1,8 @@
-"""HTML pages that work offline; how numbers and tables are written.
+"""HTML pages that work offline, and the format of numbers.
 
-Every text of a page is escaped, and characters that cannot be seen are spelt out: programs and
-answers come from models. Charts are data in an element that no text can close, and the policy of
-the page admits its own style and script alone.
+Programs and answers come from models, so every text of a page is escaped, and invisible characters
+are spelt out. Charts are data in an element that no text can close. The content security policy
+allows only the page's own style and script.
 """
 
 import base64
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""A head and rows."""
+"""Head and rows."""
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -31,7 +31,7 @@ PALETTE = (
     *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
     *("#c0473a", "#2a9fb5", "#d0669c", "#7a8b2f", "#8a94a0"),
 )
-"""Colours of members and bars on all pages; each can be seen on white and on a dark page."""
+"""Colours of members and bars; each is visible on light and dark pages."""
 
 
 def write_page(
@@ -42,7 +42,7 @@ def write_page(
 ) -> None:
     """Write the page of a template with these values; `data-chart` places a chart by its name.
 
-    Equal values give equal bytes. Raises LoraEvoError for a place that cannot hold the page.
+    Equal values give equal bytes. Raises LoraEvoError if the path cannot be written.
     """
     check_output(path)
     style, script = _source("page.css"), _library() + _source("gallery.js")
@@ -63,12 +63,12 @@ def write_page(
 
 
 def visible(text: str) -> str:
-    """Return the text with characters that cannot be seen, or turn others around, spelt out."""
+    """Return the text with invisible and text-reversing characters spelt out."""
     return _INVISIBLE.sub(lambda character: f"<U+{ord(character[0]):04X}>", text)
 
 
 def clip(text: str, limit: int) -> str:
-    """Return the text cut to `limit` characters, with a note of what was left out."""
+    """Return the text cut to `limit` characters, with a note of how many were left out."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n… {len(text) - limit:,} more characters"
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
 
 
 def _specification(chart: Any) -> Any:
-    """Return a chart as plain data for the page, as wide as its place."""
+    """Return a chart as plain data, as wide as its element on the page."""
     plain = {
         k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
     }
@@ -127,7 +127,7 @@ def _environment() -> "Environment":
             return visible(value)
         return "" if value is None else value
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("selfplay", "reports/templates"),
         autoescape=True,
         finalize=shown,
@@ -135,8 +135,8 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"clip": clip, "figure": figure, "duration": duration}
-    return made
+    environment.globals |= {"clip": clip, "figure": figure, "duration": duration}
+    return environment
 
 
 def _source(name: str) -> str:
@@ -147,7 +147,7 @@ def _source(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Vega-Lite and all it needs, and the script that draws the charts."""
+    """Return Vega-Lite with its dependencies, and the script that draws the charts."""
     import vl_convert
 
     return str(

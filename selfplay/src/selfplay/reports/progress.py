@@ -1,6 +1,6 @@
-"""What a person sees while a run trains: a header, every fifth step a line, and a bar below.
+"""Terminal output of a run: a header, a line every fifth step, and on terminals a progress bar.
 
-The bar is on terminals only. Elsewhere a line comes also when a minute went by without one.
+A line is also printed after a minute without one.
 """
 
 from collections import deque
@@ -31,17 +31,19 @@ from selfplay.files.read import (
 from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
 from selfplay.reports.pages import duration
 
-EVERY, PATIENCE_S = 5, 60.0
-"""Steps between two lines, and the longest time without one."""
+EVERY = 5
+"""Steps between two lines."""
+PATIENCE_S = 60.0
+"""Seconds without a line after which the next step prints one."""
 LEARNING = (
     "In long runs {who} may narrow to one kind of task: docs/results.md\n"
     "  Frozen teachers do not: {mode}--set learner.frozen={names}"
 )
-"""Said at the start of a run whose teachers learn, with the names that they have."""
+"""Warning at the start of a run whose teachers learn."""
 
 
 class Progress:
-    """Says step, phase, gain over the frozen base, valid share, births and measurements.
+    """Prints steps, phases, gains over the frozen base, births and evaluations.
 
     console: standard error by default.
     """
@@ -49,14 +51,14 @@ class Progress:
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self._console = console or Console(stderr=True, quiet=quiet)
         self.done = 0
-        """Steps that are finished."""
+        """Number of finished steps."""
         self._config: Config | None = None
         self._directory: Path | None = None
         self._gain = ""
         """The last gain on held-out tasks, and its step."""
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
         self._seconds: list[float] = []
-        """What each step took."""
+        """Of each step."""
         self._last_line = monotonic()
         self._bar = bars.Progress(
             *("{task.description}", bars.BarColumn(20), bars.MofNCompleteColumn()),
@@ -70,9 +72,9 @@ class Progress:
     def showing(
         self, config: Config, directory: Path, done: int = 0, earlier: Iterable[StepRow] = ()
     ) -> Iterator[None]:
-        """Say what run this is, and on a terminal from its first phase on show a bar.
+        """Print the header and, on a terminal, show a bar from the first phase on.
 
-        done: steps that it has. earlier: their rows, whose seconds tell how long others take.
+        done: number of steps done. earlier: their rows, to estimate the time left.
         """
         self._config, self._directory = config, directory
         for row in earlier:
@@ -91,36 +93,32 @@ class Progress:
             self._bar.disable = True
 
     def workers(self, places: str) -> None:
-        """Say which processes share the work."""
+        """Print the workers' number and machines."""
         self._print(f"  on {places}")
 
     def phase(self, phase: str) -> None:
-        """Say which phase of the next step begins; the first one brings the bar.
-
-        Before it, what loads the base model writes to the terminal itself.
-        """
+        """Show the phase that begins. The bar starts with the first, after the base is loaded."""
         self._bar.remove_task(self._phase)
         self._phase = self._bar.add_task(phase.replace("_", " "), total=None, left="")
         self._bar.start()
 
     def advance(self, done: int, total: int) -> None:
-        """Say how many pieces of its work the phase has done."""
+        """Show how much of the phase's work is done."""
         self._bar.update(self._phase, completed=done, total=total)
 
     def step(
         self, row: StepRow, measured: Sequence[EvalRow] = (), before: Sequence[float | None] = ()
     ) -> None:
-        """Say what a finished step brought. before: what the base solves of each held-out task."""
+        """Print the results of a step. before: the base's solve rate of each held-out task."""
         self._count(row)
         self._bar.update(self._steps, completed=row.step, left=self._left())
         base = np.array(before, float)
-        learned = [m.rate for m in measured if m.rate and before and m.born is not True]
-        rates = [np.array(rate.rates, float) for rate in learned]
-        if gain := mean_gain([rate - base for rate in rates]):
+        rows = [m.rate for m in measured if m.rate and before and m.born is not True]
+        if gain := mean_gain([np.array(rate.rates, float) - base for rate in rows]):
             self._gain = f"{plus_minus(gain)} held-out (step {row.step})"
         last = self._config is not None and row.step == self._config.steps
-        waited = monotonic() - self._last_line >= PATIENCE_S
-        if last or waited or row.step % EVERY == 0:
+        overdue = monotonic() - self._last_line >= PATIENCE_S
+        if last or overdue or row.step % EVERY == 0:
             self._print(self._line())
             self._last_line = monotonic()
         for b in row.evolution:
@@ -136,26 +134,26 @@ class Progress:
         self._seconds.append(sum(row.seconds.values()))
 
     def _left(self) -> str:
-        """Say how long the rest takes if a step takes the mean of those before; or nothing."""
-        ahead = self._config.steps - self.done if self._config else 0
-        left = ahead * (mean(self._seconds) or 0.0)
-        return f"about {duration(left)} left" if left > 0 else ""
+        """Return the estimated time left, from the mean of the steps so far; '' if unknown."""
+        steps = self._config.steps - self.done if self._config else 0
+        seconds = steps * (mean(self._seconds) or 0.0)
+        return f"about {duration(seconds)} left" if seconds > 0 else ""
 
     def _print(self, text: str, *, whole: bool = False) -> None:
-        """Print text, on a terminal in lines no wider than it, broken between words only.
+        """Print text, on a terminal wrapped to its width between words.
 
-        whole: not broken, as a command that is to be copied.
+        whole: do not wrap, for a command to be copied.
         """
         if self._console.is_terminal and not whole:
             text = wrapped(text, self._console.width)
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _line(self) -> str:
-        """Say where the run is: means of the last steps, and the time that the rest may take."""
+        """Return the line of a step: means of the last steps, warnings, and the time left."""
         recent = self._recent
-        points_above = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
-        own = mean_and_error(points_above)
-        gains = ", ".join(filter(None, (self._gain, own and f"{plus_minus(own)} own tasks")))
+        points = [100 * d for r in recent if (d := r.same_tasks.difference) is not None]
+        gain = mean_and_error(points)
+        gains = ", ".join(filter(None, (self._gain, gain and f"{plus_minus(gain)} own tasks")))
         left = self._left()
         return (
             f"step {self.done}"
@@ -171,7 +169,7 @@ class Progress:
         )
 
     def _falls(self, step: int) -> list[str]:
-        """Warn of members that have fallen at the evaluation after this step."""
+        """Return a warning for each member that fell at the evaluation of this step (0: none)."""
         if not step or self._directory is None:
             return []
         rows = read_rows(self._directory / METRICS, StepRow)
@@ -181,7 +179,7 @@ class Progress:
 
 
 def _warning(config: Config) -> str:
-    """Say how a run of this configuration may end; empty where its teachers never learn."""
+    """Return the warning of a run whose teachers learn; '' for others."""
     names = replace(config, mode="populora").founders[: config.teachers]
     if config.rollout.tasks is not None:
         return ""
@@ -195,7 +193,7 @@ def _warning(config: Config) -> str:
 
 
 def _header(config: Config, directory: Path, done: int) -> str:
-    """Say base, members, steps and folder, and how to stop and resume."""
+    """Return base, members, steps and folder, and how to stop and resume."""
     members = f"{config.teachers} teachers, {config.students} students"
     if config.mode == "azr":
         members = "one agent"
@@ -212,9 +210,9 @@ def _header(config: Config, directory: Path, done: int) -> str:
 
 
 def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
-    """Say the last measurement on held-out tasks and of the teachers' tasks."""
+    """Return the results of an evaluation, on held-out tasks and of the teachers' tasks."""
     rates = {m.member: m.rate for m in measured if m.rate}
-    taught = {m.member: m.taught for m in measured if m.taught}
+    teachers = {m.member: m.taught for m in measured if m.taught}
     born = {m.member: "born now" if m.born is True else "" for m in measured}
     lines = []
     if rates:
@@ -228,10 +226,10 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate)
         lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
-    if taught:
+    if teachers:
         teaching = [
             f"{name} {_percent(t.base_solve_rate)}" + (f" ({born[name]})" if born[name] else "")
-            for name, t in taught.items()
+            for name, t in teachers.items()
         ]
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Series(NamedTuple):
-    """A number of a step by its path, its unit (`% ...` for a share), and how to read it."""
+    """A number of a step: path, unit (`% ...` for a share), and a hint how to read it."""
 
     title: str
     path: str
@@ -35,7 +35,7 @@ class Series(NamedTuple):
     hint: str = ""
 
 
-_DIFFERENCE = "Both attempt a sample of the step's own tasks: harder tasks cannot hide learning."
+_DIFFERENCE = "On a sample of the step's own tasks, so that harder tasks do not hide learning."
 _STRUCTURES = "Distinct program structures since the start. A flat end means repetition."
 _COMMONEST = "Share of a step's tasks with one structure. Near 100: one program, repeated."
 SAME_TASKS = Series("Students minus frozen base", "same_tasks.difference", "% points", _DIFFERENCE)
@@ -44,7 +44,7 @@ PROGRESS = (
     Series("Student reward", "student_reward", "mean reward", "1 for a right answer, else less."),
     Series("Teacher reward", "teacher_reward", "mean reward"),
     Series(
-        "Valid share", "valid_share", "% of proposals", "They parse, run, and repeat an output."
+        "Valid share", "valid_share", "% of proposals", "They parse, run, and are deterministic."
     ),
     Series("Solve rate", "solve_rate", "% of attempts", "Right attempts at the run's own tasks."),
 )
@@ -60,31 +60,29 @@ FLAT = Series("Flat tasks", "flat", "% of tasks")
 BY_ROLE = (
     Series("Entropy", "entropy", "nats a token", "Near 0: always the same text."),
     Series("Length", "length", "tokens a text", "Of proposals and attempts, with their thoughts."),
-    Series("Cut off", "cut", "% of texts", "At the most tokens that are allowed."),
+    Series("Cut off", "cut", "% of texts", "They ended at the token limit."),
     Series("Gradient", "grad_norm", "norm", "Before clipping."),
-    Series("Clipped", "clip_ratio", "% of tokens", "Beyond what one update may change."),
+    Series("Clipped", "clip_ratio", "% of tokens", "Their policy ratio was out of bounds."),
     Series("Sampler against learner", "mismatch_kl", "KL, nats a token", "0: they are one model."),
     Series("Members against base", "kl", "KL, nats a token", "How far training has moved them."),
 )
-"""Numbers of members, of which teachers and students have a line each."""
-_GAIN = (
-    "Solve rate on tasks that never change, minus the frozen base's. Band: ± one standard error."
-)
+"""Numbers of members, drawn as one line for each role."""
+_GAIN = "Solve rate on fixed tasks, minus the frozen base's. Band: ± one standard error."
 _TAUGHT = (
-    "How often the frozen base solves what is written after examples that never change. Below the "
-    "dashed line: harder than the base's own tasks."
+    "How often the frozen base solves tasks written after fixed examples. Below the dashed line: "
+    "harder than the base's own tasks."
 )
 _LIVES = (
     "A bar is a member's life, lines lead from parents to their child. Colour and the number at "
-    "its end: the last measurement, in points. Of a student: its held-out gain. Of a teacher: how "
-    "much less the base solves of its tasks than of those it writes itself. Grey: not measured."
+    "its end: the last evaluation, in points. For a student: its held-out gain. For a teacher: how "
+    "much less the base solves of its tasks than of the base's own. Grey: not evaluated."
 )
 _MATRIX = "The share of attempts at a teacher's tasks that a student solved, by quarter."
 PLUS_MINUS = "±: one standard error over the tasks."
 
 
 def _points(run: RunRecord, field: str, role: str) -> Points:
-    """Return a number of every step, the mean over the members of a role."""
+    """Return a number of every step, averaged over the members of a role."""
     return [
         (step.step, mean(number_at(m, field) for m in step.members.values() if m.role == role))
         for step in run.steps
@@ -92,7 +90,7 @@ def _points(run: RunRecord, field: str, role: str) -> Points:
 
 
 def measures_of_kinds(run: RunRecord) -> list[Series]:
-    """Return the solve rate of each kind of task, with what it asks."""
+    """Return the solve rate of each kind of task, with a hint."""
     words = {kind.name: f"The student is to {kind.words}." for kind in NANO.kinds}
     path = "kinds.{}.solve_rate"
     return [
@@ -104,9 +102,9 @@ def measures_of_kinds(run: RunRecord) -> list[Series]:
 def report(directory: Path, page: Path) -> None:
     """Write the report of a run directory as one HTML page that works offline.
 
-    Charts are over steps, or over the tokens that were generated until then. The gallery shows
-    tasks of the first, middle and last step. Equal runs give equal bytes.
-    Raises RunDirectoryError for a run that cannot be read.
+    Charts are over steps, or over the tokens sampled so far. The gallery shows tasks of the first,
+    middle and last step. Equal runs give equal bytes. Raises RunDirectoryError for a run that
+    cannot be read.
 
     Example:
 
@@ -114,14 +112,14 @@ def report(directory: Path, page: Path) -> None:
     """
     check_output(page)
     run = read_run(directory)
-    drawn = report_charts(run)
+    charts = report_charts(run)
     steps = [step.step for step in run.steps]
-    shown = {steps[0], steps[len(steps) // 2], steps[-1]}
+    gallery = {steps[0], steps[len(steps) // 2], steps[-1]}
     tokens = accumulate(step.tokens.sampled for step in run.steps)
     write_page(
         page,
         "report.html",
-        {name: chart for name, (chart, _) in drawn.items()},
+        {name: chart for name, (chart, _) in charts.items()},
         title=f"PopuLoRA run {run.name}",
         conclusion=conclusion(run),
         warnings=warnings_of(run),
@@ -131,8 +129,8 @@ def report(directory: Path, page: Path) -> None:
         tables=tables(run),
         time=_time(run),
         tokens=dict(zip(steps, tokens, strict=True)),
-        hints={name: hint for name, (_, hint) in drawn.items()},
-        cards=choose(task for task in run.tasks() if task.step in shown),
+        hints={name: hint for name, (_, hint) in charts.items()},
+        cards=choose(task for task in run.tasks() if task.step in gallery),
     )
 
 
@@ -140,10 +138,10 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
     from selfplay.reports import charts
 
-    alone = run.config.get("mode") == "azr"
-    solvers, teachers = ("agent", "The agent's") if alone else ("students", "Teachers'")
-    solved = "Tasks that some attempts solve teach the student."
-    drawn: dict[str, tuple[Any, str]] = {
+    single = run.config.get("mode") == "azr"
+    solvers, teachers = ("agent", "The agent's") if single else ("students", "Teachers'")
+    solved = "Only tasks that some attempts solve, and some do not, teach the student."
+    hinted: dict[str, tuple[Any, str]] = {
         f"eval: Held-out gain of the {solvers}": (charts.held_out(run), _GAIN),
         f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT),
         "eval: Held-out gain by kind of task": (
@@ -158,32 +156,31 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         "tasks: Solve rates of the tasks": (charts.solve_rates(run), solved),
     }
     for m in (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST):
-        drawn[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), m.hint
-    roles = ("agent",) if alone else ("teacher", "student")
+        hinted[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), m.hint
+    roles = ("agent",) if single else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
-        drawn[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
-    return {name: (chart, hint) for name, (chart, hint) in drawn.items() if chart is not None}
+        hinted[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
+    return {name: (chart, hint) for name, (chart, hint) in hinted.items() if chart is not None}
 
 
 def summary(directory: Path) -> str:
     """Return about 20 lines of text about a run, the evaluation against the frozen base first."""
     run = read_run(directory)
-    shown = tables(run)
+    by_name = tables(run)
     parts = [
         "\n".join(filter(None, [conclusion(run), *warnings_of(run)])),
         "\n".join(sentences(run)),
     ]
-    named = ("solving", "teaching", "moved", "board")
-    parts += [
-        text_table(*shown[name], left=len(shown[name][0])) for name in named if shown[name][1]
-    ]
+    for name in ("solving", "teaching", "moved", "board"):
+        head, rows = by_name[name]
+        parts += [text_table(head, rows, left=len(head))] * bool(rows)
     parts += [PLUS_MINUS, f"Time: {_time(run)}"]
     return "\n".join(map(visible, "\n\n".join(filter(None, parts)).split("\n")))
 
 
 def tables(run: RunRecord) -> dict[str, Table]:
-    """Return the tables of a run by name: a head and rows, of which there may be none."""
+    """Return the tables of a run by name: a head and rows, which may be empty."""
     return {
         "solving": _solving(run),
         "teaching": _teaching(run),
@@ -194,7 +191,7 @@ def tables(run: RunRecord) -> dict[str, Table]:
 
 
 def _solving(run: RunRecord) -> Table:
-    """Return the last evaluation of every solver, below what the frozen base does."""
+    """Return the last evaluation of the frozen base and of every solver."""
     last = {_who(row): row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
@@ -220,7 +217,7 @@ def _solving(run: RunRecord) -> Table:
 
 
 def _teaching(run: RunRecord) -> Table:
-    """Return what teachers wrote after references that never change, the start's first."""
+    """Return the last evaluation of the base, the warm start and every teacher, as teachers."""
     base = [row for row in run.evals if row.role in (BASE, START) and row.taught]
     last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
     rows = [
@@ -235,12 +232,12 @@ def _teaching(run: RunRecord) -> Table:
 
 
 def _who(row: EvalRow) -> str:
-    """Return a member's name, and whether it was born in the step and has not learned."""
+    """Return a member's name, marked if it was born in that step and has not learned."""
     return f"{row.member}, born then" if row.born is True else row.member
 
 
 def _moved(run: RunRecord) -> list[tuple[str, str, str]]:
-    """Return the measures' means over the first and the last quarter of the steps."""
+    """Return the means of each series over the first and the last quarter of the steps."""
     rows = []
     for m in (*PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
         if means := quarters(run.series(m.path)):
@@ -268,7 +265,7 @@ def _board(run: RunRecord) -> list[tuple[str, str, str, str]]:
 
 
 def _time(run: RunRecord) -> str:
-    """Return the share of the time that each phase took, in the order in which they come."""
+    """Return the share of each phase in the time, in the phases' order."""
     totals = sum((Counter(step.seconds) for step in run.steps), Counter[str]())
     names = list(dict.fromkeys(name for step in run.steps for name in step.seconds))
     return ", ".join(
@@ -277,17 +274,17 @@ def _time(run: RunRecord) -> str:
 
 
 def sentences(run: RunRecord) -> list[str]:
-    """Return who played, and what it cost."""
+    """Return two sentences: members, base and steps; time, tokens and memory."""
     config, steps = run.config, f"{len(run.steps)} steps"
     planned = config.get("steps")
     if isinstance(planned, int) and planned > run.last:
         steps = f"{run.last} of {planned} steps so far"
     members = f"{config.get('teachers', '?')} teachers and {config.get('students', '?')} students"
     who = "One agent in both roles" if config.get("mode") == "azr" else members
-    if given := (config.get("rollout") or {}).get("tasks"):
+    if file := (config.get("rollout") or {}).get("tasks"):
         single = config.get("mode") == "azr"
         who = "One agent" if single else f"{config.get('students', '?')} students"
-        who += f" on the tasks of {given},"
+        who += f" on the tasks of {file},"
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
     seconds = sum(sum(step.seconds.values()) for step in run.steps)
     sampled = sum(step.tokens.sampled for step in run.steps)
@@ -301,7 +298,7 @@ def sentences(run: RunRecord) -> list[str]:
 
 
 def choose(tasks: Iterable[TaskRow]) -> list[TaskRow]:
-    """Return a few tasks of every step and kind: accepted ones, and one of each other status."""
+    """Return up to four accepted tasks of every step and kind, and one of each other status."""
     groups: dict[tuple[int, str, bool, str], list[TaskRow]] = {}
     for task in tasks:
         groups.setdefault((task.step, task.kind, not task.accepted, task.status), []).append(task)

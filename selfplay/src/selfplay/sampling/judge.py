@@ -29,7 +29,7 @@ def open_sandbox(config: Config) -> Sandbox:
 
 
 def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
-    """Validate proposals as they are written; return them in the order of their numbers."""
+    """Validate proposals while others are sampled; return them in the order of their numbers."""
 
     def judge(p: Proposed) -> tuple[Proposed, Verdict | None]:
         kind = prompts.template.kind(p.kind)
@@ -53,7 +53,7 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
 
 
 def program_metrics(written: Proposal | Task) -> Metrics | None:
-    """Return the measures of a program; None where that is no Python."""
+    """Return the measures of a program; None if it cannot be parsed."""
     try:
         return measure(written.parsed if isinstance(written, Proposal) else written.program)
     except CodeVerifierError:
@@ -61,12 +61,12 @@ def program_metrics(written: Proposal | Task) -> Metrics | None:
 
 
 def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> None:
-    """Grade attempts as they are written."""
-    read: list[Attempt] = []
+    """Grade attempts while others are sampled."""
+    sampled: list[Attempt] = []
 
     def answers() -> Iterator[tuple[Task, str | None]]:
         for a in attempts:
-            read.append(a)
+            sampled.append(a)
             yield a.task, a.answer
 
     def judge(pair: tuple[Task, str | None]) -> Grade:
@@ -75,6 +75,6 @@ def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> No
             return Grade(0.0, "ill-formed")
         return prompts.template.kind(task.kind).grade(task, answer, sandbox)
 
-    for i, said in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
-        read[i].score, read[i].reason = said.score, said.reason
-        read[i].infra_error = not said.judged
+    for i, result in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
+        sampled[i].score, sampled[i].reason = result.score, result.reason
+        sampled[i].infra_error = not result.judged

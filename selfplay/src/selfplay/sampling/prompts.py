@@ -1,4 +1,4 @@
-"""Prompts of a run by token ids, what can be read in completions, and the longest prompt."""
+"""The prompts of a run as token ids, and the parsing of completions."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -15,10 +15,10 @@ _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", ou
 
 
 class Prompts:
-    """Prompts of a run by token ids, what is read in completions, and the longest prompt.
+    """Makes prompts as token ids, parses completions, and checks that tasks fit into prompts.
 
-    tokenizer: of the base. context: tokens that the engine reads; None for no bound. Raises
-    ConfigError where not even the shortest task fits into a prompt.
+    tokenizer: of the base. context: of the engine, in tokens; None: unlimited. Raises ConfigError
+    if not even the shortest task fits into a prompt.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Prompts:
         self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
         self._control_tokens = control_tokens(tokenizer)
         self._ids = lru_cache(1024)(self._encoded)
-        """Of a prompt; equal ones are read once."""
+        """Returns the token ids of a prompt."""
         self._longest, self._setting = config.rollout.max_prompt_length, "rollout.max_prompt_length"
         if context is not None:
             room = context - config.longest_completion - config.rollout.prompt_overhead
@@ -47,7 +47,7 @@ class Prompts:
         return self.template.propose_prompt(asked.kind, asked.references)
 
     def requests(self, asked: Sequence[W]) -> list[Request]:
-        """Return the requests for proposals, or for answers."""
+        """Return the requests for drafts or attempts."""
         r, stops = self._rollout, self.template.stops
         return [
             Request(
@@ -62,10 +62,7 @@ class Prompts:
         ]
 
     def read(self, asked: Proposed | Attempt, rollout: Rollout) -> Proposal | str | None:
-        """Return what was written for a draft or an attempt.
-
-        A text that was cut is no proposal, and holds no answer.
-        """
+        """Return the proposal or answer in a rollout; None if it has none, or was cut."""
         if (ended := self._ended(rollout)) is None:
             return None
         if isinstance(asked, Attempt):
@@ -74,24 +71,23 @@ class Prompts:
         return None if proposal is None else without_comments(proposal)
 
     def _ended(self, rollout: Rollout) -> str | None:
-        """Return the text before the first stop; None where the limit cut it before any."""
+        """Return the text before the first stop; None if it was cut at the limit before any."""
         before = before_stop(rollout.text, self.template.stops)
         cut = rollout.finish_reason == "length" and before == rollout.text
         return None if cut else before
 
     def why_not_shown(self, task: Task) -> str:
-        """Say why no prompt can show a task; empty where all that show it are as they should be."""
+        """Return why a task cannot be in prompts; '' if it can."""
         return self.control_token_in(task) or self.why_too_long(task)
 
     def control_token_in(self, task: Task) -> str:
-        """Say which text of a task holds what only the template may write; empty where none."""
+        """Return which text of a task contains a control token; '' if none does."""
         return control_token_in(task, self._control_tokens, self.template.marks)
 
     def why_too_long(self, task: Task) -> str:
-        """Say why a task cannot be accepted; empty where all prompts that show it fit.
+        """Return which prompt with a task is too long; '' if all fit.
 
-        A prompt with several references holds them where it would hold as many copies of the
-        longest.
+        Several references fit if as many copies of the longest one do.
         """
         if self._longest is None:
             return ""
@@ -118,7 +114,7 @@ class Prompts:
 
 
 def without_comments(proposal: Proposal) -> Proposal:
-    """Return the proposal as its students see it; one that cannot be parsed, as it is."""
+    """Return the proposal without comments and docstrings; unchanged if it cannot be parsed."""
     try:
         program = strip_comments(proposal.parsed)
     except CodeVerifierError:

@@ -1,7 +1,7 @@
-"""Proposals and attempts: who is asked for what, what was written, and what became of it.
+"""Proposals and attempts: member, prompt, sampled text, and verdict.
 
-A `Proposed` is a proposal on its way through a step, and holds the attempts at its task, each an
-`Attempt`. Each phase fills in what it adds.
+A `Proposed` is a proposal on its way through a step, with the attempts at its task, each an
+`Attempt`. Each phase fills in its fields.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from selfplay.files.rows import GIVEN
 FORM = "form"
 """Status of a text that cannot be read as a proposal."""
 NOT_SAMPLED = Rollout(None, (), (), (), "length")
-"""The rollout of what has not been written yet."""
+"""The rollout of a draft or an attempt that is not sampled yet."""
 
 
 @dataclass
 class Attempt:
     """One try of a member (None: the frozen base) at a task.
 
-    - answer: None where the text holds no answer.
+    - answer: None if the text has no answer.
     - score: in [0, 1]; 1 solves the task.
-    - infra_error: the sandbox failed, not the answer: this attempt counts nowhere.
+    - infra_error: the sandbox failed, not the answer; no number counts this attempt.
     """
 
     member: str | None
@@ -54,18 +54,16 @@ class Attempt:
 
 @dataclass
 class Proposed:
-    """A proposal: what a teacher (None: the frozen base) was asked for, and what came of it.
+    """A proposal of a teacher (None: the frozen base), and the attempts at its task.
 
     - number: its place among the proposals that are sampled together.
-    - references: the tasks that the prompt shows.
-    - proposal: without comments and docstrings, which could give answers away; None for another
-      text.
-    - task: there exactly when the sandbox accepted the proposal, or where it is given and no one
-      proposes (teacher None).
-    - base_attempts: attempts of the frozen base at the same task, where it was drawn for
-      comparison.
-    - rival_attempts: attempts of another student at the same task, where the teacher's reward
-      compares the two.
+    - references: the tasks in the prompt.
+    - proposal: without comments and docstrings, which could reveal answers; None for a text without
+      a proposal.
+    - task: None until the sandbox accepts the proposal. With `rollout.tasks` it is the file's, and
+      teacher is None.
+    - base_attempts: of the frozen base at the same task, if it was drawn for comparison.
+    - rival_attempts: of another student at the same task, if the teacher's reward needs them.
     """
 
     number: int
@@ -106,7 +104,7 @@ class Proposed:
 
     @property
     def all_attempts(self) -> list[Attempt]:
-        """The attempts of everyone at the task."""
+        """The attempts of student, base and rival."""
         return [*self.attempts, *self.base_attempts, *self.rival_attempts]
 
     @property
@@ -126,12 +124,12 @@ class Proposed:
 
     @property
     def infra_error(self) -> bool:
-        """Whether the sandbox failed where a verdict was due: then nothing is learned from this."""
+        """Whether the sandbox failed at the proposal or at all attempts; then it trains none."""
         return self.status == Status.SANDBOX_ERROR or (bool(self.attempts) and not self.judged)
 
     @property
     def solve_rate(self) -> float:
-        """Share of the judged attempts that solved the task; 0 where there is none."""
+        """Share of the judged attempts that solved the task; 0 without any."""
         return share_solved(self.judged)
 
     @property
@@ -146,7 +144,7 @@ class Proposed:
 
 
 def share_solved(attempts: Sequence[Attempt]) -> float:
-    """Return the share of attempts that solved their task; 0 where there is none."""
+    """Return the share of attempts that solved their task; 0 without any."""
     return sum(a.score >= 1.0 for a in attempts) / len(attempts) if attempts else 0.0
 
 

@@ -1,7 +1,7 @@
-"""Prompts for large models in the manner of Absolute Zero (arXiv 2505.03335), in our own words.
+"""Prompts for large models in the format of Absolute Zero (arXiv 2505.03335), reworded.
 
-A model thinks in <think> and answers in <answer>; programs, inputs, outputs and messages come in
-fences. How a completion is read, and what is forgiven, is in `answer_text` and `fence`.
+A model thinks in <think> and answers in <answer>; programs, inputs, outputs and messages are in
+fences. `selfplay.tasks.reading` parses completions, and tolerates some deviations.
 """
 
 import re
@@ -24,9 +24,9 @@ from selfplay.tasks.reading import (
 )
 
 TODAY = date(2024, 7, 26)
-"""The day that chat templates show, Llama 3.1's own: every prompt of a run has the same."""
+"""The date in chat templates, Llama 3.1's own: fixed, so that all prompts of a run agree."""
 NUM_INPUTS = 10
-"""Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
+"""Inputs of a code_f proposal: the solver sees the first half, the rest is hidden and judges it."""
 
 _RULES = """Rules for the program:
 - The entry function is called f, takes at least one argument and returns a value.
@@ -40,16 +40,14 @@ OF_THE_FRAME = re.compile(
     r"|<[|\uff5c][^|\uff5c\n]{1,40}[|\uff5c]>|^(?:User|Assistant):",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What frames and chat templates are made of."""
-
-
+"""Tags and markers of frames and chat templates."""
 ANSWERED, NEXT_TURN = "</answer>", "\nUser:"
-"""The end of an answer, and a turn that a model without chat training invents behind it."""
+"""The end of an answer, and the next turn that a model without chat training makes up after it."""
 _FORM = "First reason inside <think> </think>, then give the answer inside <answer> </answer>."
 
 
 def plain_frame(request: str) -> str:
-    """A conversation written out, which a model without chat training continues."""
+    """Return the request as a written-out conversation, for models without chat training."""
     return (
         "A user asks and an assistant answers. The assistant first reasons inside <think> </think> "
         f"and then gives its answer inside <answer> </answer>.\nUser: {request}\n"
@@ -58,16 +56,16 @@ def plain_frame(request: str) -> str:
 
 
 def in_form(request: str) -> str:
-    """Return what a user of a conversation asks: the request, and the form of its answer."""
+    """Return the user's turn of a conversation: the request, and the form of the answer."""
     return f"{request}\n{_FORM}"
 
 
 def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
-    """Return the frame of a model's own chat template.
+    """Return a function that puts a request into the tokenizer's chat template.
 
-    tokenizer: of transformers; base: what errors call the model. Whatever the template makes of
-    `strftime_now` is of `TODAY`, so that a resume asks what the first step asked. Raises
-    ConfigError at once where there is no template, or one that fails or loses the request.
+    base: the model's name in errors. A template's `strftime_now` is always of `TODAY`, so that a
+    resume has the same prompts. Raises ConfigError if there is no template, or if it fails or drops
+    the request.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError(
@@ -82,14 +80,14 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
                 turns,
                 tokenize=False,
                 add_generation_prompt=True,
-                strftime_now=TODAY.strftime,  # goes before transformers' own
+                strftime_now=TODAY.strftime,  # overrides transformers' own
             )
-        except Exception as error:  # templates are programs and raise what they like
+        except Exception as error:  # templates are programs and may raise anything
             raise ConfigError(
                 f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
                 "template=azr, or mend chat_template in the model's folder"
             ) from None
-        # Templates of reasoning models open the thought themselves.
+        # Templates of reasoning models add <think> themselves.
         return text if text.rstrip().endswith("<think>") else f"{text}<think>"
 
     if "What is 2 + 2?" not in frame("What is 2 + 2?"):
@@ -101,30 +99,27 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
 
 
 class _Kind(CodeKind, Protocol):
-    """What the kinds have in common: proposals and answers in fences."""
+    """A kind whose proposals and answers are in fences."""
 
     fence: str
-    """The name of the fence that holds the answer; no prompt shows one of this name to its
-    solver."""
+    """Name of the fence of an answer; the solver's prompt has no fence of this name."""
     shown: tuple[str, ...]
-    """Fences that the solver's prompt shows: never an answer."""
-
+    """Names of the fences of the solver's prompt, which are never an answer."""
     fits: Callable[[str], bool]
-    """Whether a text can be an answer."""
+    """Returns whether a text can be an answer."""
 
     def answer(self, task: Task, written: str) -> str:
-        """Return the answer that a fence holds."""
+        """Return the answer in the content of a fence."""
         return written.strip()
 
     def read_proposal(self, references: Sequence[Task], answer: AnswerText) -> Proposal | None:
-        """Read a proposal, whatever its texts hold."""
+        """Read a proposal; its texts may contain marks of the frame."""
 
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
-        """Read a proposal; None when it does not have the form.
+        """Read a proposal; None if the text does not have the form.
 
-        There must be one program: two different ones, even in a draft, are none, because it is not
-        clear which was meant. A copy of an example is none, and neither is what holds marks of
-        the frame: it would end the prompt of the solver who is shown it.
+        That includes two different programs, even in a draft, which are ambiguous; a copy of an
+        example; and marks of the frame, which would end the solver's prompt.
         """
         proposal = self.read_proposal(references, answer_text(text))
         if proposal is None:
@@ -133,10 +128,10 @@ class _Kind(CodeKind, Protocol):
         return None if any(OF_THE_FRAME.search(part) for part in written) else proposal
 
     def parse_answer(self, task: Task, text: str) -> str | None:
-        """Return the answer to the task; None when there is none.
+        """Return the answer to the task; None if there is none.
 
-        The last fence of the answer's name counts. In an answer that is marked as one, a fence of
-        another name counts too if it can be an answer, and so does a text without any fence.
+        The last fence with the answer's name counts. In a marked answer, a fence of another name,
+        or a text without fences, also counts if it can be an answer.
         """
         answer = answer_text(text)
         named = [f.content for f in answer.fences if f.name == self.fence]

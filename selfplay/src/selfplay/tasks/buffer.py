@@ -1,4 +1,4 @@
-"""The tasks of a run: what it starts from, the newest accepted ones, the held-out ones."""
+"""The tasks of a run: its seeds, the buffer of accepted tasks, and the held-out tasks."""
 
 import json
 from collections import defaultdict, deque
@@ -25,7 +25,7 @@ NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
 SEED_RUNS = 32
-"""Runs of one template of so many seeds start from seed tasks of their own."""
+"""Number of run seeds with different seed tasks."""
 IDENTITY = Task(
     kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
 )
@@ -33,11 +33,11 @@ IDENTITY = Task(
 
 
 def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
-    """Return the first references of a run of this seed: code_o tasks on easy programs for nano.
+    """Return the template's seed tasks: for nano, code_o tasks on easy programs.
 
-    Their file holds a block for each of `SEED_RUNS` seeds; a run reads on from the start of its
-    own. Other templates have the identity function alone. Raises ConfigError when more tasks are
-    asked for than there are.
+    Their file has a block for each of `SEED_RUNS` seeds; a run reads from the start of its block.
+    Other templates have only the identity function. Raises ConfigError if `count` is larger than
+    the number of tasks.
     """
     if template != "nano" and count > 1:
         raise ConfigError(
@@ -58,10 +58,9 @@ def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
 
 
 class TaskBuffer:
-    """The accepted tasks of a run, newest last, no repeats.
+    """The accepted tasks of a run without duplicates, newest last.
 
-    Those of code_o and code_i are one pool, and those of any other kind another; of each `size`
-    are kept.
+    Tasks of code_o and code_i share a pool of `size` tasks; each other kind has its own pool.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class TaskBuffer:
         self._size, self._keeps = size, keeps
         self._pools: dict[tuple[str, ...], deque[Task]] = {}
         self._steps: dict[Hashable, int] = {}
-        """When each task came."""
+        """Step of each task."""
         self._seeds: list[Task] = []
         for task in tasks:
             self.add(task)
@@ -80,7 +79,7 @@ class TaskBuffer:
         return self._pools.setdefault(CALLS if kind in CALLS else (kind,), deque())
 
     def add(self, task: Task, step: int = 0) -> bool:
-        """Add a task of this step; False when it is there already, or finds no room."""
+        """Add a task of this step; return False for a duplicate, or if the buffer is full."""
         pool = self._pool(task.kind)
         full = len(pool) == self._size
         if _key(task) in self._steps or (full and self._keeps == "oldest"):
@@ -94,21 +93,20 @@ class TaskBuffer:
     def draw(
         self, count: int, seed: int, seed_share: float = 0.0, shows: Sequence[str] = CALLS
     ) -> list[Task]:
-        """Return up to `count` different tasks of these kinds, the same for the same seed and
-        contents.
+        """Return up to `count` different tasks of these kinds, drawn by the seed.
 
-        With probability `seed_share` they come from the tasks that the run started from.
+        With probability `seed_share` they are drawn from the tasks that the run started from.
         """
         rng = stream(seed)
         seeds = [task for task in self._seeds if task.kind in shows]
-        drawn = bool(seeds) and seed_share > 0.0 and rng.random() < seed_share
-        pool = seeds if drawn else [t for p in self._pools.values() for t in p if t.kind in shows]
-        return drawn_from(pool, count, rng)
+        of_seeds = bool(seeds) and seed_share > 0.0 and rng.random() < seed_share
+        accepted = [t for p in self._pools.values() for t in p if t.kind in shows]
+        return drawn_from(seeds if of_seeds else accepted, count, rng)
 
     def draw_newest(self, kind: str, count: int, step: int, seed: int) -> list[Task]:
-        """Return up to `count` different tasks of a kind: those of the step before, then any.
+        """Return up to `count` different tasks of a kind: those of the last step, then older ones.
 
-        The run's seeds serve code_o and code_i.
+        The run's seeds count for both code_o and code_i.
         """
         pool = self._pool(kind)
         fitting = [t for t in pool if t.kind == kind or self._steps[_key(t)] == 0]
@@ -124,9 +122,9 @@ class TaskBuffer:
 
 
 def drawn_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
-    """Return up to so many different ones of the tasks."""
-    picked = rng.choice(len(tasks), min(most, len(tasks)), replace=False)
-    return [tasks[int(i)] for i in picked]
+    """Return up to `most` of the tasks, drawn without replacement."""
+    places = rng.choice(len(tasks), min(most, len(tasks)), replace=False)
+    return [tasks[int(i)] for i in places]
 
 
 def _key(task: Task) -> Hashable:
@@ -135,7 +133,7 @@ def _key(task: Task) -> Hashable:
 
 @dataclass(frozen=True)
 class HeldOutTask:
-    """A task that no teacher writes; level 1 is the easiest, 0 means that none is known."""
+    """A task that members are measured on; level 1 is the easiest, 0 is unknown."""
 
     task: Task
     level: int
@@ -147,10 +145,10 @@ def nano_tasks(name: str) -> list[HeldOutTask]:
 
 
 def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
-    """Return up to `count` tasks, spread evenly over the kinds and levels that the sources have.
+    """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
 
-    A source is one of `NANO_SETS`, `EASY`, or a JSON Lines file of tasks as `selfplay
-    tasks` writes it (with an optional `level`). Raises ConfigError for any other.
+    A source is one of `NANO_SETS`, `EASY`, or a JSON Lines file of tasks from `selfplay tasks`
+    (with an optional `level`). Raises ConfigError for any other.
     """
     groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
     for source in sources:
@@ -168,7 +166,7 @@ def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
 
 
 def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
-    """Raise ConfigError for a task that no prompt can show; why_not_shown: empty for others."""
+    """Raise ConfigError for a task that cannot be in a prompt; why_not_shown: '' for others."""
     for held_out in tasks:
         reason = why_not_shown(held_out.task)
         if reason:

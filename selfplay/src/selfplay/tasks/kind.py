@@ -1,9 +1,9 @@
-"""Task kinds: what a task asks for, in prompts, in what is read of completions, and in verdicts.
+"""Task kinds: the prompts of a kind of task, the parsing of completions, and verdicts.
 
-`code_o`, `code_i` and `code_f` are three of them in every template. One of your own is an object of
-a subclass of `TaskKind`: hand it over in `Extensions(task_kinds=[KIND])`, or name it in
-`rollout.kinds` as `module:KIND`. A whole one is in `examples/own_task_kind.py`. One with the name
-of a built-in kind takes its place, with prompts and a gate of its own.
+Every template has `code_o`, `code_i` and `code_f`. A kind of your own is an object of a subclass of
+`TaskKind`: pass it in `Extensions(task_kinds=[KIND])`, or name it in `rollout.kinds` as
+`module:KIND`; `examples/own_task_kind.py` has one. A kind with the name of a built-in one replaces
+it.
 """
 
 from collections.abc import Sequence
@@ -15,38 +15,38 @@ from selfplay.objects import resolved
 from selfplay.settings import one_of
 
 CALLS = ("code_o", "code_i")
-"""Kinds about one call of a program: what a teacher has seen of one serves the other."""
+"""Kinds about one call of a program, which serve each other as references."""
 BUILT_IN = (*CALLS, "code_f")
 
 
 @runtime_checkable
 class TaskKind(Protocol):
-    """One kind of task. Its prompts are requests: the template puts them into its frame.
+    """One kind of task. Its prompts are requests that the template puts into its frame.
 
-    A `Proposal` and a `Task` carry what the kind puts into them; the fields of programs serve any
-    text. A task is known by its program, input and inputs: the same again is no new task.
+    The fields of `Proposal` and `Task` may hold any text. Tasks with equal program, input and
+    inputs are duplicates.
     """
 
     name: str
-    """What rows and pages call it."""
+    """Name in rows and on pages."""
     words: str
-    """What it asks of the solver, for readers."""
+    """The solver's task in words, for readers."""
     shows: tuple[str, ...] = CALLS
-    """Kinds whose tasks its prompts show as references."""
+    """Kinds of the reference tasks in its prompts."""
     keeps_program: bool = False
-    """A proposal is about the program of the one reference that its prompt shows."""
+    """A proposal is about the program of the only reference in its prompt."""
 
     def propose_prompt(self, references: Sequence[Task]) -> str:
-        """Return the request for a task; references: none only where the run has none to show."""
+        """Return the request for a task; references: empty only if the run has none."""
 
     def parse_proposal(self, references: Sequence[Task], text: str) -> Proposal | None:
-        """Read a proposal of this kind; None when the text does not have the form."""
+        """Read a proposal of this kind; None if the text does not have the form."""
 
     def solve_prompt(self, task: Task) -> str:
         """Return the request for a solution."""
 
     def parse_answer(self, task: Task, text: str) -> str | None:
-        """Return the answer in a solution of the task; None when it is not well formed."""
+        """Return the answer in a solution of the task; None if it is not well formed."""
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
         """Write the completion that proposes a task, for supervised steps."""
@@ -57,26 +57,26 @@ class TaskKind(Protocol):
         raise ConfigError(f"kind {self.name} has no answer_text, which `selfplay sft` needs")
 
     def validate(self, proposal: Proposal, sandbox: Sandbox) -> Verdict:
-        """Judge a proposal: status `ok` with the task that it becomes, or why not.
+        """Return the verdict on a proposal: status `ok` with its task, or the reason why not.
 
         Called in several threads at a time.
         """
         return sandbox.validate(proposal)
 
     def grade(self, task: Task, answer: str, sandbox: Sandbox) -> Grade:
-        """Judge an answer, the same for the same answer. Called in several threads at a time."""
+        """Grade an answer, always in the same way. Called in several threads at a time."""
         return sandbox.grade(task, answer)
 
     def references(self, most: int) -> int:
-        """Return how many references a prompt shows, of `rollout.num_references`."""
+        """Return the number of references in a prompt; most: `rollout.num_references`."""
         return 1 if self.keeps_program else most
 
 
 class CodeKind(TaskKind, Protocol):
-    """What the built-in kinds are in every template."""
+    """A built-in kind of any template."""
 
     asks: str
-    """Field of a task that its solver is asked for."""
+    """The field of a task that the solver has to find."""
 
     def gold(self, task: Task) -> str:
         """Return the proposer's own answer."""
@@ -109,7 +109,7 @@ class CodeF(CodeKind, Protocol):
 
 
 def require_known(names: Sequence[str]) -> None:
-    """Raise ConfigError where `rollout.kinds` names a kind twice, or neither a built-in kind nor a
+    """Raise ConfigError for a name of `rollout.kinds` that is repeated, or neither built-in nor
     `module:object`."""
     if len(set(names)) < len(names):
         raise ConfigError(f"rollout.kinds names a kind twice: {', '.join(names)}")
@@ -124,14 +124,14 @@ def kinds_in_play(
 ) -> tuple[TaskKind, ...]:
     """Return the kinds that `rollout.kinds` names.
 
-    handed: what a program gave; the rest is a template's own, or imported. One of a built-in name
-    takes the place of ours. Raises ConfigError for a name that is none of them, for what is no
-    kind, and for two of one name.
+    handed: those that a program passed; others are the template's, or imported. A kind with a
+    built-in name replaces that one. Raises ConfigError for an unknown name, for an object that is
+    not a kind, and for two kinds of one name.
     """
     known = {kind.name: kind for kind in built_in}
     kinds: dict[str, TaskKind] = {}
-    found = resolved("rollout.kinds", names, "task_kinds", handed, known)
-    for name, kind in zip(names, found, strict=True):
+    objects = resolved("rollout.kinds", names, "task_kinds", handed, known)
+    for name, kind in zip(names, objects, strict=True):
         if not isinstance(kind, TaskKind):
             raise ConfigError(
                 f"rollout.kinds: {name} is of type {type(kind).__name__}; expected "
@@ -140,7 +140,7 @@ def kinds_in_play(
         if kind.name in kinds:
             raise ConfigError(
                 f"rollout.kinds: {name} has the name of another kind, {kind.name}; "
-                f"expected one of a name: leave one out, or call it otherwise"
+                "leave one out, or give it another name"
             )
         kinds[kind.name] = kind
     return tuple(kinds.values())

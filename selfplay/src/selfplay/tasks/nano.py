@@ -12,9 +12,9 @@
     solve code_f     <|solve_f|>WORDS(<|input|>INPUT<|output|>OUTPUT)...<|think|>
                      -> THOUGHT<|answer|>PROGRAM<|end|>
 
-A plan is the teacher's thought: it is dropped before the proposal is read, and no student sees it.
-Only what follows <|answer|> is judged, not the thought before it. Either may be empty.
-What the built-in model writes there is in `tools/nano`.
+A plan is the teacher's thought: it is dropped before the proposal is read, and students do not see
+it. Only the text after <|answer|> is judged, not the thought before it. Plan and thought may be
+empty; `tools/nano` has those of the built-in model.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,10 @@ SPECIAL_TOKENS = (
 PAD, END = SPECIAL_TOKENS[:2]
 """<|end|> is the model's end token."""
 NUM_INPUTS = 6
-"""Inputs of a code_f proposal: the first half is shown to the solver, the rest judges it."""
+"""Inputs of a code_f proposal: the solver sees the first half, the rest is hidden and judges it."""
 
 
 class _Answered(CodeKind, Protocol):
-    """Answers of all kinds look alike."""
-
     def parse_answer(self, task: Task, text: str) -> str | None:
         fields = text.split("<|answer|>")
         if len(fields) != 2 or any("<|" in f for f in fields) or not fields[1].strip():

@@ -1,4 +1,4 @@
-"""What a model wrote, brought to programs and values: the answer, its fences, its literals."""
+"""Parsing of a model's text: the answer, its fences, its programs and literals."""
 
 import ast
 import re
@@ -34,14 +34,14 @@ class Fence:
 
 
 def fenced(name: str, content: str) -> str:
-    """Write a block whose fences are longer than any in its content."""
+    """Return a block whose fences are longer than any in its content."""
     longest = max((len(run) for run in _RUN.findall(content)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{name}\n{content}\n{fence}"
 
 
 def fences(text: str) -> list[Fence]:
-    """Return the blocks of a text in their order; those of a wrapper stand in its place."""
+    """Return the blocks of a text in order; blocks inside a wrapper replace it."""
     return list(_fences(text.split("\n")))
 
 
@@ -67,18 +67,18 @@ def _fences(lines: list[str]) -> Iterator[Fence]:
 
 
 def _has_fence(line: str) -> bool:
-    """Whether anything here can open or close a block; spares most lines the patterns."""
+    """Return whether a line can open or close a block; most lines then need no pattern."""
     return "```" in line or "~~~" in line
 
 
 def _doubled(content: list[str], name: str) -> bool:
-    """Whether a block begins with an opening of its own name."""
+    """Return whether a block begins with an opening fence of its own name."""
     first = _OPENING.fullmatch(content[0]) if content else None
     return first is not None and _name(first["info"]) == name
 
 
 def _end(lines: list[str], start: int, fence: str, indent: int) -> tuple[int, list[str]] | None:
-    """Return the line that ends a block, and content on it; None where nothing does."""
+    """Return the number of the line that ends a block, and its content; None without an end."""
     depth = 0
     for at in range(start, len(lines)):
         line = lines[at]
@@ -101,7 +101,7 @@ def _end(lines: list[str], start: int, fence: str, indent: int) -> tuple[int, li
 
 
 def _name(info: str) -> str:
-    """The first word, in one spelling."""
+    """Return the first word, normalised."""
     word = (re.findall(r"[\w.+#-]+", info.lower()) or [""])[0]
     if _PYTHON.fullmatch(word):
         return "python"
@@ -115,7 +115,7 @@ def _indent(line: str) -> int:
 
 
 def _dedented(lines: list[str], indent: int) -> list[str]:
-    """Without the indentation that the opening fence had, where a line has it."""
+    """Return the lines without the indentation of the opening fence."""
     return [line[min(indent, _indent(line)) :] if indent else line for line in lines]
 
 
@@ -125,12 +125,12 @@ _TAG = re.compile(r"<\s*(/?)\s*answer\s*>", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class AnswerText:
-    """The answer of a completion, not yet read."""
+    """The part of a completion that is its answer, and its fences."""
 
     text: str
     fences: tuple[Fence, ...]
     marked: bool
-    """It is in an <answer> block, or at least after a closed thought."""
+    """Whether it is in an <answer> block, or after a closed thought."""
 
 
 def answer_text(completion: str) -> AnswerText:
@@ -147,7 +147,7 @@ def answer_text(completion: str) -> AnswerText:
 
 
 def _blocks(text: str) -> list[str]:
-    """What follows each opening tag, up to the next tag or the end."""
+    """Return the text after each opening tag, up to the next tag or the end."""
     tags = list(_TAG.finditer(text))
     ends = [*(tag.start() for tag in tags), len(text)][1:]
     return [text[t.end() : end] for t, end in zip(tags, ends, strict=True) if not t[1]]
@@ -160,7 +160,10 @@ _LABEL = {
 
 
 def without_label(name: str, text: str) -> str:
-    """Drop `input:` or `output:` before the value. With `=` it could be a keyword argument."""
+    """Return the text without `input:` or `output:` before the value.
+
+    `input=` is not removed: it could be a keyword argument.
+    """
     text = text.strip()
     label = _LABEL[name].match(text)
     return text[label.end() :].strip() if label else text
@@ -169,8 +172,8 @@ def without_label(name: str, text: str) -> str:
 def argument_text(text: str, program: str) -> str:
     """Return the text between the parentheses of the call of f.
 
-    A whole call `f(1, 2)` is cut to its arguments. A tuple `(1, 2)` is spread where f needs two
-    arguments: given as one it could only raise.
+    Of a whole call `f(1, 2)` these are the arguments. A tuple `(1, 2)` is unpacked if f needs two
+    arguments, since a single one would raise.
     """
     text = without_label("input", text)
     match _statements(text):
@@ -184,7 +187,7 @@ def argument_text(text: str, program: str) -> str:
 
 
 def required_arguments(program: str) -> int:
-    """Return how many positional arguments f cannot do without; 0 where that is unknown."""
+    """Return the number of positional arguments of f without a default; 0 if unknown."""
     names = [
         node.args
         for node in _statements(program)
@@ -196,12 +199,12 @@ def required_arguments(program: str) -> int:
 
 
 def defines_f(text: str) -> bool:
-    """Whether a text is a program with a function f."""
+    """Return whether a text is a program with a function f."""
     return any(isinstance(node, ast.FunctionDef) and node.name == "f" for node in _statements(text))
 
 
 def is_output(text: str) -> bool:
-    """Whether a text is one literal, as the judge reads it."""
+    """Return whether a text is one literal, as for the sandbox."""
     try:
         parse_literal(without_label("output", text))
     except LiteralError:
@@ -210,7 +213,7 @@ def is_output(text: str) -> bool:
 
 
 def is_input(text: str) -> bool:
-    """Whether a text is literals between commas, or a call of f with such."""
+    """Return whether a text is literals separated by commas, or a call of f with such."""
     try:
         return parse_arguments(argument_text(text, "")) != ((), {})
     except LiteralError:

@@ -23,16 +23,16 @@ from selfplay.tasks.kind import CALLS, TaskKind
 from selfplay.tasks.template import Template
 
 BATCH = 64
-"""Proposals sampled together, after the same pool of references (Absolute Zero's batch)."""
+"""Proposals sampled together, with the same pool of references (Absolute Zero's batch)."""
 LEAST = 1 / 16
-"""A model that writes a smaller share of new valid tasks is given up, after four batches."""
+"""Smallest share of new valid tasks, after four batches, with which a model may go on."""
 Say = Callable[[str], None]
 Worked = tuple[Task, Mapping[str, Any]]
 """A valid task, and its row."""
 
 
 def require_seeds(config: Config) -> None:
-    """Raise ConfigError, before anything loads, where seeds are asked for and none can be had."""
+    """Raise ConfigError, before anything loads, if the seeds' file or template cannot give them."""
     r = config.rollout
     if r.tasks is not None:
         if not Path(r.tasks).is_file():
@@ -48,10 +48,10 @@ def require_seeds(config: Config) -> None:
 
 
 def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
-    """Return the seeds that a new run is given: of `rollout.seed_file`, or the template's.
+    """Return the seeds of a new run: all of `rollout.tasks`, or of `seed_file`, or the template's.
 
-    Of a file, `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and as many of
-    each other kind in play if there are. Raises ConfigError when there are fewer than asked for.
+    From a seed file `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and up to
+    as many of each other kind in play. Raises ConfigError if the file has too few.
     """
     r = config.rollout
     if r.tasks is not None:
@@ -62,11 +62,10 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
         return seed_tasks(config.template, r.seed_tasks, config.seed)
     place = Path(r.seed_file)
     others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
-    read = _different("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts, _content)
-    tasks = [task for task, _ in read]
-    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(tasks))
-    drawn = [tasks[int(i)] for i in order]
-    calls = [task for task in drawn if task.kind in CALLS][: r.seed_tasks]
+    rows = _different("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts, _content)
+    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(rows))
+    tasks = [rows[int(i)][0] for i in order]
+    calls = [task for task in tasks if task.kind in CALLS][: r.seed_tasks]
     if len(calls) < r.seed_tasks:
         raise ConfigError(
             f"rollout.seed_tasks is {r.seed_tasks}, and {place} has {len(calls)} different valid "
@@ -74,32 +73,32 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
             f"--set rollout.seed_tasks={len(calls)}, or give more rows"
         )
     for kind in others:
-        calls += [task for task in drawn if task.kind == kind][: r.seed_tasks]
+        calls += [task for task in tasks if task.kind == kind][: r.seed_tasks]
     return calls
 
 
 def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
     """Return all valid tasks of `rollout.tasks`; the easiest first for the order `solve_rate`."""
     kinds = [kind.name for kind in prompts.template.in_play]
-    read = _different(
+    rows = _different(
         "rollout.tasks", place, kinds, sandbox, prompts, lambda task: (task.kind, _content(task))
     )
-    found = {task.kind for task, _ in read}
-    if missing := [kind for kind in kinds if kind not in found]:
+    present = {task.kind for task, _ in rows}
+    if missing := [kind for kind in kinds if kind not in present]:
         raise ConfigError(
             f"rollout.tasks: {place} has no valid task of {', '.join(missing)}; give some, or leave"
-            f" it out: --set rollout.kinds=[{','.join(k for k in kinds if k in found)}]"
+            f" it out: --set rollout.kinds=[{','.join(k for k in kinds if k in present)}]"
         )
     if config.rollout.tasks_order == "solve_rate":
-        for task, row in read:
+        for task, row in rows:
             if not isinstance(row.get("solve_rate"), int | float):
                 raise ConfigError(
                     f"rollout.tasks_order is solve_rate, and {place} has none for "
                     f"{task.program!r}; expected a number in every row, as `selfplay tasks` writes "
                     "it, or --set rollout.tasks_order=shuffled"
                 )
-        read.sort(key=lambda pair: -pair[1]["solve_rate"])
-    return [task for task, _ in read]
+        rows.sort(key=lambda pair: -pair[1]["solve_rate"])
+    return [task for task, _ in rows]
 
 
 def _different(
@@ -110,16 +109,16 @@ def _different(
     prompts: Prompts,
     content: Callable[[Task], Hashable],
 ) -> list[Worked]:
-    """Return the valid tasks of a file that prompts can show and whose contents differ.
+    """Return the valid tasks of a file that fit into prompts, without duplicates of `content`.
 
     key: the setting that names the file.
     """
     try:
-        read = read_tasks(place, prompts.template, kinds, sandbox, lambda _: None)
+        rows = read_tasks(place, prompts.template, kinds, sandbox, lambda _: None)
     except (SelfplayError, CodeVerifierError, OSError) as error:
         raise ConfigError(f"{key}: {error}") from error
     different: dict[Hashable, Worked] = {}
-    for task, row in read:
+    for task, row in rows:
         if not prompts.why_not_shown(task):
             named = replace(task, id=f"seed-{len(different)}")
             different.setdefault(content(task), (named, row))
@@ -127,11 +126,12 @@ def _different(
 
 
 def self_made_seeds(run: Run) -> list[Task]:
-    """Let the model write the seeds, from the identity function on (arXiv 2505.03335, section 3).
+    """Let the model write the seeds, starting from the identity function (arXiv 2505.03335,
+    section 3).
 
-    References are drawn from what was accepted before. `seed_tasks` of code_o and code_i together,
-    then as many of each other kind in play. The frozen base writes; after a warm start the first
-    member, which all others equal. Raises SelfplayError for a model that writes too few.
+    References are drawn from earlier accepted seeds. First come `seed_tasks` of code_o and code_i
+    together, then as many of each other kind in play. The frozen base writes, or, after a warm
+    start, the first member. Raises SelfplayError for a model that writes too few valid tasks.
     """
     kinds = run.template.in_play
     calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
@@ -145,8 +145,10 @@ def self_made_seeds(run: Run) -> list[Task]:
 def _written(
     run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
 ) -> list[Task]:
-    """Return these tasks and what the model writes of these kinds in turn, batch by batch, until
-    there are enough; known: other tasks that it is shown."""
+    """Return `seed_tasks` tasks: the given ones, and valid ones that the model writes in batches.
+
+    kinds: in turn. known: more tasks for references.
+    """
     r, batch = run.config.rollout, 0
     writer = None if run.config.warm_start is None else run.population.members[0]
     seen = {_content(task) for task in tasks}
@@ -177,12 +179,12 @@ def _written(
 
 
 def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
-    """Write a run's seeds where it finds them when it is resumed."""
+    """Write a run's seeds to a file, for a resume."""
     write_text(path, "".join(json.dumps(task.to_row()) + "\n" for task in seeds))
 
 
 def written_seeds(path: Path) -> list[Task]:
-    """Return the seeds that a run was founded with; none before that."""
+    """Return the seeds that `write_seeds` wrote; none for a missing file."""
     if not path.exists():
         return []
     return [Task.from_row(row, complete=True) for _, row in read_rows(path)]
@@ -193,9 +195,9 @@ def read_tasks(
 ) -> list[Worked]:
     """Read JSON Lines of tasks: ours, or Absolute Zero's {"snippet", "input", "output"}.
 
-    A row without `kind` serves both code_o and code_i, or code_f where it has `inputs`. Programs
-    lose their comments; outputs are found by running them, whatever the row says. Raises
-    SelfplayError for a file without a valid row.
+    A row without `kind` gives a task of code_o and one of code_i, or of code_f if it has `inputs`.
+    Comments are removed from programs. Outputs come from running the programs, not from the rows.
+    Raises SelfplayError for a file without a valid row.
     """
     if not path.is_file():
         raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
@@ -219,13 +221,13 @@ def read_tasks(
             continue
         kind = verdict.task.kind
         both = not row.get("kind") and kind in CALLS
-        arguments = [k for k in (CALLS if both else (kind,)) if k in kinds]
-        tasks += [(replace(verdict.task, kind=k), row) for k in arguments]
-    found = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
-    found += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
+        row_kinds = [k for k in (CALLS if both else (kind,)) if k in kinds]
+        tasks += [(replace(verdict.task, kind=k), row) for k in row_kinds]
+    summary = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
+    summary += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
     if not tasks:
-        raise SelfplayError(f"{found}; expected rows as `selfplay tasks` writes them")
-    say(found)
+        raise SelfplayError(f"{summary}; expected rows as `selfplay tasks` writes them")
+    say(summary)
     return tasks
 
 

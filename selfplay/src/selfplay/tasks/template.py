@@ -1,9 +1,7 @@
-"""What a prompt template is, the ones that exist, and what no text in a prompt may hold.
+"""Prompt templates, and the control tokens that no task may contain.
 
-`<|im_end|>` in a program, or in the output of one, would end the prompt of the student who is shown
-it. What counts is what the base's own tokenizer reads in the text, whoever wrote it: so a token
-that it finds after normalising is found, and one that it takes only as a whole word is not found in
-other words.
+`<|im_end|>` in a program, or in its output, would end the prompt of the student. Control tokens are
+found by the base's own tokenizer, so that its normalisation and its rules for whole words count.
 """
 
 import re
@@ -18,27 +16,27 @@ from selfplay.tasks import azr, nano
 from selfplay.tasks.kind import BUILT_IN, TaskKind, kinds_in_play
 
 Frame: TypeAlias = Callable[[str], str]
-"""Makes the prompt of a request."""
+"""Returns the prompt of a request."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """Task kinds within a frame: writes the prompts of both roles and reads what comes back."""
+    """Task kinds in a frame: writes the prompts of both roles, and reads completions."""
 
     kinds: tuple[TaskKind, ...]
-    """One of each name: those in play, and its own that are not."""
+    """Those in play, and the template's others; each name once."""
     in_play: tuple[TaskKind, ...]
     """The kinds that a run's teachers write."""
     stops: tuple[str, ...] = ()
-    """Texts that end a completion, as its end token does; what follows is not read."""
+    """Texts that end a completion, as the end token does."""
     frame: Frame = str
     marks: re.Pattern[str] | None = None
-    """What the frame is made of beside control tokens: no text of a task holds it."""
+    """Marks of the frame that are no control tokens; no text of a task may contain one."""
     start_token: bool = False
-    """Prompts begin as the tokenizer begins texts: with a start token, where it has one."""
+    """Whether prompts begin with the tokenizer's start token, if it has one."""
 
     def kind(self, name: str) -> TaskKind:
-        """Return the kind of this name. Raises ConfigError where there is none."""
+        """Return the kind of this name. Raises ConfigError if there is none."""
         for kind in self.kinds:
             if kind.name == name:
                 return kind
@@ -52,7 +50,7 @@ class Template:
         return self.frame(self.kind(kind).propose_prompt(references))
 
     def parse_proposal(self, kind: str, references: Sequence[Task], text: str) -> Proposal | None:
-        """Read a proposal; None when the text does not have the form."""
+        """Read a proposal; None if the text does not have the form."""
         return self.kind(kind).parse_proposal(references, text)
 
     def proposal_text(self, task: Task, thought: str = "") -> str:
@@ -64,7 +62,7 @@ class Template:
         return self.frame(self.kind(task.kind).solve_prompt(task))
 
     def parse_answer(self, task: Task, text: str) -> str | None:
-        """Return the answer in a solution of the task; None when it is not well formed."""
+        """Return the answer in a solution of the task; None if it is not well formed."""
         return self.kind(task.kind).parse_answer(task, text)
 
     def answer_text(self, task: Task, thought: str = "") -> str:
@@ -89,11 +87,11 @@ def template_named(
     kinds: Sequence[str] = BUILT_IN,
     handed: Sequence[TaskKind] = (),
 ) -> Template:
-    """Return the template that a configuration names.
+    """Return the template of this name.
 
-    base: its model, whose tokenizer a chat template is read from. kinds: those in play, as
-    `rollout.kinds` names them; handed: those of them that a program gave. Raises ConfigError where
-    the tokenizer has no template that works, and for kinds that there are not.
+    base: the model whose tokenizer has the chat template. kinds: `rollout.kinds`. handed: kinds of
+    them that a program passed. Raises ConfigError for a chat template that is missing or does not
+    work, and for unknown kinds.
     """
     template = NANO if name == "nano" else AZR
     in_play = kinds_in_play(kinds, handed, template.kinds)
@@ -108,7 +106,7 @@ def template_named(
 
 
 def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
-    """Return the template of a configuration; handed: kinds that a program gave."""
+    """Return the template of a configuration; handed: kinds that a program passed."""
     return template_named(config.template, config.base, config.rollout.kinds, handed)
 
 
@@ -121,20 +119,19 @@ _MARK = re.compile(
 
 @dataclass(frozen=True)
 class ControlTokens:
-    """Those of a tokenizer of transformers: special ones, and added ones that look like marks.
+    """Control tokens of a transformers tokenizer: special tokens, and added ones like `[/INST]`.
 
-    Tokenizers also have ordinary vocabulary among their added tokens: runs of blanks in models of
-    code, words, operators, pieces of programs such as `range(`. Of what is not special, only names
-    in brackets or between doubled signs are control tokens; the rest is text like any other, and so
-    is a special token of blanks alone.
+    Added tokens are also ordinary vocabulary: blanks, words, operators, pieces of programs such as
+    `range(`. Of those that are not special, only names in brackets or between doubled signs are
+    control tokens. A special token of blanks only is none.
     """
 
     tokenizer: Any
     texts: Mapping[int, str]
-    """By id."""
+    """Text by token id."""
 
     def first_in(self, text: str) -> str:
-        """Return the first control token that the tokenizer reads in a text; empty for none."""
+        """Return the first control token that the tokenizer reads in a text; '' without any."""
         unknown = getattr(self.tokenizer, "unk_token_id", None)
         for number in self.tokenizer.encode(text, add_special_tokens=False):
             token = self.texts.get(number, "")
@@ -156,9 +153,9 @@ def control_tokens(tokenizer: Any) -> ControlTokens:
 def control_token_in(
     task: Task, tokens: ControlTokens, marks: re.Pattern[str] | None = None
 ) -> str:
-    """Say which text of a task holds a control token; empty where none does.
+    """Return which text of a task contains a control token; '' if none does.
 
-    tokens: of the base's tokenizer; marks: of the template's own frame.
+    tokens: of the base's tokenizer; marks: of the template's frame.
     """
     texts = {
         "program": (task.program,),
@@ -169,5 +166,5 @@ def control_token_in(
     for name, text in ((name, text) for name, parts in texts.items() for text in parts):
         mark = marks.search(text) if marks else None
         if token := tokens.first_in(text) or (mark and mark[0]):
-            return f"its {name} holds {token.strip()!r}, which prompts are made of"
+            return f"its {name} holds {token.strip()!r}, a control token of prompts"
     return ""
