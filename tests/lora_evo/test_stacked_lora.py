@@ -33,6 +33,17 @@ def test_forward_and_gradients_equal_peft(tiny, rows, length):
         assert torch.allclose(adapters.model(input_ids=ids).logits, logits, atol=1e-5)
 
 
+def test_decoding_keeps_the_factors_of_each_member_once_however_many_rows_it_has(tiny):
+    _, adapters = tiny.stacked()
+    layer = next(iter(adapters.layers.values()))
+    for rows in ([0, 1, 2], [0, 0, 0, 1, 2, 2] * 4):
+        x = tiny.numbers(7, len(rows), 1, layer.base.in_features)
+        with torch.no_grad(), adapters.route(rows):
+            layer(x)
+            _, down, up, *_ = layer.blocks
+            assert len(down) == len(up) == 3
+
+
 def test_flattened_tokens_are_read_by_row_and_layers_of_experts_are_refused(tiny):
     _, adapters = tiny.stacked()
     layer = next(iter(adapters.layers.values()))

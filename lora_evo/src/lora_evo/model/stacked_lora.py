@@ -30,7 +30,7 @@ from lora_evo.peft.config import TARGET_MODULES
 BASE = -1
 """Member index of rows that use no adapter."""
 _GROUP_FROM_TOKENS = 16
-"""From this many tokens a row on, products by member are faster than A and B gathered by row."""
+"""From this many tokens a row on, every stretch of one member has products of its own."""
 
 
 _EXPERTS_NAMES = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
@@ -99,8 +99,8 @@ class StackedLoRALinear(nn.Module):
         self.lora_B = matrices(base.out_features, r)
         self.scales = [scale] * n_members
         self._routing = routing
-        self.gathered: tuple[Route, Tensor, Tensor, Any] | None = None
-        """What `_gather` returned for a route in force."""
+        self.blocks: tuple[Route, Tensor, Tensor, tuple[Tensor, Tensor] | None, Any] | None = None
+        """What `_by_member` returned for a route in force."""
         self.kept: tuple[Tensor, Tensor] | None = None
         """The stacks of all members while the routing keeps them."""
 
@@ -159,33 +159,50 @@ class StackedLoRALinear(nn.Module):
         route = self._routing.current
         if route is None or not route.runs:
             return product(self.base, x)
-        if self.gathered is None or self.gathered[0] is not route:
-            self.gathered = route, *self._gather(route, x)
-        _, down, up, plain = self.gathered
+        if self.blocks is None or self.blocks[0] is not route:
+            self.blocks = route, *self._by_member(route, x)
+        _, down, up, order, plain = self.blocks
         y = product(self.base, x) if plain is None else F.linear(x, *plain)
-        g = len(down)
-        z = torch.bmm(x.view(g, -1, down.shape[1]), down)
-        y.view(g, -1, up.shape[2]).baddbmm_(z, up)
-        return y
+        g, n_in, _ = down.shape
+        if order is None:
+            z = torch.bmm(x.view(g, -1, n_in), down)
+            y.view(g, -1, up.shape[2]).baddbmm_(z, up)
+            return y
+        into, back = order
+        updates = torch.bmm(torch.bmm(x[into].view(g, -1, n_in), down), up)
+        return y.add_(updates.view(-1, *y.shape[1:])[back])
 
-    def _gather(self, route: Route, x: Tensor) -> tuple[Tensor, Tensor, Any]:
-        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; plain weights and bias.
+    def _by_member(
+        self, route: Route, x: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None, Any]:
+        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; order; weights and bias.
 
-        g is the number of rows, or 1 where all of them have one member.
+        g is the number of members in the route, the base among them. Order is None for one; else
+        the row at each place of g blocks as long as the longest, and the place of each row. The
+        base's weights and bias are None where their product is not a plain one.
         """
-        rows = route.rows if len(set(route.rows)) > 1 else route.rows[:1]
-        members = sorted(set(rows) - {BASE})
-        pairs = [self._pair(member, x) for member in members]
-        entry = {member: i for i, member in enumerate(members)}
-        if BASE in rows:
+        members = sorted(set(route.rows))
+        pairs = [self._pair(member, x) for member in members if member != BASE]
+        if members[0] == BASE:
             down, up = self.lora_A[0], self.lora_B[0]
-            pairs.append((x.new_zeros(down.shape), x.new_zeros(up.shape[::-1])))
-            entry[BASE] = len(members)
-        entries = torch.tensor([entry[member] for member in rows], device=x.device)
-        down, up = (torch.stack(side).index_select(0, entries) for side in zip(*pairs, strict=True))
+            pairs.insert(0, (x.new_zeros(down.shape), x.new_zeros(up.shape[::-1])))
+        order = None
+        if len(members) > 1:
+            blocks = [[i for i, m in enumerate(route.rows) if m == member] for member in members]
+            length = max(map(len, blocks))
+            into = [row for block in blocks for row in block + block[:1] * (length - len(block))]
+            back = [0] * len(route.rows)
+            for number, block in enumerate(blocks):
+                for place, row in enumerate(block, number * length):
+                    back[row] = place
+            order = torch.tensor(into, device=x.device), torch.tensor(back, device=x.device)
         base = self.base
         plain = base.weight.dtype == x.dtype and not in_four_bits(base)
-        return down.transpose(1, 2).contiguous(), up, (base.weight, base.bias) if plain else None
+        down, up = (torch.stack(side) for side in zip(*pairs, strict=True))
+        return (
+            *(down.transpose(1, 2).contiguous(), up, order),
+            (base.weight, base.bias) if plain else None,
+        )
 
 
 @dataclass(eq=False)
@@ -224,7 +241,7 @@ class StackedAdapters:
                 yield
         finally:
             for layer in self.layers.values():
-                layer.gathered = None
+                layer.blocks = None
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

@@ -266,6 +266,8 @@ def make_plan(
     engine = {"vLLM: weights and adapters": weights} if config.engine == "vllm" else {}
     learning = sum(constant.values()) + sum(work.values()) + idle
     sampling = sum(constant.values()) + work["optimiser"] + weights + cache
+    if config.engine == "hf":
+        sampling += work["adapters stacked for a pass"]
     graphs = _GRAPHS * (second_process and not config.vllm.enforce_eager)
     moving = sum(work.values()) - work["optimiser"]
     growing = cache * (config.engine == "hf")
