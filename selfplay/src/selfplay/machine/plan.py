@@ -219,11 +219,16 @@ def sampler_parts(
     return 0.0, _GROWING * model.cache * dtype * positions, 0.0
 
 
+def sampled_members(step: Workload) -> int:
+    """Return how many members are sampled at once: those of one role."""
+    return max(1, step.members // 2)
+
+
 def decoded_together(config: Config, step: Workload, rows: Rows) -> int:
     """Return how many rows the engine decodes together, if half of the members are in a role."""
     count = rows.count
     if config.pieces and config.engine == "hf":
-        members = max(1, step.members // 2)
+        members = sampled_members(step)
         count //= members if config.pieces == 1 else even(min(batches(count), config.pieces))
     return max(1, min(config.rollout.max_rows, count))
 
@@ -267,7 +272,7 @@ def make_plan(
     learning = sum(constant.values()) + sum(work.values()) + idle
     sampling = sum(constant.values()) + work["optimiser"] + weights + cache
     if config.engine == "hf":
-        sampling += work["adapters stacked for a pass"]
+        sampling += work["adapters stacked for a pass"] * sampled_members(step) / step.members
     graphs = _GRAPHS * (second_process and not config.vllm.enforce_eager)
     moving = sum(work.values()) - work["optimiser"]
     growing = cache * (config.engine == "hf")
