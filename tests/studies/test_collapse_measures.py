@@ -25,7 +25,7 @@ def row(step, teacher, program, **more):
 
 def run(tmp_path, rows, kind=HIDDEN):
     write_rows(tmp_path / "tasks.jsonl", rows)
-    return written(Run(tmp_path, "run", {"rollout": {"kinds": [kind]}}, ()))
+    return written(Run(tmp_path, {"rollout": {"kinds": [kind]}}, ()))
 
 
 def both(steps):
