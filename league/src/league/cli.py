@@ -103,9 +103,9 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     """Print who is best in a league, or in a table of results.
 
     mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
-    mu - 3 sigma. Most of sigma is doubt about the level of all together. So compare members of
-    a league by ranks, the 95 % interval of a member's place; and rows of a table by behind, the
-    gap to the first row, and behind_sigma, its standard deviation.
+    mu - 3 sigma. Most of sigma is shared: the level of the whole league is uncertain. So compare
+    members of a league by ranks, the 95 % interval of a member's place; and rows of a table by
+    behind, the gap to the first row, and behind_sigma, its standard deviation.
     """
     if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")

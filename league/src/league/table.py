@@ -35,7 +35,7 @@ from league.state import Outcome
 class RatedMember:
     """One member of a table of results.
 
-    - sigma: the standard deviation of its skill; most of it is doubt about the level of all
+    - sigma: the standard deviation of its skill; most of it is uncertainty about the level of all
       together, so compare two members by their gap.
     - lower_bound: mu - 3 sigma.
     - behind: the first row's mu minus its mu.

@@ -195,7 +195,7 @@ OPERATORS: Mapping[str, Operator] = {
             summary="turn both singular bases within their spaces by exact rotations",
             preserves="singular values, column and row space, factorization, norm balance"),
         _built_in("mutation", "component_masking", strength=0.15, tail=1.0,
-            summary="mask random singular components, mostly small ones, and start them afresh",
+            summary="mask random singular components, mostly small ones, and initialise them anew",
             preserves="the other components, |A|, number of live ranks; not the factorization"),
         _built_in("mutation", "full_gaussian", strength=0.15,
             summary="add Gaussian noise, in proportion to each factor's size, to both factors",

@@ -101,6 +101,6 @@ def _description(config: Config, model: Architecture, preset: str, why: str) -> 
             f"tokens: prompts to {r.max_prompt_length or context:,}, proposals to "
             f"{r.max_proposal_length:,}, attempts to {r.max_completion_length:,}; others: "
             "--set rollout.max_completion_length=N and the like",
-            f"adapters on {modules}; others: --set learner.target_modules=[...]",
+            f"adapters on {modules}; others: --set 'learner.target_modules=[...]'",
         ]
     )
