@@ -87,6 +87,7 @@ def test_ctrl_c_then_kill_then_resume_end_in_the_same_bytes(runs, brief, tmp_pat
         with (home / name).open("a") as file:
             file.write('{"step": 4, "te')
     (home / "checkpoints" / ".step-4.abcd1234.tmp").mkdir()
+    (home / "ancestors" / ".t0@1.abcd1234.tmp").mkdir()
     (home / "members" / "t7").mkdir()
     assert command(*resume(home)).exit_code == 0
     assert runs.outcome(home) == runs.outcome(brief)

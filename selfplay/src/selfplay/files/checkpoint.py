@@ -243,17 +243,17 @@ def _restore_files(directory: Path, folder: Path, checkpoint: Checkpoint) -> Non
     for path in sorted((folder / "league").glob("*"), reverse=True):  # the log is the last
         with appearing(directory / "league" / path.name) as draft:
             shutil.copyfile(path, draft)
-    for path in (directory / "members").glob("[tsa]*"):
-        born = checkpoint.born.get(role_of(path.name), 1)
-        if path.name[1:].isdigit() and int(path.name[1:]) >= born:
-            shutil.rmtree(path)
-    for path in (directory / "ancestors").glob("*@*"):
-        if int(path.name.partition("@")[2]) > checkpoint.step:
-            shutil.rmtree(path)
     for home in (directory, *(directory / name for name in files.FOLDERS)):
         sweep(home)
         for path in home.glob(".*.part"):  # left by `_drop` and the league
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in (directory / "members").glob("[tsa]*"):
+        born = checkpoint.born.get(role_of(path.name), 1)
+        if path.name[1:].isdigit() and int(path.name[1:]) >= born:
+            shutil.rmtree(path)
+    for path in (directory / "ancestors").glob("[tsa]*@*"):
+        if int(path.name.partition("@")[2]) > checkpoint.step:
+            shutil.rmtree(path)
     for name, length in {files.CHANGES: 0, **checkpoint.lengths}.items():
         files.truncate(directory / name, length)
 
