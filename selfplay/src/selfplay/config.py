@@ -460,7 +460,7 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
     """Return the configuration of a preset or a YAML file, with values and assignments on top.
 
     assignments: such as `learner.r=16`. values: by key; those that are None are left out. Raises
-    ConfigError for what cannot be used, teachers beside `rollout.tasks` among it.
+    ConfigError for what cannot be used, such as teachers together with `rollout.tasks`.
 
     Example:
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any, cast
 
@@ -59,6 +60,23 @@ class Route:
             if member != BASE:
                 runs.append((member, start, stop))
         return cls(tuple(rows), tuple(runs))
+
+    @cached_property
+    def blocks(self) -> tuple[Tensor, Tensor]:
+        """Rows in one block for each member, the base first, all as long as the longest.
+
+        Two vectors: [members * length] the row at each place, repeated to fill up, and [rows] the
+        place of each row.
+        """
+        members = sorted(set(self.rows))
+        blocks = [[i for i, m in enumerate(self.rows) if m == member] for member in members]
+        length = max(map(len, blocks))
+        row_at = [row for block in blocks for row in block + block[:1] * (length - len(block))]
+        place_of = [0] * len(self.rows)
+        for number, block in enumerate(blocks):
+            for place, row in enumerate(block, number * length):
+                place_of[row] = place
+        return torch.tensor(row_at), torch.tensor(place_of)
 
 
 class Routing:
@@ -168,18 +186,17 @@ class StackedLoRALinear(nn.Module):
             z = torch.bmm(x.view(g, -1, n_in), down)
             y.view(g, -1, up.shape[2]).baddbmm_(z, up)
             return y
-        into, back = order
-        updates = torch.bmm(torch.bmm(x[into].view(g, -1, n_in), down), up)
-        return y.add_(updates.view(-1, *y.shape[1:])[back])
+        row_at, place_of = order
+        updates = torch.bmm(torch.bmm(x[row_at].view(g, -1, n_in), down), up)
+        return y.add_(updates.view(-1, *y.shape[1:])[place_of])
 
     def _by_member(
         self, route: Route, x: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None, Any]:
         """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; order; weights and bias.
 
-        g is the number of members in the route, the base among them. Order is None for one; else
-        the row at each place of g blocks as long as the longest, and the place of each row. The
-        base's weights and bias are None where their product is not a plain one.
+        g is the number of members in the route, the base among them. Order is None for one, else
+        `Route.blocks`. The base's weights and bias are None if it has no plain product.
         """
         members = sorted(set(route.rows))
         pairs = [self._pair(member, x) for member in members if member != BASE]
@@ -188,14 +205,8 @@ class StackedLoRALinear(nn.Module):
             pairs.insert(0, (x.new_zeros(down.shape), x.new_zeros(up.shape[::-1])))
         order = None
         if len(members) > 1:
-            blocks = [[i for i, m in enumerate(route.rows) if m == member] for member in members]
-            length = max(map(len, blocks))
-            into = [row for block in blocks for row in block + block[:1] * (length - len(block))]
-            back = [0] * len(route.rows)
-            for number, block in enumerate(blocks):
-                for place, row in enumerate(block, number * length):
-                    back[row] = place
-            order = torch.tensor(into, device=x.device), torch.tensor(back, device=x.device)
+            row_at, place_of = route.blocks
+            order = row_at.to(x.device), place_of.to(x.device)
         base = self.base
         plain = base.weight.dtype == x.dtype and not in_four_bits(base)
         down, up = (torch.stack(side) for side in zip(*pairs, strict=True))
