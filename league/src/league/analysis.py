@@ -236,9 +236,11 @@ def calibrate(directory: str | os.PathLike[str], taus: Sequence[float] = TAUS) -
         behind, count = float(excess.sum()), len(excess)
         error = float(excess.std(ddof=1)) * count**0.5 if count > 1 else abs(behind)
         trials.append(replace(trial, behind=behind, error=error))
-    own = grid.index(config.tau)
-    change = trials[own].matches >= FEW_MATCHES and trials[own].behind > 2.0 * trials[own].error
-    return Tuning(tuple(trials), best, own, change)
+    index = grid.index(config.tau)
+    change = (
+        trials[index].matches >= FEW_MATCHES and trials[index].behind > 2.0 * trials[index].error
+    )
+    return Tuning(tuple(trials), best, index, change)
 
 
 def calibration(directory: str | os.PathLike[str]) -> Calibration:

@@ -120,7 +120,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 @click.command()
 @click.argument("child", type=FOLDER)
 @click.option(
-    "--parent", "given", type=FOLDER, multiple=True,
+    "--parent", "parent_folders", type=FOLDER, multiple=True,
     help="Adapter directory of a parent; may be repeated. Default: the parents in lineage.json.",
 )  # fmt: skip
 @click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
@@ -144,7 +144,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 @json_option
 def retention(
     child: Path,
-    given: tuple[Path, ...],
+    parent_folders: tuple[Path, ...],
     model: str | None,
     load_in_4bit: bool,
     probes: Path | None,
@@ -166,9 +166,9 @@ def retention(
     """
     if (model is None) == bool(probes or train):
         raise click.UsageError("--model needs --probes or --train, and they need --model")
-    folders = list(given) or parents_on_disk(child)
+    folders = list(parent_folders) or parents_on_disk(child)
     short = shortest_unique_names(folders)  # refuses duplicates
-    parents = dict(zip([str(parent) for parent in given] or short, folders, strict=True))
+    parents = dict(zip([str(parent) for parent in parent_folders] or short, folders, strict=True))
 
     from lora_evo.compare import retention as compare
 

@@ -159,17 +159,17 @@ class LaidRows:
         tables = [(numbers, positions, real)]
         widths = [len(grid)]
         if branches:
-            own = np.arange(lengths[n:].max())
-            widths.append(len(own))
-            numbers = np.hstack((numbers[before], starts[n:, None] + own))
-            positions = np.hstack((positions[before], begins[n:, None] + own))
-            real = np.hstack((real[before], own < lengths[n:, None]))
+            branch_grid = np.arange(lengths[n:].max())
+            widths.append(len(branch_grid))
+            numbers = np.hstack((numbers[before], starts[n:, None] + branch_grid))
+            positions = np.hstack((positions[before], begins[n:, None] + branch_grid))
+            real = np.hstack((real[before], branch_grid < lengths[n:, None]))
             tables.append((numbers, positions, real))
         both = list(zip(tables, widths, strict=True))
-        asked = np.concatenate([real[:, -width:].ravel() for (_, _, real), width in both])
+        queried = np.concatenate([real[:, -width:].ravel() for (_, _, real), width in both])
         tokens = np.concatenate([keys[:, -width:].ravel() for (keys, _, _), width in both])
         places = np.empty(lengths.sum(), dtype=int)
-        places[tokens[asked]] = asked.nonzero()[0]
+        places[tokens[queried]] = queried.nonzero()[0]
         put = partial(torch.tensor, device=device)
         blocks = []
         for (numbers, at, real), width in both:

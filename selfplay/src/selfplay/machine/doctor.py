@@ -195,9 +195,9 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
     """Check that an update moved a member: otherwise no update was measured."""
     members = [member for row in rows for member in row.members.values()]
     valid, moved = sum(t.status == "ok" for t in tasks), sum(m.stepped is True for m in members)
-    given = config.rollout.tasks
+    task_file = config.rollout.tasks
     seen = f"{valid} of {len(tasks)} proposals were valid, "
-    seen = seen if given is None else f"{valid} tasks of {given} were attempted, "
+    seen = seen if task_file is None else f"{valid} tasks of {task_file} were attempted, "
     seen += f"{moved} of {len(members)} updates moved a member"
     remedy = f"selfplay sft --base {config.base} --data FILE --out START; --set warm_start=START"
     return Check("learning", moved > 0, seen, remedy)
