@@ -22,7 +22,7 @@ from tiny_families import (
 )
 
 from lora_evo import LoraEvoError, distance, mutate, save_adapter
-from lora_evo.model import TARGET_MODULES, open_engine
+from lora_evo.model import TARGET_MODULES, open_engine, packing
 from lora_evo.model.base import load_base_model
 from lora_evo.model.decoding import TESTED_FAMILIES, GeneralDecoder, decoder_of
 from lora_evo.model.hf_engine import HFEngine, Request
@@ -58,9 +58,13 @@ def losses(made, rows, members, share, checkpointing):
     return parts, gradients, laid.ids.numel()
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_rows_that_share_a_prompt_are_as_whole_rows(tiny, made, checkpointing):
-    """Beyond the window, in unequal prompts, with a completion of one token and a row alone."""
+@pytest.mark.parametrize(("checkpointing", "flash"), [(False, False), (True, False), (False, True)])
+def test_rows_that_share_a_prompt_are_as_whole_rows(tiny, made, checkpointing, flash, monkeypatch):
+    """Beyond the window, in unequal prompts, with a completion of one token and a row alone.
+
+    flash: attention is asked for as on a GPU; torch then does it with a mask.
+    """
+    monkeypatch.setattr(packing, "takes_flash", lambda like: flash)
     ids = tuple(tiny.numbers(4, 4 * LENGTH).mul(1000).long().abs().remainder(VOCABULARY).tolist())
     prompts = [ids[:LENGTH], ids[LENGTH : LENGTH + 3]]
     rows = [TokenPair(p, ids[n : 2 * n]) for p in prompts for n in (1, 7, LENGTH, 5)]

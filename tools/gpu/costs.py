@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as profiler
 
@@ -64,7 +65,10 @@ def population(setting: Setting, step: str, members: int) -> None:
 def profile(setting: Setting) -> None:
     """Write an update's share of the peak, and the kernels that take most of its time.
 
-    Two rows: each attempt with a prompt of its own, and eight with the same, which is read once.
+    Rows: one for each attempt with a prompt of its own, and for eight with the same, which is read
+    once: `fresh_s` are of rows of other lengths each time, `cudnn_s` likewise with cuDNN's
+    attention. `packed_error`: how far log-probabilities of rows read together are from those of
+    each alone, the mean in nats. `least_s`: of an update of so few tokens that only calls count.
     """
     base, on_gpu = setting.random_base(BASE), setting.device == "cuda"
     learner, _ = open_learner(
@@ -73,6 +77,8 @@ def profile(setting: Setting) -> None:
     count, prompt, completion = (4, 16, 8) if setting.tiny else (16, 512, 1024)
     shape = read_architecture(str(base))
     body = sum(inputs * outputs for _, inputs, outputs in shape.linears)
+    least = made_up(learner, 2, 4, 4, 1)
+    setting.write("profile", least_s=[updated(learner, least) for _ in range(3)])
     for attempts in (1, 2 if setting.tiny else 8):
         samples = made_up(learner, count, prompt, completion, attempts)
         seconds = sorted(updated(learner, samples) for _ in range(4))[1]
@@ -81,16 +87,37 @@ def profile(setting: Setting) -> None:
         flop = 4.0 * (body * tokens + shape.hidden * shape.vocabulary * count * completion)
         row = {"attempts": attempts, "update_s": seconds, "tokens": tokens}
         row |= {"tokens_a_second": tokens / seconds, "tflops": flop / seconds / 1e12}
+        row |= {"packed_error": packed_error(learner, samples)}
         if on_gpu:
             card = torch.cuda.get_device_name()
             peak = next((peak for name, peak in PEAKS.items() if name in card), None)
             row |= {"of_datasheet": peak and flop / seconds / peak}
             row |= {"peak_gib": torch.cuda.max_memory_allocated() / GIB}
         setting.write("profile", **row)
+        fresh = {}
+        for name, cudnn in (("fresh_s", False), ("cudnn_s", True)):
+            torch.backends.cuda.enable_cudnn_sdp(cudnn)
+            fresh[name] = [
+                updated(learner, made_up(learner, count, prompt, completion, attempts, seed))
+                for seed in (1, 2)
+            ]
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        setting.write("profile", attempts=attempts, **fresh)
         kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
         with profiler(activities=kinds) as trace:
             updated(learner, samples)
         setting.write("profile", attempts=attempts, **slowest(trace, on_gpu))
+
+
+@torch.no_grad()
+def packed_error(learner: Learner, samples: list[TrainingSample]) -> float:
+    """Return the mean difference (nats) of scores of four rows together and of each alone."""
+    chosen = [sample for sample in samples if sample.member == learner.members[0]][:4]
+    rows = [sample.rollout for sample in chosen]
+    scorer, places = learner.scorer, [0] * len(rows)
+    (together,) = scorer.scores(scorer.laid(rows, places))
+    alone = [scorer.scores(scorer.laid([row], [0]))[0] for row in rows]
+    return float((together - torch.cat(alone)).abs().mean())
 
 
 def card24(setting: Setting) -> None:
@@ -101,7 +128,7 @@ def card24(setting: Setting) -> None:
         torch.cuda.set_per_process_memory_fraction(CARD24 * GIB / whole)
     four = f"load_in_4bit={str(on_gpu).lower()}"
     config = load_preset("7b-24gb", f"base={base}", four, *setting.assignments())
-    count, prompt, completion = (8, 16, 8) if setting.tiny else (16, 2048, 1024)
+    count, prompt, completion = (8, 16, 8) if setting.tiny else (8, 2048, 1024)
     begun = time.perf_counter()
     learner, engine = open_learner(config)
 
@@ -140,20 +167,22 @@ def updated(learner: Learner, samples: list[TrainingSample]) -> float:
 
 
 def made_up(
-    learner: Learner, count: int, prompt: int, completion: int, attempts: int
+    learner: Learner, count: int, prompt: int, completion: int, attempts: int, seed: int = 0
 ) -> list[TrainingSample]:
     """Return rows of everyone, of random tokens, half of them to become less likely.
 
-    attempts: so many rows of a member share each prompt.
+    attempts: so many rows of a member share each prompt. seed: above 0, completions have lengths
+    from half of `completion` on.
     """
-    draws = torch.Generator().manual_seed(0)
+    draws = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, 400, (count, prompt + completion), generator=draws).tolist()
+    lengths = torch.randint(completion // 2, completion + 1, (count,), generator=draws).tolist()
     samples = []
     for i, row in enumerate(ids):
-        task = i // attempts
+        task, length = i // attempts, lengths[i] if seed else completion
         member, shown = learner.members[task % len(learner.members)], ids[task][:prompt]
-        logprobs = (-6.0,) * completion
-        rollout = Rollout(member, tuple(shown), tuple(row[prompt:]), logprobs, "stop")
+        logprobs, end = (-6.0,) * length, prompt + length
+        rollout = Rollout(member, tuple(shown), tuple(row[prompt:end]), logprobs, "stop")
         sign = (-1.0) ** (i % attempts if attempts > 1 else i // 2)
         samples.append(TrainingSample(member, rollout, sign, task_id=str(task)))
     return samples
@@ -162,7 +191,9 @@ def made_up(
 def slowest(trace: Any, on_gpu: bool) -> dict[str, Any]:
     """Return the kernels (name, share, calls) that take most time, on a CPU the operators."""
     key = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    found = sorted(trace.key_averages(), key=lambda event: -getattr(event, key))
-    total = sum(getattr(event, key) for event in found) or 1.0
-    named = [(e.key[:90], round(getattr(e, key) / total, 4), e.count) for e in found[:KERNELS]]
-    return {"total_ms": total / 1e3, "calls": sum(e.count for e in found), "kernels": named}
+    kind = DeviceType.CUDA if on_gpu else DeviceType.CPU
+    events = [event for event in trace.key_averages() if event.device_type == kind]
+    events.sort(key=lambda event: -getattr(event, key))
+    total = sum(getattr(event, key) for event in events) or 1.0
+    named = [(e.key[:90], round(getattr(e, key) / total, 4), e.count) for e in events[:KERNELS]]
+    return {"total_ms": total / 1e3, "calls": sum(e.count for e in events), "kernels": named}

@@ -322,15 +322,20 @@ def fingerprint(model: Any) -> str:
 
 
 def choose_device(device: str) -> torch.device:
-    """Return a device; `auto`: cuda if available. Raises LoraEvoError for a missing device."""
+    """Return a device; `auto`: cuda if available. Raises LoraEvoError for a missing device.
+
+    On cuda, cuDNN's attention is switched off: it plans anew for every new length of a text.
+    """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         chosen = torch.device(device)
     except RuntimeError:
         raise LoraEvoError(f"device is {device!r}; expected auto, cpu or cuda") from None
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise LoraEvoError(f"device is {device!r}, and torch finds no GPU here; expected cpu")
+    if chosen.type == "cuda":
+        if not torch.cuda.is_available():
+            raise LoraEvoError(f"device is {device!r}, and torch finds no GPU here; expected cpu")
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return chosen
 
 

@@ -144,10 +144,12 @@ class Decoder:
         cache = KVCache([], [], 0) if before is None else before
         start = cache.length
         positions = start + (real.cumsum(1) - 1).clamp(min=0)
-        causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
-        itself = torch.eye(T, dtype=torch.bool, device=ids.device)
-        mask = ((causal & real[:, None, :]) | itself)[:, None]
-        if start:
+        mask = None
+        if start or not bool(real.all()):
+            causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
+            itself = torch.eye(T, dtype=torch.bool, device=ids.device)
+            mask = ((causal & real[:, None, :]) | itself)[:, None]
+        if mask is not None and start:
             cache.reserve(start + T)
             mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
         logits = self._forward(ids, positions, mask, cache)
@@ -190,9 +192,11 @@ class Decoder:
             k, v = cache.extended(i, k, v.transpose(1, 2))
             how: dict[str, Any] = {"attn_mask": mask, "scale": attention.scaling}
             if ids.shape[1] > 1:
-                grouped = self.heads != self.kv_heads
-                y = F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped, **how)
-                y = y.transpose(1, 2)
+                groups = self.heads // self.kv_heads
+                if groups > 1 and mask is not None:  # a GPU has no fused kernel for both
+                    k, v = (side.repeat_interleave(groups, 1) for side in (k, v))
+                how |= {"is_causal": mask is None, "enable_gqa": groups > 1 and mask is None}
+                y = F.scaled_dot_product_attention(q, k, v, **how).transpose(1, 2)
             else:
                 # The query heads that share a key head attend together: no copy of keys per head.
                 q = q.view(len(q), self.kv_heads, -1, q.shape[-1])

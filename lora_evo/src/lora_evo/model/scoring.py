@@ -150,32 +150,24 @@ class LaidRows:
         lengths = np.array([len(text) for text in texts])
         starts = np.zeros_like(lengths)
         starts[order] = lengths[order].cumsum() - lengths[order]
-        before = np.array(parents, dtype=int)
-        begins = np.concatenate((np.zeros(len(stems), dtype=int), lengths[before]))
         n = len(stems)
-        grid = np.arange(lengths[:n].max())
-        real = grid < lengths[:n, None]
-        numbers, positions = starts[:n, None] + grid, np.broadcast_to(grid, real.shape)
-        tables = [(numbers, positions, real)]
-        widths = [len(grid)]
-        if branches:
-            branch_grid = np.arange(lengths[n:].max())
-            widths.append(len(branch_grid))
-            numbers = np.hstack((numbers[before], starts[n:, None] + branch_grid))
-            positions = np.hstack((positions[before], begins[n:, None] + branch_grid))
-            real = np.hstack((real[before], branch_grid < lengths[n:, None]))
-            tables.append((numbers, positions, real))
-        both = list(zip(tables, widths, strict=True))
-        queried = np.concatenate([real[:, -width:].ravel() for (_, _, real), width in both])
-        tokens = np.concatenate([keys[:, -width:].ravel() for (keys, _, _), width in both])
+        prompts = np.concatenate((np.zeros(n, dtype=int), np.array(parents, dtype=int)))
+        begins = np.where(np.arange(len(texts)) < n, 0, lengths[prompts])
+        blocks, queried, seen, real = [], [], [], []
+        for begin in sorted(set(begins.tolist())):  # stems, then branches by length of their prompt
+            of_block = np.flatnonzero(begins == begin)
+            grid = np.arange(lengths[of_block].max())
+            inside = grid < lengths[of_block, None]
+            own = np.where(inside, starts[of_block, None] + grid, 0)
+            both = np.hstack((starts[prompts[of_block], None] + np.arange(begin), own))
+            blocks.append(Block(len(of_block), both.shape[1], len(grid)))
+            queried.append(own.ravel())
+            seen.append(both.ravel())
+            real.append(inside.ravel())
+        queries, inside = np.concatenate(queried), np.concatenate(real)
         places = np.empty(lengths.sum(), dtype=int)
-        places[tokens[queried]] = queried.nonzero()[0]
+        places[queries[inside]] = inside.nonzero()[0]
         put = partial(torch.tensor, device=device)
-        blocks = []
-        for (numbers, at, real), width in both:
-            chosen = np.where(real, numbers, 0)
-            real[:, -width:] = True  # no token sees those after its text
-            blocks.append(Block(put(chosen), put(at), put(real), width))
         ranges = []
         for (stem, branch), row in zip(parts, rows, strict=True):
             last = int(starts[stem]) + len(row.prompt_ids) - 1
@@ -186,7 +178,7 @@ class LaidRows:
             put([[token for i in order for token in texts[i]]]),
             [of_member[i] for i in order for _ in texts[i]],
             put(np.concatenate([begins[i] + np.arange(len(texts[i])) for i in order])[None]),
-            Packing(tuple(blocks), put(places)),
+            Packing(tuple(blocks), put(queries), put(np.concatenate(seen)), put(places)),
             ranges,
         )
 
