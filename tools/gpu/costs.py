@@ -143,14 +143,15 @@ def card24(setting: Setting) -> None:
         {"learning": planned.learning / GIB, "sampling": planned.sampling / GIB} if planned else {}
     )
     say("open", seconds=time.perf_counter() - begun, planned_gib=moments)
-    begun = time.perf_counter()
     tokens = 8 if setting.tiny else 64
     asked = [
         Request((5,) * prompt, learner.members[i % len(learner.members)], tokens, 1.0, i)
         for i in range(count)
     ]
-    engine.generate(asked)
-    say("sample", seconds=time.perf_counter() - begun, rows=count, tokens=tokens)
+    for what in ("sample first", "sample"):
+        begun = time.perf_counter()
+        engine.generate(asked)
+        say(what, seconds=time.perf_counter() - begun, rows=count, tokens=tokens)
     for attempts in (1, 2):
         samples = made_up(learner, count, prompt, completion, attempts)
         seconds = [updated(learner, samples) for _ in range(2)][-1]
