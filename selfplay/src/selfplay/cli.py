@@ -207,7 +207,11 @@ def sft(
 @click.argument("preset", required=False, metavar="[NAME|FILE|RUN]")
 @BASE_MODEL
 @SET
-@click.option("--gpu", help="A name such as H100, or GiB. Default: the device of this machine.")
+@click.option(
+    "--gpu",
+    help="H200, H100, A100-80GB, A100-40GB, L40S, L4, RTX4090, RTX3090, or GiB. "
+    "Default: the device of this machine.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Workers, with one GPU each.")
 @JSON
 def plan(

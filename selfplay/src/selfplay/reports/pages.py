@@ -89,6 +89,11 @@ def figure(value: float | None, *, share: bool = False, signed: bool = False) ->
     return f"{plus}{value:.{min(max(digits, 0), 4)}f}".replace("-", "−")
 
 
+def counted(number: object, noun: str) -> str:
+    """Return `1 teacher`, or `2 teachers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Return seconds as `4.8 s`, `4 min 10 s` or `2 h 5 min`."""
     whole = round(seconds)

@@ -29,7 +29,7 @@ from selfplay.files.read import (
     signs_in,
 )
 from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
-from selfplay.reports.pages import duration
+from selfplay.reports.pages import counted, duration
 
 EVERY = 5
 """Steps between two lines."""
@@ -194,11 +194,12 @@ def _warning(config: Config) -> str:
 
 def _header(config: Config, directory: Path, done: int) -> str:
     """Return base, members, steps and folder, and how to stop and resume."""
-    members = f"{config.teachers} teachers, {config.students} students"
+    teachers, students = counted(config.teachers, "teacher"), counted(config.students, "student")
+    members = f"{teachers}, {students}"
     if config.mode == "azr":
         members = "one agent"
     elif config.rollout.tasks is not None:
-        members = f"{config.students} students"
+        members = students
     if config.rollout.tasks is not None:
         members += f" on the tasks of {config.rollout.tasks}"
     steps = f"{done} of {config.steps} steps done" if done else f"{config.steps} steps"

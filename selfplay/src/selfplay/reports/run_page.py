@@ -19,7 +19,7 @@ from selfplay.files.read import (
     warnings_of,
 )
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
-from selfplay.reports.pages import Table, duration, figure, visible, write_page
+from selfplay.reports.pages import Table, counted, duration, figure, visible, write_page
 from selfplay.tasks.template import NANO
 
 if TYPE_CHECKING:
@@ -279,11 +279,12 @@ def sentences(run: RunRecord) -> list[str]:
     planned = config.get("steps")
     if isinstance(planned, int) and planned > run.last:
         steps = f"{run.last} of {planned} steps so far"
-    members = f"{config.get('teachers', '?')} teachers and {config.get('students', '?')} students"
+    teachers, students = (counted(config.get(f"{r}s", "?"), r) for r in ("teacher", "student"))
+    members = f"{teachers} and {students}"
     who = "One agent in both roles" if config.get("mode") == "azr" else members
     if file := (config.get("rollout") or {}).get("tasks"):
         single = config.get("mode") == "azr"
-        who = "One agent" if single else f"{config.get('students', '?')} students"
+        who = "One agent" if single else students
         who += f" on the tasks of {file},"
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
     seconds = sum(sum(step.seconds.values()) for step in run.steps)

@@ -223,6 +223,8 @@ def read_tasks(
         both = not row.get("kind") and kind in CALLS
         row_kinds = [k for k in (CALLS if both else (kind,)) if k in kinds]
         tasks += [(replace(verdict.task, kind=k), row) for k in row_kinds]
+        if not row_kinds:
+            refused["of a kind that is not trained"] += 1
     summary = f"{len(rows)} rows of {path} give {len(tasks)} tasks of {', '.join(kinds)}"
     summary += "".join(f", {count} refused: {status}" for status, count in refused.most_common())
     if not tasks:
