@@ -431,8 +431,10 @@ def test_a_row_proves_itself(row: dict[str, Any], score: float | None) -> None:
 
 
 def test_rewards_name_a_row_that_no_answer_solves() -> None:
+    """TRL also gives a reward its trainer's state, which is no column."""
     row = {"id": 7, "test_list": ["assert h(1) == 3"], "code": "def h(x): return x"}
-    columns = {name: [value] * 2 for name, value in row.items()}
+    columns: dict[str, Any] = {name: [value] * 2 for name, value in row.items()}
+    columns["trainer_state"] = object()
     reward = rewards.tests_reward()
     with pytest.warns(UserWarning, match="row 7: not even its own solution passes"):
         assert reward([fence("def h(x): return 1")] * 2, **columns) == [0.0, 0.0]

@@ -17,8 +17,11 @@ from trl_grpo import model, tokenizer
 from code_verifier import tests_reward
 from evals import math_reward
 
-def answer(text):  # the model's only word is what the program prints
-    return f"print({{text.strip()}})"
+passes = tests_reward()
+
+def program(prompts, completions, **columns):  # the model's only word is what the program prints
+    texts = [f"<answer>print({{text.strip()}})</answer>" for text in completions]
+    return passes(prompts=prompts, completions=texts, **columns)
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -27,7 +30,7 @@ rows = [
 ]
 trainer = GRPOTrainer(
     model(),
-    reward_funcs=[tests_reward(parse=answer), math_reward],
+    reward_funcs=[program, math_reward],
     args=GRPOConfig(
         output_dir=tempfile.mkdtemp(), max_steps=2, per_device_train_batch_size=16,
         num_generations=8, max_completion_length=1, logging_steps=1, save_strategy="no",
@@ -38,7 +41,7 @@ trainer = GRPOTrainer(
 )
 trainer.train()
 for entry in trainer.state.log_history[:2]:
-    print(entry["rewards/tests_reward/mean"], entry["rewards/math_reward/mean"])
+    print(entry["rewards/program/mean"], entry["rewards/math_reward/mean"])
 """
 
 

@@ -35,6 +35,7 @@ _COLUMNS = frozenset(
         "canonical_solution code reference_solution solution solutions"
     )
 )
+_NAMES = frozenset(("id", "task_id"))
 
 
 def completion_text(completion: Any) -> str:
@@ -89,7 +90,8 @@ class Reward:
         solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
         for index, (task, _) in pairs.items():
             if task not in solved:
-                row = {name: column[index] for name, column in columns.items()}
+                known = [name for name in columns if name in _COLUMNS | _NAMES]
+                row = {name: columns[name][index] for name in known}
                 _check_once(task, row, self._sandbox)
         return [rewards.get(index, 0.0) for index in range(len(completions))]
 
