@@ -151,11 +151,13 @@ def compare(speed: Speed, then: Path, turns: int) -> list[Row]:
 
 def main() -> None:
     options = parser(__doc__, turns=2)
-    options.add_argument("names", nargs="*", choices=NAMES, metavar="NAME")
+    options.add_argument("names", nargs="*", default=NAMES, metavar="NAME")
     given = options.parse_args()
+    if unknown := set(given.names) - set(NAMES):
+        options.error(f"NAME is {min(unknown)!r}; expected {', '.join(NAMES)}")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for speed in speeds((ROOT / "docs" / "results.md").read_text(), given.names or NAMES):
+        for speed in speeds((ROOT / "docs" / "results.md").read_text(), given.names):
             new = compare(speed, Path(folder) / speed.commit, given.turns)
             show(new, head=not rows)
             rows += new

@@ -46,7 +46,7 @@ def test_a_figure_that_moved_is_marked(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And a benchmark or a commit that is not there is said in its row."""
-    monkeypatch.setattr(sys, "argv", ["by_turns", "league_ratings", "lora_children"])
+    monkeypatch.setattr(sys, "argv", ["by_turns"])
     by_turns.main()
     printed = capsys.readouterr().out.splitlines()
     cells = [[cell.strip() for cell in line.split("|")[3:-1]] for line in printed[2:-2]]
