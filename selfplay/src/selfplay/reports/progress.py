@@ -202,7 +202,8 @@ def _header(config: Config, directory: Path, done: int) -> str:
         members = students
     if config.rollout.tasks is not None:
         members += f" on the tasks of {config.rollout.tasks}"
-    steps = f"{done} of {config.steps} steps done" if done else f"{config.steps} steps"
+    total = counted(config.steps, "step")
+    steps = f"{done} of {total} done" if done else total
     every = "step" if config.save_every == 1 else f"{config.save_every} steps"
     return (
         f"{config.mode} on {config.base}: {members}, {steps}, seed {config.seed}, in {directory}\n"
