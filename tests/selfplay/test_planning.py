@@ -96,6 +96,10 @@ def test_a_gpu_may_be_spelled_as_its_driver_or_a_shop_does_or_be_a_number():
             gpu(name)
 
 
+def test_the_help_of_plan_names_every_card():
+    assert set(CARDS) <= set(re.findall(r"[\w-]+", command("plan", "--help").output))
+
+
 def test_plan_takes_a_base_as_train_does(tmp_path):
     small_model("qwen2").config.save_pretrained(tmp_path)
     load_tokenizer("nano").save_pretrained(tmp_path)

@@ -65,10 +65,10 @@ def population(setting: Setting, step: str, members: int) -> None:
 def profile(setting: Setting) -> None:
     """Write an update's share of the peak, and the kernels that take most of its time.
 
-    Rows: one for each attempt with a prompt of its own, and for eight with the same, which is read
-    once: `fresh_s` are of rows of other lengths each time, `cudnn_s` likewise with cuDNN's
-    attention. `packed_error`: how far log-probabilities of rows read together are from those of
-    each alone, the mean in nats. `least_s`: of an update of so few tokens that only calls count.
+    Rows are of attempts with a prompt each, and of eight with one prompt, which is read once.
+    `fresh_s`: updates with lengths that were not there before; `cudnn_s`: the same with cuDNN's
+    attention. `packed_error`: mean difference, in nats, of log-probabilities of rows read together
+    and alone. `least_s`: updates of two short rows, whose time is that of calls.
     """
     base, on_gpu = setting.random_base(BASE), setting.device == "cuda"
     learner, _ = open_learner(

@@ -90,8 +90,7 @@ class Reward:
         solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
         for index, (task, _) in pairs.items():
             if task not in solved:
-                known = [name for name in columns if name in _COLUMNS | _NAMES]
-                row = {name: columns[name][index] for name in known}
+                row = {n: columns[n][index] for n in columns if n in _COLUMNS | _NAMES}
                 _check_once(task, row, self._sandbox)
         return [rewards.get(index, 0.0) for index in range(len(completions))]
 

@@ -149,9 +149,9 @@ class Decoder:
             causal = torch.ones(T, T, dtype=torch.bool, device=ids.device).tril()
             itself = torch.eye(T, dtype=torch.bool, device=ids.device)
             mask = ((causal & real[:, None, :]) | itself)[:, None]
-        if mask is not None and start:
-            cache.reserve(start + T)
-            mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
+            if start:
+                cache.reserve(start + T)
+                mask = torch.cat((mask.new_ones(rows, 1, T, start), mask), dim=-1)
         logits = self._forward(ids, positions, mask, cache)
         cache.length = start + T
         return logits, cache
