@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from threading import Barrier
 
 import pytest
 import torch
@@ -23,12 +24,20 @@ def learner(tiny, config=CONFIG, exchange=None):
 
 
 def together(count, work):
-    """Call work(exchange) in a thread for each of so many learners; return what they return."""
+    """Call work(exchange) in a thread for each of so many learners; return what they return.
+
+    All have met before any works, and none leaves before all are done: on a busy machine, one may
+    be through before another has come.
+    """
     store, place = open_store("127.0.0.1")
+    met = Barrier(count, timeout=300)
+    exchanges = []
 
     def one(rank):
-        group = open_group("127.0.0.1", place, rank, count)
-        return work(Exchange(rank, count, group))
+        exchange = Exchange(rank, count, open_group("127.0.0.1", place, rank, count))
+        exchanges.append(exchange)
+        met.wait()
+        return work(exchange)
 
     with ThreadPoolExecutor(count) as threads:
         outcomes = list(threads.map(one, range(count)))
