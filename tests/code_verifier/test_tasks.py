@@ -61,6 +61,10 @@ def test_program_answers_must_pass_all_hidden_examples(sandbox: Sandbox) -> None
     assert (right.score, right.passed, right.total) == (1.0, 2, 2)
     half = sandbox.grade(task, "def f(n):\n    return 10")
     assert (half.score, half.passed, half.total) == (0.0, 1, 2)
+    for program, passed in (("return 10", 1), ("return 17", 0)):
+        hasty = sandbox.grade(task, f"def f(n):\n    {program}", fail_fast=True)
+        assert (hasty.score, hasty.passed, hasty.total) == (0.0, passed, 2)
+    assert sandbox.grade(task, "def f(n):\n    return n ** 2 + 1", fail_fast=True) == right
     same = "class A:\n    def __eq__(s, o): return True\ndef f(n):\n    return A()"
     assert sandbox.grade(task, same).score == 0.0
     assert "syntax_error" in sandbox.grade(task, "def f(").reason

@@ -22,15 +22,21 @@ _FINAL = (Status.SYNTAX_ERROR, Status.BANNED, Status.TIMEOUT, Status.MEMORY, Sta
 
 
 def grade_answer(
-    task: Task, answer: str, run: Run, comparison: Comparison, limits: Limits
+    task: Task,
+    answer: str,
+    run: Run,
+    comparison: Comparison,
+    limits: Limits,
+    fail_fast: bool = False,
 ) -> Grade:
-    """Return the grade of `answer`; a fault of the sandbox gives one that is not `judged`. Raises
-    CodeVerifierError when the task lacks what its kind needs."""
+    """Return the grade of `answer`; a fault of the sandbox gives one that is not `judged`.
+    fail_fast: as in `Sandbox.grade`. Raises CodeVerifierError when the task lacks what its kind
+    needs."""
     if not isinstance(answer, str):
         raise CodeVerifierError(f"the answer is of type {type(answer).__name__}; expected a text")
     check_kind(task.kind)
     if task.kind == "code_f":
-        return _grade_program(task, answer, run, comparison)
+        return _grade_program(task, answer, run, comparison, fail_fast)
     if task.output is None:
         raise CodeVerifierError(f"a {task.kind} task needs an output to be graded")
     gold = gold_value(task.output)
@@ -58,7 +64,9 @@ def gold_value(text: str) -> object:
         ) from None
 
 
-def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) -> Grade:
+def _grade_program(
+    task: Task, answer: str, run: Run, comparison: Comparison, fail_fast: bool
+) -> Grade:
     golds = [gold_value(output) for output in task.outputs[task.visible :]]
     if not golds:
         raise CodeVerifierError("a code_f task needs at least one hidden example to be graded")
@@ -75,6 +83,8 @@ def _grade_program(task: Task, answer: str, run: Run, comparison: Comparison) ->
             passed += 1
         else:
             fault = fault or Grade(0.0, "wrong output on a hidden example")
+        if fault and fail_fast:
+            break
     return replace(fault or Grade(1.0, "right"), passed=passed, total=len(golds))
 
 

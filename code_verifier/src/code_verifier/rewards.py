@@ -173,7 +173,7 @@ def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | N
 
 def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
     if isinstance(tests, Task):
-        return (sandbox or shared_sandbox()).grade(tests, answer)
+        return (sandbox or shared_sandbox()).grade(tests, answer, fail_fast=True)
     return run_tests(_shared_runner(), answer, tests, TEST_S)
 
 

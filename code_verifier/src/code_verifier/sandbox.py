@@ -126,9 +126,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """
         return validate_proposal(proposal, self.iter_check, self.limits)
 
-    def grade(self, task: Task, answer: str) -> Grade:
-        """Judge an answer to a task. For code_f all hidden examples must pass."""
-        return grade_answer(task, answer, self.iter_run, self.comparison, self.limits)
+    def grade(self, task: Task, answer: str, fail_fast: bool = False) -> Grade:
+        """Judge an answer to a task. For code_f all hidden examples must pass. fail_fast: do not
+        run a program again after the first that fails; `passed` counts those before it."""
+        return grade_answer(task, answer, self.iter_run, self.comparison, self.limits, fail_fast)
 
     def run_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Verdict]:
         """Yield the verdict of `run` on every (program, input), in order, in parallel."""
@@ -142,10 +143,14 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """Yield the verdict of `validate` on every proposal, in order, in parallel."""
         return ordered_map(self.validate, proposals, self.workers)
 
-    def grade_many(self, pairs: Iterable[tuple[Task, str]]) -> Iterator[Grade]:
+    def grade_many(
+        self, pairs: Iterable[tuple[Task, str]], fail_fast: bool = False
+    ) -> Iterator[Grade]:
         """Yield the grade of every (task, answer), in order, in parallel; equal pairs that are
-        close to each other are judged once."""
-        return ordered_map(lambda pair: self.grade(*pair), pairs, self.workers, share=True)
+        close to each other are judged once. fail_fast: as in `grade`."""
+        return ordered_map(
+            lambda pair: self.grade(*pair, fail_fast), pairs, self.workers, share=True
+        )
 
     def _judge(self, program: str, input: str, runs: int) -> Verdict:
         """Execute `runs` times, or sixteen times if `runs` is above 1 and the program or the input

@@ -65,7 +65,7 @@ class TaskKind(Protocol):
 
     def grade(self, task: Task, answer: str, sandbox: Sandbox) -> Grade:
         """Grade an answer, always in the same way. Called in several threads at a time."""
-        return sandbox.grade(task, answer)
+        return sandbox.grade(task, answer, fail_fast=True)
 
     def references(self, most: int) -> int:
         """Return the number of references in a prompt; most: `rollout.num_references`."""
