@@ -115,6 +115,7 @@ def test_a_tutorial_runs_from_top_to_bottom(name: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = [block for block in BLOCK.findall(page) if block[0] in ("python", "sh")]
     assert blocks
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     for language, code in blocks:
         if language == "python":
             assert printed(code, tmp_path).strip()
@@ -154,7 +155,8 @@ def test_the_tutorial_on_adapters_runs_in_one_process(
 def test_the_league_tutorial_shows_the_example_as_it_is() -> None:
     page = (ROOT / "docs" / "tutorial-league.md").read_text()
     script = (ROOT / "examples" / "league" / "two_populations.py").read_text()
-    assert FENCE.findall(page)[0] == script
+    (shown,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    assert script.endswith(shown)
 
 
 def test_every_local_link_leads_somewhere() -> None:
