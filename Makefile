@@ -35,7 +35,7 @@ help:
 	@echo "make bench      the benchmarks behind the figures in docs/, and which speeds have moved"
 	@echo "make gpu [ARGS=--tiny]  what only a GPU shows, with the Python that is active: ten minutes"
 	@echo "make real TASKS=FILE [DATA=FOLDER]  benchmarks on a real small model and child adapters: hours"
-	@echo "make real-learning [ARGS=--teacher]  that model learns one-line programs, three seeds: an hour or two"
+	@echo "make real-learning [ARGS=--load-in-4bit]  that model learns one-line programs, three seeds: an hour or two"
 	@echo "make rehearse TASKS=FILE [ENGINE=vllm]  a killed and resumed run on that model: hours"
 	@echo "make docs       build the documentation site into site/"
 	@echo "make release-check [ARGS=--address]  build all packages, and try each file in an empty environment"

@@ -1,16 +1,12 @@
 """A real small model learns within minutes: `make real-learning`.
 
-    python benchmarks/small_model/learning.py OUT [--seeds 3] [--jobs 2] [--teacher] [--entropy 0.5]
-        [--load-in-4bit]
+    python benchmarks/small_model/learning.py OUT [--seeds 3] [--jobs 2] [--load-in-4bit]
 
 Makes, in OUT, the small model (`small_model.py`) and for each seed: a start, which is a LoRA after
 a few supervised steps on one-line programs (`easy_tasks.py`), enough to be well formed often;
 `learning` from it, updates by policy gradient on other such tasks, twelve tasks times eight
 attempts each, by a run's own engine, sandbox, rewards, advantages and learner; and, of the first
-seed, `control`, the same at rate 0. With --teacher the tasks are a teacher's instead, which first
-takes supervised steps until half of its proposals are valid, and is then rewarded as in a run.
-With --entropy the share of the entropy in the loss (`entropy_coef`) is raised after every update
-below it, and lowered after every other. With --load-in-4bit the base is in bitsandbytes' 4 bits.
+seed, `control`, the same at rate 0. With --load-in-4bit the base is in bitsandbytes' 4 bits.
 Measured is the share of right answers to the 96 held-out tasks `easy_code_o`, two samples each,
 anew every time; differences are paired by task. Stopped at any moment, the same command continues.
 Results, as far as they are known: OUT/results.json.
@@ -27,9 +23,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from itertools import count, islice, product
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -38,20 +33,15 @@ import numpy as np
 import torch
 from easy_tasks import EACH, FAMILIES, draw, held_out
 
-from code_verifier import Task
-from league import Pair
 from lora_evo import appearing, load_adapter, save_adapter, write_text
 from lora_evo.model import SupervisedLearner, TokenPair, derive_seed, drawn, token_pair
 from selfplay import (
     Config,
     Run,
-    TrainingSample,
     load_preset,
-    propose,
     solve,
     template_named,
     training_samples,
-    verify,
 )
 from selfplay.learning.learner import MemberState
 from selfplay.members.population import open_population
@@ -64,14 +54,10 @@ TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
 TASKS, ATTEMPTS, SAMPLES = 12, 8, 2
 """Tasks of an update, attempts at each, and samples of a held-out task."""
 START_STEPS, START_EXAMPLES, START_RATE, RATE = 14, 6, 3e-4, 2e-4
-ENTROPY_STEP = 0.05
-"""By how much entropy_coef changes after an update, for each nat a token off what is wanted."""
-ARMS = ("learning", "control", "teacher")
+ARMS = ("learning", "control")
 MEANS = ("well_formed", "entropy", "minutes")
 LESSONS = 84
 """Tasks of the supervised start, as many of each family."""
-MOST_STEPS = 70
-"""Supervised steps of a teacher at most."""
 
 
 def main() -> None:
@@ -85,9 +71,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=8, help="updates between two measurements")
     parser.add_argument("--threads", type=int, default=1, help="of one process")
     parser.add_argument("--jobs", type=int, default=2, help="processes at the same time")
-    parser.add_argument("--teacher", action="store_true", help="a teacher writes the tasks")
     parser.add_argument("--load-in-4bit", action="store_true", help="the base in 4 bits")
-    parser.add_argument("--entropy", type=float, help="nats a token that the student is held at")
     parser.add_argument("--part", help=argparse.SUPPRESS)  # what a process of ours is to do
     a = parser.parse_args()
     a.base = a.base or a.out / "smollm2-135m-instruct"
@@ -97,9 +81,7 @@ def main() -> None:
         return
     subprocess.run([sys.executable, Path(__file__).parent / "small_model.py", a.base], check=True)
     seeds = range(1, a.seeds + 1)
-    arms = [(seed, "teacher" if a.teacher else "learning") for seed in seeds]
-    if not a.teacher:
-        arms.insert(1, (1, "control"))
+    arms = [(1, "learning"), (1, "control"), *((seed, "learning") for seed in seeds[1:])]
     began = time.monotonic()
     try:
         with ThreadPoolExecutor(a.jobs) as pool:
@@ -179,12 +161,12 @@ def do_part(a: argparse.Namespace, seed: int, name: str) -> None:
             start(run, home, found)
     if name != "start" and len(found["updates"]) < a.updates:
         with opened(a, seed, home) as run:
-            learn(run, home, found, a.updates, a.every, a.entropy)
+            learn(run, home, found, a.updates, a.every)
 
 
 def fresh(seed: int, part: str) -> dict[str, Any]:
     """Return what is found of a part before it begins."""
-    return {"seed": seed, "part": part, "minutes": 0.0, "updates": [], "tasks": [], "measured": []}
+    return {"seed": seed, "part": part, "minutes": 0.0, "updates": [], "measured": []}
 
 
 def start(run: Run, home: Path, found: dict[str, Any]) -> None:
@@ -200,8 +182,7 @@ def start(run: Run, home: Path, found: dict[str, Any]) -> None:
         )
         for t in run.seed_tasks
     ]
-    for _ in islice(supervised_steps(run, STUDENT, lessons, 0.4), START_STEPS):
-        pass
+    supervised_steps(run, lessons)
     save_adapter(run.population.export(STUDENT), home / "adapter", overwrite=True)
     found["measured"].append(measure(run, STUDENT, 0))
     found["minutes"] = (time.monotonic() - clock) / 60
@@ -209,59 +190,23 @@ def start(run: Run, home: Path, found: dict[str, Any]) -> None:
     write(home, found)
 
 
-def supervised_steps(
-    run: Run, member: str, lessons: Sequence[TokenPair], last_rate: float
-) -> Iterator[int]:
-    """Let a member take steps on the lessons; yield the number of each, from 1.
-
-    last_rate: share of the rate that is left after START_STEPS, by equal steps.
-    """
+def supervised_steps(run: Run, lessons: Sequence[TokenPair]) -> None:
+    """Let the student take START_STEPS on the lessons, at a rate that falls to 0.4 of its start."""
     learner = SupervisedLearner(
         run.population.learner.adapters,
         learning_rate=START_RATE,
         max_grad_norm=1.0,
         micro_batch_tokens=run.config.learner.micro_batch_tokens,
     )
-    place = run.population.members.index(member)
-    for step in count(1):
-        chosen = drawn(len(lessons), START_EXAMPLES, step, run.seed("start", member))
-        done = min(1.0, (step - 1) / (START_STEPS - 1))
-        loss = learner.step(place, [lessons[i] for i in chosen], 1.0 - (1.0 - last_rate) * done)
-        say(run, f"{member}, supervised step {step}: loss {loss:.3f}")
-        yield step
+    place = run.population.members.index(STUDENT)
+    for step in range(START_STEPS):
+        chosen = drawn(len(lessons), START_EXAMPLES, step + 1, run.seed("start", STUDENT))
+        factor = 1.0 - 0.6 * step / (START_STEPS - 1)
+        loss = learner.step(place, [lessons[i] for i in chosen], factor)
+        say(run, f"supervised step {step + 1}: loss {loss:.3f}")
 
 
-def start_teacher(run: Run, found: dict[str, Any]) -> None:
-    """Let the teacher take supervised steps until half of its proposals are valid."""
-    config, tokenizer = run.config, run.population.engine.tokenizer
-    template = template_named(config.template, config.base)
-    lessons = []
-    for i, task in enumerate(run.seed_tasks):
-        (reference,) = run.buffer.draw(1, run.seed("lesson", i, "reference"))
-        prompt = template.propose_prompt(KIND, [reference])
-        lessons.append(
-            token_pair(tokenizer, prompt, template.proposal_text(task) + tokenizer.eos_token)
-        )
-    for step in supervised_steps(run, TEACHER, lessons, 1.0):
-        if step % START_STEPS == 0:
-            written = verify(
-                run, propose(run, [Pair("", -step, TEACHER, STUDENT, math.nan)], -step)
-            )
-            valid = fmean(p.task is not None for p in written)
-            say(run, f"{TEACHER}: {valid:.2f} of its proposals are valid")
-            found["teacher_start"] = {"steps": step, "valid": valid}
-            if valid >= 0.5 or step >= MOST_STEPS:
-                return
-
-
-def learn(
-    run: Run,
-    home: Path,
-    found: dict[str, Any],
-    updates: int,
-    every: int,
-    entropy: float | None,
-) -> None:
+def learn(run: Run, home: Path, found: dict[str, Any], updates: int, every: int) -> None:
     """Take the updates that are left, each kept as soon as it is done."""
     kept = home / f"{found['part']}.pt"
     population, learner = run.population, run.population.learner
@@ -270,39 +215,20 @@ def learn(
         found |= state["found"]
         for place, parts in enumerate(state["members"]):
             learner.load_member(place, MemberState(*parts))
-        for row in found["tasks"]:
-            run.buffer.add(Task.from_row(row, complete=True))
     clock = time.monotonic() - 60 * found["minutes"]
     if not kept.exists():
         population.replace(STUDENT, load_adapter(home / "adapter"), STUDENT)
-        if found["part"] == "teacher":
-            start_teacher(run, found)
-            population.replace(TEACHER, population.export(TEACHER), TEACHER)
     factor = 0.0 if found["part"] == "control" else 1.0
     for update in range(len(found["updates"]) + 1, updates + 1):
         began = time.monotonic()
-        if found["part"] == "teacher":
-            pair = Pair("", update, TEACHER, STUDENT, math.nan)
-            proposed = verify(run, propose(run, [pair], update))
-        else:
-            proposed = given_tasks(run, update)
-        solved, _ = solve(run, proposed, update)
-        samples = training_samples(solved, run.config)
-        if found["part"] != "teacher":
-            samples = [s for s in samples if s.phase == "solve"]
-        share = entropy_share(found["updates"], entropy)
-        learner.config = replace(learner.config, entropy_coef=share)
-        learner.forward_pass.config = learner.config
+        solved, _ = solve(run, given_tasks(run, update), update)
+        samples = [s for s in training_samples(solved, run.config) if s.phase == "solve"]
         stats = population.update(samples, factor)
-        row = {"update": update, **described(solved, samples)}
+        row = {"update": update, **described(solved)}
         row["entropy"] = {member: s.entropy for member, s in stats.items()}
-        row["entropy_coef"] = share
         row["grad_norm"] = {member: s.grad_norm for member, s in stats.items()}
         row["seconds"] = time.monotonic() - began
         found["updates"].append(row)
-        if found["part"] == "teacher":
-            accepted = [p.task for p in solved if p.task is not None]
-            found["tasks"] += [task.to_row() for task in accepted if run.buffer.add(task)]
         if update % every == 0 or update == updates:
             found["measured"].append(measure(run, STUDENT, update))
         found["minutes"] = (time.monotonic() - clock) / 60
@@ -315,15 +241,6 @@ def learn(
         say(run, json.dumps(row))
 
 
-def entropy_share(updates: Sequence[dict[str, Any]], wanted: float | None) -> float:
-    """Return the next update's entropy_coef; 0 where no entropy is wanted."""
-    if wanted is None or not updates:
-        return 0.0
-    last = updates[-1]
-    change = ENTROPY_STEP * (wanted - last["entropy"][STUDENT])
-    return max(0.0, float(last["entropy_coef"]) + change)
-
-
 def given_tasks(run: Run, update: int) -> list[Proposed]:
     """Return one task of each family, none of them held out, as if a teacher had written them."""
     apart = held_out()
@@ -334,15 +251,12 @@ def given_tasks(run: Run, update: int) -> list[Proposed]:
     ]
 
 
-def described(solved: Sequence[Proposed], samples: Sequence[TrainingSample]) -> dict[str, Any]:
-    """Return what an update's proposals and attempts were like."""
+def described(solved: Sequence[Proposed]) -> dict[str, Any]:
+    """Return what an update's attempts were like."""
     attempts = [a for p in solved for a in p.judged]
-    taught = [s.reward for s in samples if s.phase == "propose"]
     return {
-        "valid": fmean(p.task is not None for p in solved),
         "right": fmean([a.score >= 1.0 for a in attempts] or [0.0]),
         "well_formed": fmean([a.answer is not None for a in attempts] or [0.0]),
-        "teacher_reward": fmean(taught) if taught else None,
     }
 
 

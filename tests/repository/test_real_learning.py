@@ -1,4 +1,4 @@
-"""`make real-learning` on a tiny random model: it resumes, measures all arms, has a teacher."""
+"""`make real-learning` on a tiny random model: it resumes, and measures all arms."""
 
 import json
 from pathlib import Path
@@ -54,11 +54,3 @@ def test_it_resumes_where_it_was(base: Path, tmp_path: Path) -> None:
         )
         assert [row["rates"] for row in one] == [row["rates"] for row in other]
         assert [row["entropy"] for row in one] == [row["entropy"] for row in other]
-
-
-@pytest.mark.slow
-def test_a_teacher_writes_the_tasks(base: Path, tmp_path: Path) -> None:
-    assert arms(base, tmp_path, "--updates", "1", "--teacher")[2:] == [("teacher", 1)]
-    found = json.loads((tmp_path / "seed-1" / "teacher.json").read_text())
-    assert found["teacher_start"]["valid"] == 0.0  # a random model: it took all steps that it may
-    assert [row["valid"] for row in found["updates"]] == [0.0]
