@@ -87,7 +87,7 @@ def prelude(trap: int = TRAP) -> str:
     return "\n".join(
         [
             "def _digit(x):",
-            f"    if type(x) is not int or not 0 <= x < {DIGITS}:",
+            f"    if not isinstance(x, int) or isinstance(x, bool) or not 0 <= x < {DIGITS}:",
             "        raise ValueError('no digit')",
             "    return x",
             *lines,
