@@ -28,7 +28,7 @@ class Stub:
         self.found = grade
         self.asked: list[tuple[Task, str]] = []
 
-    def grade(self, task: Task, answer: str) -> Grade:
+    def grade(self, task: Task, answer: str, fail_fast: bool = False) -> Grade:
         self.asked.append((task, answer))
         return self.found
 

@@ -55,10 +55,10 @@ class FaultySandbox:
             return Verdict(Status.SANDBOX_ERROR, reason="planted")
         return self.sandbox.validate(proposal)
 
-    def grade(self, task, answer):
+    def grade(self, task, answer, fail_fast=False):
         if self.fails(task.program, "grade"):
             return Grade(0.0, "planted", status=Status.SANDBOX_ERROR)
-        return self.sandbox.grade(task, answer)
+        return self.sandbox.grade(task, answer, fail_fast)
 
 
 def essence(p):
