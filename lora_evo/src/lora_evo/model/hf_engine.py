@@ -279,24 +279,27 @@ class HFEngine(Engine):
             rows.append(OpenRow(number, replace(request, max_tokens=int(limit)), before))
         waiting = sorted(rows, key=lambda r: (len(r.text), self._member(r.request), r.text))
         steps = max((row.request.max_tokens for row in rows), default=0)
-        while waiting:
-            batch = self._begin(waiting, self.max_rows, steps)
-            while True:
-                self._decode(batch, bool(waiting))
-                yield from batch.finished()
-                if not batch.open_rows:
-                    break
-                batch.drop_finished()
-                room = self.max_rows - len(batch.rows)
-                if waiting and room:
-                    batch.join(self._begin(waiting, room, steps))
+        try:
+            while waiting:
+                batch = self._begin(waiting, self.max_rows, steps)
+                while True:
+                    self._decode(batch, bool(waiting))
+                    yield from batch.finished()
+                    if not batch.open_rows:
+                        break
+                    batch.drop_finished()
+                    room = self.max_rows - len(batch.rows)
+                    if waiting and room:
+                        batch.join(self._begin(waiting, room, steps))
+        finally:
+            self.adapters.forget()
 
     def _decode(self, batch: DecodingBatch, waiting: bool) -> None:
         """Decode more tokens of every row until it is time to drop the finished ones."""
         enough = int(_COMPACT_BELOW * len(batch.rows))
         if waiting:
             enough = self.max_rows - max(1, self.max_rows // _REFILLS)
-        with self.adapters.route([self._member(row.request) for row in batch.rows]):
+        with self.adapters.route([self._member(row.request) for row in batch.rows], keep=True):
             while batch.open_rows > enough:
                 positions = batch.prompt_lengths + batch.drawn - 1
                 logits = self._decoder.step(batch.last, positions, batch.mask, batch.cache)
@@ -331,7 +334,7 @@ class HFEngine(Engine):
         device = self.adapters.device
         ids, real = padded([prompt[shared:] for prompt in prompts], device, left=True)
         before = [self._read_shared(members, prompts[0][:shared])] if shared else []
-        with self.adapters.route(members):
+        with self.adapters.route(members, keep=True):
             logits, cache = self._decoder.prefill(ids, real, *before)
         rows = torch.tensor([row_of[key] for key in keys], device=device)
         room = max(row.request.max_tokens for row in chunk)
@@ -344,7 +347,7 @@ class HFEngine(Engine):
         different = sorted(set(members))
         ids = torch.tensor([text] * len(different), device=self.adapters.device)
         cache: KVCache
-        with self.adapters.route(different):
+        with self.adapters.route(different, keep=True):
             _, cache = self._decoder.prefill(ids, torch.ones_like(ids, dtype=torch.bool))
         cache.select(torch.tensor([different.index(m) for m in members], device=ids.device))
         return cache

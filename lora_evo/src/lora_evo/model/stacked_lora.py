@@ -50,33 +50,40 @@ class Route:
     """Member's index per row, or BASE."""
     runs: tuple[tuple[int, int, int], ...]
     """(member, first row, row after the last) for each stretch of equal members; not the base."""
+    device: torch.device
 
     @classmethod
-    def of(cls, rows: Sequence[int]) -> "Route":
+    def of(cls, rows: Sequence[int], device: torch.device) -> "Route":
         """Prepare a route; rows of one member should be adjacent, though they need not be."""
         runs, stop = [], 0
         for member, group in groupby(rows):
             start, stop = stop, stop + len(list(group))
             if member != BASE:
                 runs.append((member, start, stop))
-        return cls(tuple(rows), tuple(runs))
+        return cls(tuple(rows), tuple(runs), device)
 
     @cached_property
-    def blocks(self) -> tuple[Tensor, Tensor]:
-        """Rows in one block for each member, the base first, all as long as the longest.
+    def members(self) -> tuple[int, ...]:
+        """The different members, the base first."""
+        return tuple(sorted(set(self.rows)))
+
+    @cached_property
+    def blocks(self) -> tuple[Tensor, Tensor] | None:
+        """Rows in one block for each member, all as long as the longest; None for one member.
 
         Two vectors: [members * length] the row at each place, repeated to fill up, and [rows] the
         place of each row.
         """
-        members = sorted(set(self.rows))
-        blocks = [[i for i, m in enumerate(self.rows) if m == member] for member in members]
+        if len(self.members) == 1:
+            return None
+        blocks = [[i for i, m in enumerate(self.rows) if m == member] for member in self.members]
         length = max(map(len, blocks))
         row_at = [row for block in blocks for row in block + block[:1] * (length - len(block))]
         place_of = [0] * len(self.rows)
         for number, block in enumerate(blocks):
             for place, row in enumerate(block, number * length):
                 place_of[row] = place
-        return torch.tensor(row_at), torch.tensor(place_of)
+        return torch.tensor(row_at, device=self.device), torch.tensor(place_of, device=self.device)
 
 
 class Routing:
@@ -117,8 +124,8 @@ class StackedLoRALinear(nn.Module):
         self.lora_B = matrices(base.out_features, r)
         self.scales = [scale] * n_members
         self._routing = routing
-        self.blocks: tuple[Route, Tensor, Tensor, tuple[Tensor, Tensor] | None, Any] | None = None
-        """What `_by_member` returned for a route in force."""
+        self.blocks: tuple[Route, Any, Tensor, Tensor, Any] | None = None
+        """What `_by_member` returned for the last route."""
         self.kept: tuple[Tensor, Tensor] | None = None
         """The stacks of all members while the routing keeps them."""
 
@@ -178,8 +185,9 @@ class StackedLoRALinear(nn.Module):
         if route is None or not route.runs:
             return product(self.base, x)
         if self.blocks is None or self.blocks[0] is not route:
-            self.blocks = route, *self._by_member(route, x)
-        _, down, up, order, plain = self.blocks
+            self.blocks = self._by_member(route, x)
+        *_, down, up, plain = self.blocks
+        order = route.blocks
         y = product(self.base, x) if plain is None else F.linear(x, *plain)
         g, n_in, _ = down.shape
         if order is None:
@@ -190,30 +198,27 @@ class StackedLoRALinear(nn.Module):
         updates = torch.bmm(torch.bmm(x[row_at].view(g, -1, n_in), down), up)
         return y.add_(updates.view(-1, *y.shape[1:])[place_of])
 
-    def _by_member(
-        self, route: Route, x: Tensor
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None, Any]:
-        """A^T [g, in, r] and scale * B^T [g, r, out], zeros for the base; order; weights and bias.
+    def _by_member(self, route: Route, x: Tensor) -> tuple[Route, Any, Tensor, Tensor, Any]:
+        """The route, what the rest depends on, A^T [g, in, r] and scale * B^T [g, r, out], and the
+        base's weights and bias, None if it has no plain product.
 
-        g is the number of members in the route, the base among them. Order is None for one, else
-        `Route.blocks`. The base's weights and bias are None if it has no plain product.
+        g is the number of members in the route, the base among them, whose factors are zeros. They
+        are those of the route before where the members and their factors are the same.
         """
-        members = sorted(set(route.rows))
-        pairs = [self._pair(member, x) for member in members if member != BASE]
-        if members[0] == BASE:
+        factors = [self.lora_A[m] for m in route.members if m != BASE]
+        factors += [self.lora_B[m] for m in route.members if m != BASE]
+        origin = route.members, x.dtype, [factor._version for factor in factors]
+        if self.blocks is not None and self.blocks[1] == origin:
+            return route, *self.blocks[1:]
+        pairs = [self._pair(member, x) for member in route.members if member != BASE]
+        if route.members[0] == BASE:
             down, up = self.lora_A[0], self.lora_B[0]
             pairs.insert(0, (x.new_zeros(down.shape), x.new_zeros(up.shape[::-1])))
-        order = None
-        if len(members) > 1:
-            row_at, place_of = route.blocks
-            order = row_at.to(x.device), place_of.to(x.device)
         base = self.base
         plain = base.weight.dtype == x.dtype and not in_four_bits(base)
         down, up = (torch.stack(side) for side in zip(*pairs, strict=True))
-        return (
-            *(down.transpose(1, 2).contiguous(), up, order),
-            (base.weight, base.bias) if plain else None,
-        )
+        down = down.transpose(1, 2).contiguous()
+        return route, origin, down, up, (base.weight, base.bias) if plain else None
 
 
 @dataclass(eq=False)
@@ -245,14 +250,22 @@ class StackedAdapters:
         return self.members.index(member)
 
     @contextmanager
-    def route(self, rows: Sequence[int]) -> Iterator[None]:
-        """Send row i of every batch inside the block through member rows[i]."""
+    def route(self, rows: Sequence[int], keep: bool = False) -> Iterator[None]:
+        """Send row i of every batch inside the block through member rows[i].
+
+        keep: leave the stacks of these members for the next route, until `forget` is called.
+        """
         try:
-            with self.routing.fixed(Route.of(rows)):
+            with self.routing.fixed(Route.of(rows, self.device)):
                 yield
         finally:
-            for layer in self.layers.values():
-                layer.blocks = None
+            if not keep:
+                self.forget()
+
+    def forget(self) -> None:
+        """Free the stacks that decoding made."""
+        for layer in self.layers.values():
+            layer.blocks = None
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
