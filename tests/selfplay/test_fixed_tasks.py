@@ -122,13 +122,16 @@ def test_one_agent_learns_from_its_attempts_at_them(runs, given, tmp_path):
     assert all(row.members.keys() == {"a0"} and row.student_reward is not None for row in steps)
 
 
-def test_all_kinds_of_a_file_are_proved_once(runs, tmp_path):
+def test_all_kinds_of_a_file_are_proved_once_and_a_repeated_row_counts_twice(runs, tmp_path):
     tasks = [h.task for name in ("nano_code_o", "nano_code_f") for h in nano_tasks(name)[:3]]
-    file = write(tmp_path / "t.jsonl", enumerate(tasks))
+    file = write(tmp_path / "t.jsonl", enumerate([*tasks, tasks[1]]))
     own = (f"rollout.tasks={file}", "rollout.kinds=[code_o, code_f]", *CALM, "steps=1")
     home = runs.train(tmp_path / "run", *own)
     assert {row["kind"] for row in runs.rows(home / "tasks.jsonl")} == {"code_o", "code_f"}
-    assert len(runs.rows(home / "seeds.jsonl")) == 6
+    seeds = runs.rows(home / "seeds.jsonl")
+    assert len(seeds) == len({row["id"] for row in seeds}) == 7
+    programs = [task.program for task in tasks]
+    assert sorted(row["program"] for row in seeds) == sorted([*programs, programs[1]])
 
 
 IDENTITY = '{"kind": "code_o", "program": "def f(x):\\n    return x", "input": "1", "output": "1"}'

@@ -25,7 +25,7 @@ def at_the_top(monkeypatch):
 
 
 def test_plans_can_be_read_and_only_arms_of_a_file_have_no_teachers():
-    for name, runs in (("plan", 50), ("plan_nano", 30)):
+    for name, runs in (("plan", 55), ("plan_nano", 30)):
         plan = open_plan(f"studies/fixed/{name}.yaml")
         assert len(plan.runs(TOP)) == runs
         for run in plan.runs(TOP):
@@ -39,9 +39,15 @@ def test_a_runs_tasks_are_written_once_each_and_train_students(tmp_path):
     train(load_preset(preset, *TINY), tmp_path / "written")
     done = CliRunner().invoke(write_tasks.main, [str(tmp_path / "written"), str(tmp_path / "t")])
     assert done.exit_code == 0, done.output
-    whole, tenth = (
-        (tmp_path / "t" / f"{name}.jsonl").read_text().splitlines() for name in ("whole", "tenth")
+    whole, tenth, repeats = (
+        (tmp_path / "t" / f"{name}.jsonl").read_text().splitlines()
+        for name in ("whole", "tenth", "repeats")
     )
+    accepted = [row for row in read_run(tmp_path / "written").tasks() if row.accepted]
+    assert len(repeats) == len(accepted) >= len(whole)
+    assert {json.loads(line)["program"] for line in repeats} == {
+        json.loads(line)["program"] for line in whole
+    }
     assert len(whole) == len(set(whole)) > 0
     assert len(tenth) == -(-len(whole) // 10)
     assert set(tenth) <= set(whole)

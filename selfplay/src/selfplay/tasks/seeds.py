@@ -62,9 +62,12 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
         return seed_tasks(config.template, r.seed_tasks, config.seed)
     place = Path(r.seed_file)
     others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
-    rows = _different("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts, _content)
-    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(rows))
-    tasks = [rows[int(i)][0] for i in order]
+    different: dict[Hashable, Task] = {}
+    for task, _ in _valid("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts):
+        different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
+    named = list(different.values())
+    order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(named))
+    tasks = [named[int(i)] for i in order]
     calls = [task for task in tasks if task.kind in CALLS][: r.seed_tasks]
     if len(calls) < r.seed_tasks:
         raise ConfigError(
@@ -78,11 +81,10 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
 
 
 def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
-    """Return all valid tasks of `rollout.tasks`; the easiest first for the order `solve_rate`."""
+    """Return all valid tasks of `rollout.tasks`, one that is there twice two times; the easiest
+    first for the order `solve_rate`."""
     kinds = [kind.name for kind in prompts.template.in_play]
-    rows = _different(
-        "rollout.tasks", place, kinds, sandbox, prompts, lambda task: (task.kind, _content(task))
-    )
+    rows = _valid("rollout.tasks", place, kinds, sandbox, prompts)
     present = {task.kind for task, _ in rows}
     if missing := [kind for kind in kinds if kind not in present]:
         raise ConfigError(
@@ -98,31 +100,18 @@ def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> l
                     "it, or --set rollout.tasks_order=shuffled"
                 )
         rows.sort(key=lambda pair: -pair[1]["solve_rate"])
-    return [task for task, _ in rows]
+    return [replace(task, id=f"seed-{number}") for number, (task, _) in enumerate(rows)]
 
 
-def _different(
-    key: str,
-    place: Path,
-    kinds: Sequence[str],
-    sandbox: Sandbox,
-    prompts: Prompts,
-    content: Callable[[Task], Hashable],
+def _valid(
+    key: str, place: Path, kinds: Sequence[str], sandbox: Sandbox, prompts: Prompts
 ) -> list[Worked]:
-    """Return the valid tasks of a file that fit into prompts, without duplicates of `content`.
-
-    key: the setting that names the file.
-    """
+    """Return the valid tasks of a file that fit into prompts. key: the setting that names it."""
     try:
         rows = read_tasks(place, prompts.template, kinds, sandbox, lambda _: None)
     except (SelfplayError, CodeVerifierError, OSError) as error:
         raise ConfigError(f"{key}: {error}") from error
-    different: dict[Hashable, Worked] = {}
-    for task, row in rows:
-        if not prompts.why_not_shown(task):
-            named = replace(task, id=f"seed-{len(different)}")
-            different.setdefault(content(task), (named, row))
-    return list(different.values())
+    return [(task, row) for task, row in rows if not prompts.why_not_shown(task)]
 
 
 def self_made_seeds(run: Run) -> list[Task]:
