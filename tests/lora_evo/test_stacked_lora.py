@@ -7,7 +7,8 @@ from tiny_families import other_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lora_evo import Adapter, LoraEvoError, Slot
-from lora_evo.model.stacked_lora import BASE, export_adapter, import_adapter, put_on, stack_adapters
+from lora_evo.model.stacked_linear import BASE
+from lora_evo.model.stacked_lora import export_adapter, import_adapter, put_on, stack_adapters
 
 ROUTES = {
     "equal groups": [0, 0, 1, 1, 2, 2],

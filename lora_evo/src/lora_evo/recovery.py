@@ -23,13 +23,8 @@ from lora_evo.model.base import BaseModel, fitted
 from lora_evo.model.decoding import padded
 from lora_evo.model.engine import derive_seed, stream
 from lora_evo.model.scoring import TokenPair
-from lora_evo.model.stacked_lora import (
-    BASE,
-    StackedAdapters,
-    import_adapter,
-    stack_saved,
-    starting_a,
-)
+from lora_evo.model.stacked_linear import BASE
+from lora_evo.model.stacked_lora import StackedAdapters, import_adapter, stack_saved, starting_a
 from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, encode_row, split_rows
 from lora_evo.peft.adapter import Adapter, Slot, check_comparable
 

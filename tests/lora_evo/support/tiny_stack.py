@@ -8,7 +8,8 @@ import torch
 from small_models import small_model
 
 from lora_evo.model.engine import stream
-from lora_evo.model.stacked_lora import BASE, export_adapter, stack_adapters
+from lora_evo.model.stacked_linear import BASE
+from lora_evo.model.stacked_lora import export_adapter, stack_adapters
 
 MEMBERS = ("t0", "t1", "s0")
 R, ALPHA = 4, 8.0

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lora_evo.model.optimizer import MemberAdamW
     from lora_evo.model.output_layer import chunk_tokens
     from lora_evo.model.scoring import Scorer, TokenPair
+    from lora_evo.model.stacked_linear import BASE
     from lora_evo.model.stacked_lora import (
-        BASE,
         StackedAdapters,
         export_adapter,
         import_adapter,

@@ -17,7 +17,8 @@ from torch import Tensor
 from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_threshold
 from lora_evo.model.decoding import padded, turning_length
 from lora_evo.model.output_layer import OutputLayer, Scores
-from lora_evo.model.stacked_lora import BASE, StackedAdapters
+from lora_evo.model.stacked_linear import BASE
+from lora_evo.model.stacked_lora import StackedAdapters
 
 
 class Completed(Protocol):
