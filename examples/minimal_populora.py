@@ -2,8 +2,8 @@
 
     python examples/minimal_populora.py [--steps 3] [--seed 0]
 
-Every name comes from a public door. `main` is the whole loop: take out, replace or add a phase. The
-reward and the birth of children are of this file. `selfplay.train` does the same with checkpoints,
+All imports are public. `main` is the whole loop: remove, replace or add a phase. The reward and the
+replacement of students are defined in this file. `selfplay.train` does the same with checkpoints,
 evaluation and reports.
 """
 

@@ -2,9 +2,9 @@
 
     python examples/own_task_kind.py --out RUN [--steps 5] [--workers 2]
 
-The teacher writes a program and an input, the student says how the call ends. The prompts borrow
-the built-in model's forms of code_o; for a large model they would be sentences, which its template
-puts into a conversation. In the folder of this file, the command line takes the kind as
+The teacher writes a program and an input, the student says how the call ends. The prompts have the
+built-in model's format of code_o; for a large model, write sentences, which its template puts into
+a conversation. In the folder of this file, the command line takes the kind as
 `selfplay train --set rollout.kinds=[code_o,own_task_kind:CODE_E]`.
 """
 
@@ -19,7 +19,7 @@ ENDS = ("none", "IndexError", "TypeError", "ValueError", "ZeroDivisionError", "N
 
 
 class RaisedException(TaskKind):
-    """Answered by a place in `ENDS`: the built-in model writes digits best."""
+    """The answer is an index of `ENDS`, since the built-in model writes digits best."""
 
     name = "code_e"
     words = "say which exception the call raises, if any"
@@ -47,7 +47,7 @@ class RaisedException(TaskKind):
         return answer.strip() or None
 
     def validate(self, proposal: Proposal, sandbox: Sandbox) -> Verdict:
-        """Accept a call that ends in one of `ENDS`, twice in the same."""
+        """Accept a call that ends the same way twice, with one of `ENDS`."""
         found = [sandbox.check(proposal.program, proposal.input or "") for _ in range(2)]
         if found[0].status not in ("ok", "exception"):
             return found[0]

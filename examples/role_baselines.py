@@ -1,6 +1,6 @@
-"""A loop of your own with SPIRAL's baselines (arXiv 2506.24119), which a resume goes on with.
+"""A loop of your own with SPIRAL's baselines (arXiv 2506.24119), which survive a resume.
 
-python examples/role_baselines.py RUN [STEPS]    # a second time: goes on
+python examples/role_baselines.py RUN [STEPS]    # type it again to resume
 """
 
 import sys
@@ -13,7 +13,7 @@ DECAY = 0.95
 
 
 def over_baseline(s: sp.TrainingSample, baselines: dict[str, float]) -> sp.TrainingSample:
-    """Compare a reward with the running mean of its role and kind of task, and move that."""
+    """Subtract the running mean of its role and kind of task from a reward, and update the mean."""
     key = f"{s.phase} {s.kind}"
     baselines[key] = DECAY * baselines.get(key, 0.0) + (1 - DECAY) * s.reward
     return replace(s, advantage=s.reward - baselines[key])

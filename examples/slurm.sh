@@ -1,5 +1,5 @@
 #!/bin/bash
-# sbatch examples/slurm.sh: one run on every GPU of four machines, see docs/workers.md.
+# sbatch examples/slurm.sh: one run that uses all GPUs of four machines, see docs/workers.md.
 #SBATCH --nodes=4 --gpus-per-node=8 --ntasks-per-node=1 --cpus-per-task=64
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname -I | awk '{print $1}'):6379

@@ -2,7 +2,7 @@
 
 Needs code_verifier with its extra `trl` (docs/install.md) and no download: the model and its
 twenty words are made here. The model sees which function is meant and what it returned, and answers
-with an input; any input that gives the output is right. Takes less than two minutes on a processor.
+with an input; any input that gives the output is right. Takes less than two minutes on a CPU.
 """
 
 import argparse

@@ -4,7 +4,8 @@
 
 with x standard normal over the inputs and g over the ranks. The size of the change is
 e |s| |B g| |x|, so e follows from the strength: |D' - D| = strength * |D|. (The idea of EGGROLL,
-arXiv 2511.16652, which perturbs whole layers so.) Preserves B; a module with D = 0 stays as it is.
+arXiv 2511.16652, which perturbs whole layers this way.) Preserves B; a module with D = 0 stays as
+it is.
 
     python examples/lora_evo/rank_one_noise.py PARENT CHILD
 """

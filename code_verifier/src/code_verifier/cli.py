@@ -89,7 +89,7 @@ def main() -> None:
     """Run untrusted Python programs, grade answers to code tasks, and measure code.
 
     Files are JSON Lines, one object a line; `-` is standard input or output, and gzip files are
-    read, too. Finished results are never lost.
+    read, too. Each result is written when it is ready, so a stopped command loses none.
 
     Exit codes: 0 done; 1 the work found a problem or was stopped; 2 wrong usage or unusable
     input; 130 interrupted.
@@ -111,7 +111,7 @@ _out_options = _options(
         "--out",
         type=_path,
         required=True,
-        help="Write a row for each result to this file; - prints the rows.",
+        help="File for the rows of results; - prints them.",
     ),
     _json_option,
 )
@@ -152,18 +152,19 @@ _sandbox_options = _options(
     "--runs",
     click.IntRange(2, len(HASH_SEEDS)),
     2,
-    "Fewest executions of each program; all outputs must be equal.",
+    "Run each program at least this many times; all outputs must be equal.",
 )
 def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limits: Any) -> int:
     """Check that programs run and give the same output every time.
 
-    ROWS is a JSON Lines file with {"id"?, "program", "input"} on each line (? may be missing), or
-    Absolute Zero's {"snippet", "input", "imports"}; a list "inputs" may replace "input". A program
-    defines a function f; "input" is the text between the parentheses of its call, such as
-    "3, [1, 2]".
+    ROWS is a JSON Lines file with {"id"?, "program", "input"} on each line (? marks optional
+    fields), or Absolute Zero's {"snippet", "input", "imports"}; a list "inputs" may replace
+    "input". A program defines a function f; "input" is the text between the parentheses of its
+    call, such as "3, [1, 2]".
 
-    OUT gets a row for each, in the same order: {"id", "status", "output", "reason", "wall_ms",
-    "runs"}; the status is ok or names the fault. The id of a row without one is its line number.
+    OUT gets one row per input row, in the same order: {"id", "status", "output", "reason",
+    "wall_ms", "runs"}; the status is ok or names the fault. A row without an id gets its line
+    number.
     """
     with _sandbox(workers, runs=runs, **limits) as sandbox:
         results = _run(rows, partial(_checked, sandbox), workers)
@@ -200,17 +201,17 @@ def grade(
     ROWS is a JSON Lines file with {"id", "kind", "answer"} on each line. The kinds are:
 
     \b
-      code_o  predict the output: the answer is a literal, the row has the
-              right "output"
+      code_o  predict the output: the answer is a literal; it must equal
+              the row's "output"
       code_i  find an input: the answer is an input for which the row's
               "program" gives its "output"
       code_f  write the program: the answer is a program that turns the
-              row's "inputs" into its "outputs"; the first "visible" pairs
-              were shown, and are not judged
+              row's "inputs" into its "outputs"; the first "visible"
+              pairs were shown in the prompt and are not judged
 
-    OUT gets a row for each, in the same order: {"id", "score", "reason", "status", "passed"?,
-    "total"?} (? may be missing). If the sandbox fails, the status is sandbox_error, the score is
-    null, the answer counts as ungraded, and the exit code is 1.
+    OUT gets one row per input row, in the same order: {"id", "score", "reason", "status",
+    "passed"?, "total"?} (? marks optional fields). If the sandbox fails, the status is
+    sandbox_error, the score is null, and the exit code is 1.
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **limits) as sandbox:
@@ -234,10 +235,10 @@ def grade(
 def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
     """Find the rows of a data set whose own solution fails.
 
-    ROWS is a JSON Lines file of tasks or tests, as rewards read them. A row's solution is its
-    canonical_solution, code, reference_solution, solution or solutions; of a task, its program or
-    input. Rows whose solution fails, and rows that cannot be read, are printed with the reason; the
-    exit code is then 1.
+    ROWS is a JSON Lines file of tasks or tests, as rewards read them. A row's solution is in its
+    field canonical_solution, code, reference_solution, solution or solutions; a task's is its
+    program or input. Rows whose solution fails, and rows that cannot be read, are printed with the
+    reason; the exit code is then 1.
     """
     counts: Counter[str] = Counter()
     with _sandbox(workers, **limits) as sandbox:
@@ -268,10 +269,10 @@ def _proved(sandbox: Sandbox, line: int, row: Row) -> Row:
 _METRICS_HELP = """Measure the size and complexity of Python programs.
 
 PATHS are Python files (.py), folders (all Python files below; hidden folders, __pycache__ and
-virtual environments are skipped), or JSON Lines files with {"id"?, "program"} (? may be missing)
+virtual environments are skipped), or JSON Lines files with {"id"?, "program"} (the id is optional)
 or Absolute Zero's {"snippet", "imports"} on each line. Nothing is executed.
 
-OUT gets a row for each program: "id", of a Python file its path; and "error" if the program cannot
+OUT gets a row for each program: "id" (the path of a Python file), and "error" if the program cannot
 be measured, else:
 
 \b
@@ -329,7 +330,7 @@ def serve(port: int, workers: int) -> int:
     """Run programs for clients of SandboxFusion, until interrupted.
 
     Clients POST programs to /run_code; only this machine is served. At most 512 requests wait or
-    run; more get 503. If the sandbox fails, the status is SandboxError.
+    run; others get HTTP status 503. If the sandbox fails, the response's status is SandboxError.
     """
     from code_verifier.serve import QUEUE, Server
 

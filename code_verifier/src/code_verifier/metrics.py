@@ -72,7 +72,7 @@ MEANINGS = {
     "ast_depth": ("levels", "levels of the syntax tree"),
     "ast_nodes": ("nodes", "nodes of the syntax tree"),
     "cyclomatic": ("ways", "ways through the program: 1 + its decisions (as radon)"),
-    "loc": ("lines", "lines of code, without blanks, comments, docstrings"),
+    "loc": ("lines", "lines of code without blank lines, comments, docstrings"),
     "variables": ("names", "different names that the program binds"),
     "halstead_volume": ("bits", "size by operators and operands, in bits (Halstead)"),
     "halstead_effort": ("effort", "effort to write it: volume x difficulty (Halstead)"),

@@ -58,7 +58,7 @@ _json = _option("--json", "as_json", is_flag=True, help="Print JSON instead of t
 _data = _option(
     "--data", "files", multiple=True, metavar="[NAME=]FILE",
     help="File with a benchmark's questions, in place of the published ones; for livecodebench "
-    "also a folder of shards, or a release on the hub (release_v1 to release_v6). May repeat.",
+    "also a folder of shards, or a release on the hub (release_v1 to release_v6). May be repeated.",
 )  # fmt: skip
 _recipe = _option(
     "--recipe", type=click.Choice(list(RECIPES)),
@@ -80,8 +80,8 @@ def main() -> None:
 def list_benchmarks(as_json: bool) -> int:
     """List the benchmarks and the recipes.
 
-    Each benchmark is listed with its official numbers of tasks, and where its questions come from
-    unless --data names a file: the Hugging Face hub, evalplus, or another package.
+    Shows each benchmark's official numbers of tasks (one per version), and the source of its
+    questions without --data: the Hugging Face hub, evalplus, or another package.
     """
     rows = [describe(name) for name in benchmark_names()]
     if as_json:
@@ -106,14 +106,16 @@ def list_benchmarks(as_json: bool) -> int:
 @_option(
     "--adapter", "adapters", multiple=True, metavar="[NAME=]DIR[:WHICH]",
     help="Folder of a PEFT adapter, or of a selfplay run for all its living members; RUN:students, "
-    "RUN:teachers, RUN:s3 and RUN:s0,t1 choose members. NAME renames an adapter; with a run, it is "
-    "put before the names of its members. May repeat.",
+    "RUN:teachers, RUN:s3 and RUN:s0,t1 choose members. NAME renames an adapter; for a run, it is "
+    "a prefix of its members' names. May repeat.",
 )  # fmt: skip
 @_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
-@_option("--any-base", is_flag=True, help="Accept adapters of another base model.")
+@_option(
+    "--any-base", is_flag=True, help="Accept adapters that were trained on another base model."
+)
 @_option(
     "--engine", type=click.Choice(["hf", "vllm"]), default="hf",
-    help="What generates responses: transformers (hf) or vLLM.",
+    help="Generation engine: transformers (hf) or vLLM.",
 )  # fmt: skip
 @_option(
     "--dtype", type=click.Choice(["auto", "float32", "bfloat16", "float16"]), default="auto",
@@ -132,7 +134,7 @@ def list_benchmarks(as_json: bool) -> int:
 @_recipe
 @_option(
     "--n", type=_AT_LEAST_1,
-    help="Samples per task; default: the recipe's, mostly 1. More than --out holds: only the "
+    help="Samples per task; default: the recipe's, mostly 1. If --out holds fewer, only the "
     "missing ones are sampled.",
 )  # fmt: skip
 @_option(
@@ -158,7 +160,7 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--limit", type=_AT_LEAST_1, metavar="N",
-    help="Ask only N tasks: the first ones, of sorted benchmarks the first of every level.",
+    help="Ask only N tasks: the first ones, evenly from all levels if the benchmark is sorted.",
 )  # fmt: skip
 @_option("--seed", type=click.IntRange(min=0), default=0, help="Seed of sampling.")
 @_option("--out", type=_PATH, required=True, help="Folder for responses and results.")
@@ -171,7 +173,7 @@ def run(
 ) -> int:  # fmt: skip
     """Run benchmarks on a model and its adapters.
 
-    The same command resumes where a run stopped.
+    To resume after an interruption, type the same command again.
     """
     check_output(out, folder=True)
     if engine == "vllm":
@@ -219,11 +221,11 @@ def grade(
     benchmark: str, samples: Path, out: Path, files: tuple[str, ...], recipe: str | None,
     allow_weak: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Grade saved responses, also those of evalplus.
+    """Grade saved responses, including those of evalplus.
 
     BENCHMARK is a name of `evals list`. SAMPLES is a JSON Lines file with a response in each row:
     "id" and "response", or evalplus' "task_id" and "solution" or "completion".
-    The recipe is the one of --recipe, of the settings.json next to SAMPLES, or the benchmark's own.
+    The recipe is --recipe, else the one in settings.json next to SAMPLES, else the benchmark's own.
     """
     check_output(out)
     (loaded,) = _load([benchmark], files)
@@ -268,11 +270,11 @@ def grade(
 )  # fmt: skip
 @_option(
     "--k", type=_AT_LEAST_1, metavar="K",
-    help="Show pass@k, the chance that one of K samples is right, not the mean over samples.",
+    help="Show pass@k, the chance that at least one of K samples is right, instead of the mean.",
 )  # fmt: skip
 @_option(
     "--against", metavar="NAME",
-    help="Also compare every adapter with this one, such as base, task by task.",
+    help="Also compare every adapter, task by task, with this one; base: the model alone.",
 )  # fmt: skip
 @_json
 def report(

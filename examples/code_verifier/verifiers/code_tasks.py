@@ -5,8 +5,8 @@ Needs code_verifier with its extra `verifiers` (docs/install.md), and this folde
     vf-eval code_tasks --env.taskset.rows tasks.jsonl --env.agent.harness.id null \\
         --env.agent.runtime.type subprocess --model MODEL --client.base-url URL --no-push
 
-A row has a `prompt`, and what says how its answer is judged: a task of ours, or tests of a whole
-program. The three rows of `tasks.jsonl` show the forms.
+A row has a `prompt`, and a task of code_verifier or tests of a whole program, by which its answer
+is judged. The three rows of `tasks.jsonl` show the forms.
 """
 
 from collections.abc import Iterator

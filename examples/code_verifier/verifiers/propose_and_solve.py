@@ -34,7 +34,7 @@ Answer with a Python literal in <answer>...</answer>."""
 
 
 class ProposeAndSolveConfig(vf.EnvConfig):
-    """attempts: of the solver at a task."""
+    """attempts: how often the solver answers a task."""
 
     proposer: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"})
     solver: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"})

@@ -79,7 +79,7 @@ class Group(click.Group):
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="league")
 def main() -> None:
-    """Inspect a league: ratings of populations that play each other.
+    """Inspect a league: ratings of members of two populations that play each other.
 
     DIRECTORY is the folder of a league, with a league.json; a training run of selfplay keeps its
     league in RUN/league. Reading is safe while another process writes the league.
@@ -102,10 +102,10 @@ def main() -> None:
 def board_command(directory: Path | None, table: Path | None, as_json: bool) -> None:
     """Print who is best in a league, or in a table of results.
 
-    mu and sigma are mean and uncertainty of a member's TrueSkill rating, lower_bound is
-    mu - 3 sigma. Most of sigma is shared: the level of the whole league is uncertain. So compare
-    members of a league by ranks, the 95 % interval of a member's place; and rows of a table by
-    behind, the gap to the first row, and behind_sigma, its standard deviation.
+    A TrueSkill rating has mean mu and uncertainty sigma; lower_bound is mu - 3 sigma. All members
+    share most of sigma, which is about the level of the whole league. So compare members of a
+    league by `ranks`, the 95 % interval of a member's place, and rows of --rows by `behind`, the
+    gap to the first row, and `behind_sigma`, its standard deviation.
     """
     if (directory is None) == (table is None):
         raise LeagueError("expected the DIRECTORY of a league, or --rows FILE")
@@ -129,8 +129,8 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
 def matrix_command(directory: Path, as_json: bool) -> None:
     """Print how often each student solves each teacher's tasks.
 
-    Cells are shares of attempts, from 0 to 1; '·' for pairs that never played. --json also has the
-    share of tasks won, the expected share, and the number of tasks.
+    Cells are shares of attempts, from 0 to 1; '·' for pairs that never played. --json adds each
+    pair's share of tasks won, expected share, and number of tasks.
     """
     payoff = _opened(directory).payoff()
     rows = [(name, *row) for name, row in zip(payoff.teachers, payoff.observed, strict=True)]
@@ -148,8 +148,8 @@ def matrix_command(directory: Path, as_json: bool) -> None:
 def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
     """Print a report on a league, or draw it as a page of charts.
 
-    It has the leaderboards and the quality of predictions (calibration); the page also shows who
-    solves whose tasks.
+    The report has the leaderboards and says how well ratings predict results (calibration); the
+    page also shows who solves whose tasks.
     """
     if html is not None:
         if not html.parent.is_dir():
@@ -184,8 +184,8 @@ def report_command(directory: Path, html: Path | None, as_json: bool) -> None:
 def replay_command(directory: Path, as_json: bool) -> None:
     """Compute all ratings of a league again, and compare.
 
-    The exit code is 1 if a rating does not follow from the results. If the log or the settings
-    were changed after they were written, every command ends with an error.
+    The exit code is 1 if a rating does not follow from the results. A log or settings that were
+    edited later make every command end with an error.
     """
     league = _opened(directory)
     differences = analysis.replay(league)
@@ -210,7 +210,7 @@ def replay_command(directory: Path, as_json: bool) -> None:
 def calibrate_command(directory: Path, taus: tuple[float, ...], as_json: bool) -> None:
     """Find the tau that gives the best predictions of the matches.
 
-    tau is how much a skill may change per match; members that learn faster need a larger one.
+    tau is how much a member's skill may change per match; fast learners need a larger tau.
     """
     _check_league(directory)
     tuning = analysis.calibrate(directory, taus or analysis.TAUS)

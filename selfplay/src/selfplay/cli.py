@@ -28,19 +28,21 @@ def _listed(summaries: dict[str, str]) -> str:
 
 SET = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE",
-    help="Change one setting, for example learner.r=16; may be repeated. config.yaml lists them.",
+    help="Change one setting, for example learner.r=16; may be repeated. The config.yaml of a run "
+    "lists them.",
 )  # fmt: skip
 ENGINE = click.option(
     "--engine", type=click.Choice(["hf", "vllm"]), help="Generation engine; vllm is for GPUs."
 )
 QUIET = click.option("--quiet", is_flag=True, help="Print no progress.")
-SEED = click.option("--seed", type=int, help="Equal seeds give equal results.")
+SEED = click.option("--seed", type=int, help="Random seed; equal seeds give equal results.")
 PAGE = click.option(
     "--html", "page", type=PATH, help="Write a page with charts and tables; it works offline."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 BASE_MODEL = click.option(
-    "--base", help="Base model: a folder or a name on the hub. Chooses settings that suit it."
+    "--base",
+    help="Base model: a folder or a name on the Hugging Face hub. Selects a preset that suits it.",
 )
 PRESET = click.option(
     "--preset", metavar="NAME|FILE",
@@ -51,7 +53,8 @@ PRESET = click.option(
 
 WORKERS = click.option(
     "--workers", type=click.IntRange(0), is_flag=False, flag_value=0,
-    help="Ray processes that share the work. Without a number: one for each GPU, else core.",
+    help="Number of Ray processes that share the work; without a number one per GPU, or per core "
+    "if there is no GPU. Default: no Ray.",
 )  # fmt: skip
 RAY = click.option(
     "--ray", metavar="HOST:PORT",
@@ -82,8 +85,8 @@ def main() -> None:
 @main.command()
 @BASE_MODEL
 @PRESET
-@click.option("--teachers", type=int, help="Members that write tasks.")
-@click.option("--students", type=int, help="Members that solve tasks.")
+@click.option("--teachers", type=int, help="Number of members that write tasks.")
+@click.option("--students", type=int, help="Number of members that solve tasks.")
 @click.option("--steps", type=int, help="Training steps.")
 @click.option(
     "--mode", type=click.Choice(["populora", "azr"]),
@@ -92,7 +95,7 @@ def main() -> None:
 @ENGINE
 @SEED
 @SET
-@click.option("--out", type=PATH, help="New directory. Default: runs/PRESET-MODE-seedN.")
+@click.option("--out", type=PATH, help="New directory. Default: runs/PRESET-or-BASE-MODE-seedN.")
 @WORKERS
 @RAY
 @click.option(
@@ -174,11 +177,11 @@ def _say_done(home: Path) -> None:
 )  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(0, min_open=True), default=2e-4, show_default=True,
-    help="AdamW's; it falls linearly to a tenth.",
+    help="Learning rate of AdamW; falls linearly to a tenth.",
 )  # fmt: skip
 @click.option(
-    "--held-out", type=click.IntRange(0), show_default="24, at most a fifth of all",
-    help="Programs held out of training, to measure the loss on.",
+    "--held-out", type=click.IntRange(0), show_default="24, or a fifth of all if that is fewer",
+    help="Number of programs held out to measure the loss.",
 )  # fmt: skip
 @SEED
 def sft(
@@ -187,10 +190,10 @@ def sft(
 ) -> None:  # fmt: skip
     """Train an adapter that all members start from.
 
-    Supervised fine-tuning on known tasks teaches it the form of tasks and answers. Rows of --data
-    are {"snippet", "input", "output"} as in Absolute Zero, or tasks from `selfplay tasks`. Give the
-    --base, --preset and --set of the later run, and start that run with --set warm_start=OUT. To
-    resume after an interruption, type the same command again.
+    Supervised fine-tuning on known tasks teaches the adapter how tasks and answers are written.
+    Rows of --data are {"snippet", "input", "output"} as in Absolute Zero, or tasks from `selfplay
+    tasks`. Give the --base, --preset and --set of the later run, and start that run with --set
+    warm_start=OUT. To resume after an interruption, type the same command again.
     """
     from selfplay.learning.sft import fine_tune
     from selfplay.machine.base_defaults import configured
@@ -209,8 +212,8 @@ def sft(
 @SET
 @click.option(
     "--gpu",
-    help="H200, H100, A100-80GB, A100-40GB, L40S, L4, RTX4090, RTX3090, or GiB. "
-    "Default: the device of this machine.",
+    help="H200, H100, A100-80GB, A100-40GB, L40S, L4, RTX4090, RTX3090, or its memory in GiB, such "
+    "as 48. Default: the device of this machine.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Workers, with one GPU each.")
 @JSON
@@ -220,9 +223,9 @@ def plan(
 ) -> None:  # fmt: skip
     """Estimate the memory, hours and disk space of a run.
 
-    Plans for a preset (nano, or one that suits --base), a YAML file of settings, or a RUN
-    directory: memory by part, whether it fits, and for known GPUs the hours of each phase. Loads no
-    weights.
+    Takes a preset (default: nano, or one that suits --base), a YAML file of settings, or a RUN
+    directory, and prints memory by part, whether it fits, and for known GPUs the hours of each
+    phase. Loads no weights.
     """
     from selfplay.machine import cost
     from selfplay.machine.base_defaults import configured
@@ -251,8 +254,8 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     """Train a base model for two steps on this machine, as a test.
 
     Checks GPU, vLLM, memory and disk, then loads the base and trains two steps at the preset's
-    sizes. Prints seconds and memory of each phase, and whether sampler and learner agree. If a
-    check fails, the exit code is 1 and the output says what to type.
+    sizes. Prints seconds and memory of each phase, and whether sampler and learner give equal
+    probabilities. If a check fails, the exit code is 1 and the output says what to type.
     """
     from selfplay.machine.base_defaults import configured
     from selfplay.machine.doctor import examine, to_text
@@ -271,9 +274,9 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
 def report(run: Path, page: Path | None, as_json: bool) -> None:
     """Report on a run, in text or on a page.
 
-    RUN is the directory of a run, finished or not. Without --html a summary is printed. Both begin
-    with the evaluation on held-out tasks, which no member was trained on. `selfplay compare` shows
-    several runs.
+    RUN is the directory of a run, finished or not. Prints a summary, or writes a page with --html.
+    Both begin with the evaluation on held-out tasks, which no member was trained on. `selfplay
+    compare` shows several runs.
     """
     from selfplay.files.read import read_run
     from selfplay.reports import run_page
@@ -303,7 +306,7 @@ command again. `selfplay compare` compares the arms.
 @click.argument("plan")
 @click.option(
     "--out", required=True, type=PATH,
-    help="Directory for all runs. If this plan was begun there, it is continued.",
+    help="Directory for all runs. A plan begun there is continued.",
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(1), default=2, show_default=True,
@@ -342,10 +345,10 @@ def experiment(plan: str, out: Path, workers: int, assignments: tuple[str, ...])
 def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Compare runs with each other, seed by seed.
 
-    DIR is the directory of an experiment. Or name any RUN directories: folders X-seed1, X-seed2
-    that differ in the seed only are the seeds of one arm, X; runs given as NAME=RUN are the seeds
-    of arm NAME. Prints means over seeds and differences paired by seed, with 95 % intervals, and
-    the members whose skill fell between two evaluations.
+    DIR is the directory of an experiment. Or name RUN directories: X-seed1 and X-seed2, which
+    differ in the seed only, are two seeds of one arm, X; NAME=RUN puts a run into arm NAME. Prints
+    means over seeds and differences paired by seed, with 95 % intervals, and the members whose
+    skill fell between two evaluations.
     """
     from lora_evo import check_output
     from selfplay.experiments import comparison
@@ -365,7 +368,7 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
 @click.option(
     "--format", "form", type=click.Choice(["ours", "azr", "cruxeval", "trl", "verl"]),
     default="ours", show_default=True,
-    help="ours: for `code-verifier check` and `metrics`; others: rows for that program.",
+    help="ours: rows for `code-verifier`, `sft` and rollout.tasks; others: rows for that tool.",
 )  # fmt: skip
 def tasks(run: Path, out: Path, form: str) -> None:
     """Write the tasks of a run to a file.

@@ -33,8 +33,8 @@ def inspect(directory: Path, as_json: bool) -> None:
     """Show rank and norms of every module of an adapter.
 
     DIRECTORY is a PEFT adapter directory. `in` and `out` are the widths of the linear layer, `rank`
-    is that of the factors A and B, `eff.rank` the effective rank of the update B A, and `dead` the
-    number of pairs of a row of A and a column of B that are both zero and never learn.
+    is the rank of the factors, `eff.rank` the effective rank of the update B A, and `dead` counts
+    the ranks whose row of A and column of B are both zero, so that they never learn.
     """
     from lora_evo.compare import inspect_directory
 
@@ -70,8 +70,8 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
     """Compare the updates of two adapters, module by module.
 
     `distance` is symmetric: 0 for equal updates, 1.41 for orthogonal ones, 2 for opposite ones.
-    `cosine` is that of the angle between both updates, `norm ratio` the norm of SECOND divided by
-    that of FIRST, and `change` the norm of the difference divided by that of FIRST.
+    `cosine` is the cosine of the angle between the updates, `norm ratio` the norm of SECOND over
+    the norm of FIRST, and `change` the norm of the difference over the norm of FIRST.
     """
     from lora_evo.compare import retention
 
@@ -98,10 +98,10 @@ def distance(first: Path, second: Path, as_json: bool) -> None:
 def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     """Print the family tree of all adapters in DIRECTORIES.
 
-    DIRECTORIES are adapters, or folders that contain adapters at any depth. Each child is below its
-    first parent, with the first digits of its content hash, its generation, its operator, and the
-    relative change of its update. Adapters that cannot be read are named and left out, and the exit
-    code is then 1. `selfplay report` draws the tree of a run.
+    DIRECTORIES are adapters, or folders that contain adapters at any depth. Each child stands below
+    its first parent, with the first digits of its content hash, its generation, operator and
+    relative change. Adapters that cannot be read are named and left out, and the exit code is then
+    1. `selfplay report` draws the tree of a run.
     """
     left_out: list[str] = []
     members = family(directories, left_out.append)
@@ -135,7 +135,7 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
 )  # fmt: skip
 @click.option(
     "--steps", type=click.IntRange(min=2), default=50, show_default=True,
-    help="Optimiser steps of each training.",
+    help="Optimiser steps of each training run.",
 )  # fmt: skip
 @click.option(
     "--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True,
@@ -152,17 +152,17 @@ def retention(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Measure what a child keeps of its parents, and its recovery.
+    """Measure how much a child keeps of its parents, and how fast it recovers.
 
     Parents are those given with --parent, else the adapters next to CHILD that its lineage names.
-    Their weights are compared, in seconds; with --model and --probes also their outputs, by
+    Compares weights, which takes seconds; with --model and --probes also outputs, by
     KL(parent||child) per token and its ratio to KL(base||parent).
 
-    With --train the child is trained on examples in five orders, and so are two controls, the first
-    parent and a fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of
-    the probabilities of a held-out completion's tokens. Prints the steps until the child stays at
-    its best parent's level, and its gain over the controls. The exit code is 0 if the child
-    recovers in all orders, in at most 20 steps in the median, and the fresh adapter does not.
+    --train trains the child on examples in five orders, and as controls the first parent and a
+    fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of the
+    probabilities of a held-out completion's tokens. Prints the steps until the child stays at its
+    best parent's level, and its gain over the controls. The exit code is 0 if the child recovers in
+    all five orders, with a median of at most 20 steps, and the fresh adapter does not.
     """
     if (model is None) == bool(probes or train):
         raise click.UsageError("--model needs --probes or --train, and they need --model")

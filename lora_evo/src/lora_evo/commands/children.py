@@ -77,7 +77,7 @@ def _child_options(
         ),
         click.option(
             "--set", "settings", multiple=True, metavar="NAME=VALUE",
-            help="Set a parameter of the operator, for example level=layer; may be repeated. "
+            help="Set a parameter of the operator, such as level=layer; may be repeated. "
             "`lora-evo operators` lists the parameters.",
         ),
         click.option(
@@ -167,10 +167,10 @@ def cross(operator: str, parents: tuple[Path, ...], **options: Any) -> None:
 def merge(adapters: tuple[Path, ...], method: str, **options: Any) -> None:
     """Merge several adapters into one.
 
-    Writes an adapter to --out whose update is the sum of the updates of all ADAPTERS. Ranks and
-    alphas may differ, since updates are added and not factors. Prints the truncation error of the
-    rank (the parents' largest, or --set rank=N). A negative weight subtracts: --weights=1,-0.5. One
-    adapter is resized by --set rank=N, or multiplied by its weight.
+    Writes an adapter to --out that combines the updates of all ADAPTERS: by default their mean.
+    Ranks and alphas may differ, since updates are combined, not factors. Prints how much is cut off
+    to fit the rank (the parents' largest, or --set rank=N). A negative weight subtracts:
+    --weights=1,-0.5. One adapter is resized by --set rank=N, or multiplied by its weight.
     """
     _make("merge", method, adapters, **options)
 
@@ -184,7 +184,8 @@ def verify(child: Path, parents: tuple[Path, ...], as_json: bool) -> None:
 
     CHILD is an adapter directory with a lineage.json, which names operator, seed and parents. The
     child is made again and compared bit for bit; the exit code is 1 if they differ. PARENTS are
-    adapters, or folders to search for them by content; by default the folder that contains CHILD.
+    adapters, or folders to search for adapters with the recorded content. Default: the folder of
+    CHILD.
     """
     from lora_evo.verification import verify as verify_child
 
