@@ -152,7 +152,7 @@ def retention(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Measure how much a child keeps of its parents, and how fast it recovers.
+    """Measure how much a child keeps and how fast it recovers.
 
     Parents are those given with --parent, else the adapters next to CHILD that its lineage names.
     Compares weights, which takes seconds; with --model and --probes also outputs, by
