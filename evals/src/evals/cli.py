@@ -107,7 +107,7 @@ def list_benchmarks(as_json: bool) -> int:
     "--adapter", "adapters", multiple=True, metavar="[NAME=]DIR[:WHICH]",
     help="Folder of a PEFT adapter, or of a selfplay run for all its living members; RUN:students, "
     "RUN:teachers, RUN:s3 and RUN:s0,t1 choose members. NAME renames an adapter; for a run, it is "
-    "a prefix of its members' names. May repeat.",
+    "a prefix of its members' names. May be repeated.",
 )  # fmt: skip
 @_option("--base", is_flag=True, help="Also evaluate the model without an adapter.")
 @_option(
@@ -156,7 +156,7 @@ def list_benchmarks(as_json: bool) -> int:
 )
 @_option(
     "--chat-template-args", multiple=True, metavar="NAME=VALUE", callback=_template_args,
-    help="Argument of the model's chat template, such as enable_thinking=false. May repeat.",
+    help="Argument of the model's chat template, such as enable_thinking=false. May be repeated.",
 )  # fmt: skip
 @_option(
     "--limit", type=_AT_LEAST_1, metavar="N",

@@ -79,7 +79,7 @@ class Group(click.Group):
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="league")
 def main() -> None:
-    """Inspect a league: ratings of members of two populations that play each other.
+    """Inspect a league: ratings of members that play each other.
 
     DIRECTORY is the folder of a league, with a league.json; a training run of selfplay keeps its
     league in RUN/league. Reading is safe while another process writes the league.

@@ -22,10 +22,10 @@ from lora_evo.model.lean_layers import patch_llama_modules
 from lora_evo.model.stacked_linear import BASE, Route, Routing, StackedLoRALinear
 from lora_evo.peft.config import TARGET_MODULES
 
-_EXPERTS_NAMES = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
-"""Layers which PEFT 0.21 takes for those that were of experts, in most mixtures of experts."""
-_OWN_NAMES = ("qwen2_moe", "lfm2_moe")
-"""Mixtures of experts in which it does not."""
+_EXPERT_NAMES = ("gate", "gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
+"""Layers that PEFT 0.21 takes for layers of experts, in most mixtures of experts."""
+_UNMISTAKEN = ("qwen2_moe", "lfm2_moe")
+"""Mixtures of experts in which it does not make this mistake."""
 _MAMBAS = ("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h")
 """Families of which PEFT refuses out_proj."""
 
@@ -158,7 +158,7 @@ def trainable_layers(model: Any) -> dict[str, nn.Linear]:
     text, kind, output = text_path(model), model.config.model_type, model.get_output_embeddings()
     mixture = any(p.dim() == 3 and ".experts." in name for name, p in model.named_parameters())
     left_out = {"dt_proj", *(("out_proj",) if kind in _MAMBAS else ())}
-    left_out |= set(_EXPERTS_NAMES if mixture and kind not in _OWN_NAMES else ())
+    left_out |= set(_EXPERT_NAMES if mixture and kind not in _UNMISTAKEN else ())
     return {
         path: module
         for path, module in model.named_modules()
