@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from code_verifier.canonical import canonical
-from code_verifier.errors import CodeVerifierError, LiteralError, Status
+from code_verifier.errors import CodeVerifierError, LiteralError, SandboxUnavailable, Status
 from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.jail.wire import ALL, CHANCE, COMMON, FUNCTION, MISSING, MORE, READER, STRICT
 from code_verifier.literals import Comparison, parse_literal
@@ -29,6 +29,11 @@ _OF_PROGRAM = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 _GRACE_S = 10.0
 _READER = Profile(READER, 1 << 30)
 _KEPT = 2 * len(HASH_SEEDS) + 1
+_TEST_PROGRAMS = (
+    ("def f(x):\n    return x + 1", Status.OK),
+    ("def f(x):\n    return 1 // (x - 1)", Status.EXCEPTION),
+)
+"""Programs with their statuses for the input 1."""
 _PER_WORKER = 6
 
 
@@ -76,6 +81,17 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def close(self) -> None:
         """End all processes of this sandbox."""
         self._pool.close()
+
+    def self_test(self) -> None:
+        """Check two programs whose verdicts are known. Raises SandboxUnavailable, with the cause,
+        if they are not judged."""
+        for program, status in _TEST_PROGRAMS:
+            verdict = self.check(program, "1")
+            if verdict.status != status:
+                raise SandboxUnavailable(
+                    f"a test program ended with {verdict.status}, expected {status}: "
+                    f"{verdict.reason}; type `code-verifier doctor`"
+                )
 
     def layers(self) -> dict[str, bool]:
         """Return the protection layers, and whether each is active in this sandbox's processes."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
-from code_verifier.errors import LiteralError, Status
+from code_verifier.errors import LiteralError, SandboxUnavailable, Status
 from code_verifier.jail.imports import LIBRARIES
 from code_verifier.jail.wire import CALLS, ORDINARY, SCRIPT, STANDARD
 from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
@@ -135,6 +135,16 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
     def close(self) -> None:
         """End all processes; a call that still waits for one raises SandboxUnavailable."""
         self._pool.close()
+
+    def self_test(self) -> None:
+        """Run a script whose output is known. Raises SandboxUnavailable, with the cause, if it does
+        not come."""
+        script = self.run("print(int(input()) * 2)", "21\n", cpu_s=10.0)
+        if script.output != b"42\n":
+            raise SandboxUnavailable(
+                f"a test script ended with {script.status}: {script.reason}; type "
+                "`code-verifier doctor`"
+            )
 
     def __exit__(self, *_: object) -> None:
         self.close()
