@@ -48,7 +48,7 @@ def test_everything_works_with_the_built_in_model_and_nothing_is_kept(here):
     assert result.exit_code == 0, (result.output, result.exception)
     diagnosis = json.loads(result.stdout)
     names = [check["name"] for check in diagnosis["checks"]]
-    assert names == ["device", "memory", "disk", "learning", "probabilities"]
+    assert names == ["sandbox", "device", "memory", "disk", "learning", "probabilities"]
     assert all(check["passed"] for check in diagnosis["checks"])
     assert diagnosis["title"].startswith("nano: hf, float32, 4 members on CPU")
     phases = {"load", "match", "propose", "verify", "solve", "update", "evolve", "save"}
@@ -66,6 +66,16 @@ def test_with_a_file_of_tasks_nobody_proposes(here, tmp_path):
     assert "nano: hf, float32, 2 members on CPU" in text
     assert "learning: 8 tasks of t.jsonl were attempted, 0 of 4 updates moved a member" in text
     assert not {"propose", "verify"} & set(text.split())
+
+
+def test_a_sandbox_that_judges_nothing_is_named_before_the_base_loads(here, monkeypatch):
+    monkeypatch.setattr(
+        "code_verifier.sandbox._TEST_PROGRAMS", (("def f(x): return x", "timeout"),)
+    )
+    said = failed(doctor())
+    assert "FAILED  sandbox: a test program ended with ok, expected timeout" in said
+    assert "try: `code-verifier doctor`" in said
+    assert "learning" not in said
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

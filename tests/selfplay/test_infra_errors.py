@@ -1,15 +1,34 @@
 """What the sandbox failed at counts nowhere."""
 
+import json
+import re
+from io import StringIO
+from itertools import count
 from random import Random
 from types import SimpleNamespace
 
-from code_verifier import Grade, Status, Task, Verdict
+import pytest
+from json_lines import read_rows
+from rich.console import Console
+
+from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict
+from code_verifier.jail.wire import READER
+from code_verifier.pool import Pool, ProcessLost
 from league import League
+from selfplay.evaluate import evaluate_members
+from selfplay.experiments.comparison import compare
+from selfplay.files.read import conclusion, read_run
 from selfplay.files.write import metrics_row
 from selfplay.learning.rewards import training_samples
+from selfplay.reports import run_page
+from selfplay.reports.progress import Progress
+from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.texts import Attempt, Proposed
-from selfplay.step import match, propose, record_outcomes, solve, verify
+from selfplay.step import match, propose, record_outcomes, solve, train_step, verify
+from selfplay.tasks.seeds import read_tasks
+from selfplay.tasks.template import NANO
 from selfplay.training import new_run
+from selfplay_command import command, refused, worked
 
 TASK = Task("code_o", "def f(a):\n    return a", "1", "1")
 
@@ -107,3 +126,120 @@ def test_a_step_with_faults_teaches_what_the_step_without_those_tasks_teaches(ru
     at_validation = [p for p in broken if p.status == Status.SANDBOX_ERROR]
     assert row.infra_errors["proposals"] == len(at_validation) > 0
     assert row.infra_errors["attempts"] >= sum(len(p.attempts) for p in broken) > 0
+
+
+def failing(ask, fails):
+    """`Pool.ask` where executions are lost while `fails()`; programs are still read."""
+
+    def lost(pool, profile, *rest):
+        if fails() and profile.kind != READER:
+            raise ProcessLost("planted")
+        return ask(pool, profile, *rest)
+
+    return lost
+
+
+def test_nothing_begins_where_no_program_is_judged_and_a_resume_begins_it(
+    runs, tmp_path, monkeypatch
+):
+    home = tmp_path / "run"
+    with monkeypatch.context() as broken:
+        broken.setattr(Pool, "ask", failing(Pool.ask, lambda: True))
+        result = command(*runs.arguments(home))
+    words = ("a test program ended with sandbox_error", "planted", "the run has not begun")
+    refused(result, *words, f"resume {home}", code=1)
+    assert not result.stdout
+    assert not (home / "metrics.jsonl").exists()
+    worked("resume", home, "--quiet")
+    assert len(read_rows(home / "metrics.jsonl")) == 4
+
+
+def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_nothing(
+    runs, tmp_path, monkeypatch
+):
+    settings = ("save_every=1", "rollout.proposals=4")
+    home, whole = tmp_path / "run", runs.train(tmp_path / "whole", *settings)
+    done = home / "metrics.jsonl"
+    with monkeypatch.context() as broken:
+        broken.setattr(Pool, "ask", failing(Pool.ask, lambda: done.exists() and read_rows(done)))
+        result = command(*runs.arguments(home, *settings))
+    refused(result, "proposals were not judged", "planted", f"resume {home}`", code=1)
+    assert "nothing is lost" in result.stderr
+    assert not result.stdout
+    assert len(read_rows(done)) == 1
+    worked("resume", home, "--quiet")
+    assert runs.outcome(home) == runs.outcome(whole)
+
+
+def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
+    config = runs.config(
+        *("rollout.kinds=[code_o]", "rollout.proposals=8", "steps=2", "eval.tasks=24"),
+        *("rollout.max_proposal_length=40", "rollout.max_completion_length=16"),
+        *("eval.proposals=8", "eval.eval_every=1", "evolution.evolve_every=0"),
+    )
+    home = tmp_path / "run"
+    screen = StringIO()
+    shown = Progress(Console(file=screen, width=400))
+    with new_run(config, home, progress=shown) as run:
+        run.sandbox = FaultySandbox(run.sandbox, 0.2)
+        for _ in range(2):
+            row = train_step(run)
+    counts = [row["infra_errors"] for row in read_rows(home / "metrics.jsonl")]
+    proposals, attempts = (sum(c[noun] for c in counts) for noun in ("proposals", "attempts"))
+    assert proposals > 0 < attempts
+    assert {a.verdict for t in row.tasks for a in t.attempts} >= {"not judged"}
+    record = read_run(home)
+    solving = {row.member: row.rate.not_judged for row in record.latest_evals() if row.rate}
+    assert all(solving.values())
+    line = next(line for line in screen.getvalue().splitlines() if line.startswith("step 2 of 2"))
+    assert re.search(rf"valid \d+%, {proposals} not judged, solved .*, {attempts} not judged", line)
+    assert f"{solving['s0']} not judged)" in screen.getvalue()
+    text = run_page.summary(home)
+    assert f"; {sum(solving.values())} not judged)" in conclusion(record)
+    assert f"Not judged, and in no number: {proposals} proposals of the steps, {attempts}" in text
+    assert re.search(rf"s0, {solving['s0']} not judged +\d", text)
+    assert re.search(rf"Valid share {proposals} not judged +\d", text)
+    page = tmp_path / "page.html"
+    run_page.report(home, page)
+    assert f"own tasks. {attempts} not judged." in page.read_text()
+    assert "in no number" in "\n".join(compare([home]).lines())
+
+
+def test_a_baseline_keeps_no_rate_of_a_task_that_was_judged_in_part(runs, tmp_path):
+    config = runs.config("rollout.kinds=[code_i]", "eval.tasks=8", "eval.samples=4")
+    with new_run(config, tmp_path / "run") as run:
+        clean = evaluate_members(run, 0)[0].rate
+        grades = count()
+
+        class Once(FaultySandbox):
+            def grade(self, task, answer, fail_fast=False):
+                if next(grades) == 0:
+                    return Grade(0.0, "planted", status=Status.SANDBOX_ERROR)
+                return self.sandbox.grade(task, answer, fail_fast)
+
+        run.sandbox = Once(run.sandbox, 0.0)
+        row = evaluate_members(run, 0)[0].rate
+        kept = run.baseline_rates["base"]
+    assert next(grades) > 1
+    assert kept == row.rates
+    assert kept.count(None) == 1
+    assert row.not_judged == 4
+    assert [a for a, b in zip(clean.rates, kept, strict=True) if b is not None] == [
+        b for b in kept if b is not None
+    ]
+
+
+def test_a_file_of_tasks_with_an_unjudged_row_is_refused_with_its_line(runs, tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    rows = [{"program": f"def f(x):\n    return x + {n}", "input": "1"} for n in range(9)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    class Third(FaultySandbox):
+        def fails(self, program, when):
+            return program.endswith("x + 2")
+
+    with open_sandbox(runs.config()) as sandbox:
+        given = (NANO, ["code_o"])
+        assert len(read_tasks(file, *given, sandbox, print)) == 9
+        with pytest.raises(SandboxUnavailable, match=r"tasks\.jsonl, line 3: not judged: planted"):
+            read_tasks(file, *given, Third(sandbox, 0.0), print)

@@ -56,7 +56,10 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error refuses its input: a repetition would end the same way."""
-    stopped = isinstance(error.__cause__, OSError) or isinstance(error, EngineStopped)
+    from code_verifier import SandboxUnavailable  # slow to import
+
+    stopped = isinstance(error, EngineStopped | SandboxUnavailable)
+    stopped = stopped or isinstance(error.__cause__, OSError)
     return isinstance(error, SelfplayError) or (isinstance(error, ValueError) and not stopped)
 
 

@@ -60,6 +60,7 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     rows = teaching_rows(run, list(teachers.values()), after=solving)
     teaching_of = dict(zip(teachers, rows, strict=True))
     if step == 0:
+        _drop_partly_judged(attempts)
         run.baseline_rates = {
             name: [_rate(attempts) for attempts in tasks] for name, tasks in attempts_of.items()
         }
@@ -138,6 +139,7 @@ def solving_row(
         tokens=mean([float(len(a.rollout.completion_ids)) for a in flat]),
         solved=tuple(sum(a.score >= 1.0 for a in j) for j in judged),
         judged=tuple(len(j) for j in judged),
+        not_judged=(len(flat) - sum(map(len, judged))) or UNSET,
         over_start=over_start.get("difference", UNSET),
         over_start_error=over_start.get("standard_error", UNSET),
     )
@@ -183,7 +185,17 @@ def _teaching_row(run: Run, proposals: Sequence[Proposed]) -> TeachingRow:
         complexity={name: mean([float(getattr(m, name)) for m in programs]) for name in COMPLEXITY},
         rates=tuple(rates),
         rewards=tuple(rewards),
+        not_judged=len(proposals) - len(judged) + sum(p.not_judged for p in judged) or UNSET,
     )
+
+
+def _drop_partly_judged(attempts: Sequence[Sequence[Sequence[Attempt]]]) -> None:
+    """Count a task as not judged if one of its attempts is: all later rates are compared with
+    these."""
+    for of_task in (task for tasks in attempts for task in tasks):
+        if any(a.infra_error for a in of_task):
+            for a in of_task:
+                a.infra_error = True
 
 
 def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:

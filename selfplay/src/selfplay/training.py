@@ -150,7 +150,7 @@ def new_run(
     extensions: rewards, operators, task kinds and callbacks of your own. workers: Ray processes
     that share the work, 0 for as many as possible. ray: address of a Ray cluster. Without both,
     all work is in this process. progress: terminal output; none by default. Raises ConfigError for
-    settings or extensions that cannot be used.
+    settings or extensions that cannot be used, SandboxUnavailable where no program can be judged.
     """
     directory, extensions = Path(out), extensions or Extensions()
     config = with_names(config, extensions)
@@ -311,6 +311,7 @@ def _opened(
         rows = islice(read_rows(directory / METRICS, StepRow), done)
         stack.enter_context(progress.showing(config, directory, done, rows))
         sandbox = stack.enter_context(open_sandbox(config))
+        sandbox.self_test()  # before the base is loaded
         population: Population | RemotePopulation
         if ray is None and workers in (None, 1):
             population = stack.enter_context(open_population(config, template))

@@ -26,7 +26,7 @@ from selfplay.experiments.measures import (
     weakest_member,
 )
 from selfplay.files.layout import METRICS
-from selfplay.files.read import RunRecord, falls, flattened, read_run
+from selfplay.files.read import RunRecord, falls, flattened, read_run, unjudged
 from selfplay.reports.pages import Table, figure, write_page
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class Comparison:
         return titled
 
     def lines(self) -> list[str]:
-        """Return a line for each arm, fall of a member, and pair without a common seed."""
+        """Return a line for each arm, run with unjudged texts, fall of a member, and pair without
+        a common seed."""
         lines = []
         for arm, runs in self.arms.items():
             words = [f"{key} {value}" for key, value in self.settings[arm].items()]
@@ -85,7 +86,9 @@ class Comparison:
             settings = f" ({', '.join(words)})" if words else ""
             lines.append(f"{arm}{settings}: {', '.join(map(_reached, runs, runs.values()))}")
         for arm, runs in self.arms.items():
-            lines += [f"{arm}, seed {s}: {fall}" for s, run in runs.items() for fall in falls(run)]
+            for seed, run in runs.items():
+                notes = [*unjudged(run), *falls(run)]
+                lines += [f"{arm}, seed {seed}: {note}" for note in notes]
         return lines + [
             f"{one} and {other} have no seed in common: not compared"
             for one, other in self.pairs

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, UnsetType, structs, to_builtins
 
 from selfplay.errors import RunDirectoryError, SelfplayError, pip_install, program, quote
 from selfplay.files.layout import CHANGES, EVALS, METRICS, RESOURCES, TASKS, config_of
@@ -294,6 +294,17 @@ def mean_gain(gains: Sequence[Floats]) -> tuple[float, float] | None:
     return mean_and_error([100 * float(gain) for gain in of_task if not np.isnan(gain)])
 
 
+def not_judged(counts: Iterable[int | UnsetType], before: str = ", ") -> str:
+    """Return `, 3 not judged` for a rate that leaves out so many texts in all; '' for none."""
+    total = sum(count for count in counts if isinstance(count, int))
+    return f"{before}{total} not judged" if total else ""
+
+
+def faults(steps: Iterable[StepRow], noun: str) -> list[int]:
+    """Return by step the number of `proposals` or `attempts` at which the sandbox failed."""
+    return [step.infra_errors.get(noun, 0) for step in steps]
+
+
 def plus_minus(gain: tuple[float, float]) -> str:
     """Return `+8.4 ± 1.8` of a mean and its standard error."""
     return f"{gain[0]:+.1f} ± {gain[1]:.1f}"
@@ -326,6 +337,7 @@ def conclusion(run: RunRecord) -> str:
     gain = held_out_gain(run)
     error = f" ± {gain[1]:.1f}" if gain else ""
     meaning = "; ±: one standard error over the tasks" if gain else ""
+    meaning += not_judged((row.rate.not_judged for row in last if row.rate), "; ")
     return (
         f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
         f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
@@ -406,14 +418,25 @@ def falls(run: RunRecord) -> list[Fall]:
 
 
 def warnings_of(run: RunRecord) -> list[str]:
-    """Return a line for each fall of a member, sign of a collapse at the end, role whose texts are
-    all cut, and changed setting."""
+    """Return a line for what was not judged, and for each fall of a member, sign of a collapse at
+    the end, role whose texts are all cut, and changed setting."""
     return [
+        *unjudged(run),
         *map(str, falls(run)),
         *(f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)),
         *(f"In the last step {line}" for line in cut_roles(run.steps[-1])),
         *(f"From step {change.step} on {change}" for change in run.changes),
     ]
+
+
+def unjudged(run: RunRecord) -> list[str]:
+    """Return a line with the number of texts of the whole run that the sandbox failed at."""
+    parts = {f"{noun} of the steps": faults(run.steps, noun) for noun in ("proposals", "attempts")}
+    solving = [row.rate.not_judged for row in run.evals if row.rate]
+    teaching = [row.taught.not_judged for row in run.evals if row.taught]
+    parts["texts of the evaluations"] = [n for n in solving + teaching if isinstance(n, int)]
+    words = ", ".join(f"{sum(counts)} {noun}" for noun, counts in parts.items() if sum(counts))
+    return [f"Not judged, and in no number: {words} (the sandbox failed)"] if words else []
 
 
 def signs_in(steps: Sequence[StepRow]) -> list[str]:

@@ -38,8 +38,8 @@ class AttemptRow(Struct, frozen=True):
     thought: str = ""
     answer: str | None = None
     """None if none could be read."""
-    score: float = 0.0
-    """In [0, 1]."""
+    score: float | None = 0.0
+    """In [0, 1]; None if the sandbox failed, so that it was not judged."""
     count: int = 1
     reward: float | None = None
     """None if the answers trained no member."""
@@ -48,9 +48,11 @@ class AttemptRow(Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """`right`, `partly`, `wrong` or `ill-formed`."""
+        """`right`, `partly`, `wrong`, `ill-formed` or `not judged`."""
         if self.answer is None:
             return "ill-formed"
+        if self.score is None:
+            return "not judged"
         if self.score >= 1.0:
             return "right"
         return "partly" if self.score > 0.0 else "wrong"
@@ -315,6 +317,8 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
     """Right attempts at each task."""
     judged: tuple[int, ...] = ()
     """Judged attempts at each task."""
+    not_judged: int | UnsetType = UNSET
+    """Number of attempts that no rate counts, if any: the sandbox failed."""
     over_start: Maybe = UNSET
     """Solve rate minus the warm start's on the same tasks; only with a warm start."""
     over_start_error: Maybe = UNSET
@@ -345,6 +349,9 @@ class TeachingRow(Struct, frozen=True, kw_only=True):
     rates: tuple[float, ...] = ()
     """The base's solve rate of each valid task."""
     rewards: tuple[float, ...] = ()
+    not_judged: int | UnsetType = UNSET
+    """Number of proposals, and of the base's attempts, that no number counts, if any: the sandbox
+    failed."""
 
 
 class EvalRow(Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ def metrics_row(
         same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
         infra_errors={
             "proposals": len(solved) - len(judged),
-            "attempts": sum(a.infra_error for p in solved for a in p.attempts),
+            "attempts": sum(p.not_judged for p in solved),
         },
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
         rejected=dict(sorted(refused.items())),
@@ -155,9 +155,9 @@ def _attempt_rows(
     attempts: Sequence[Attempt], learned: Mapping[int, TrainingSample]
 ) -> tuple[rows.AttemptRow, ...]:
     """Return a row for each group of equal answers; learned: as for `_task_row`."""
-    groups: dict[tuple[str | None, float], list[Attempt]] = defaultdict(list)
+    groups: dict[tuple[str | None, float | None], list[Attempt]] = defaultdict(list)
     for a in attempts:
-        groups[a.answer, a.score].append(a)
+        groups[a.answer, None if a.infra_error else a.score].append(a)
     attempt_rows = []
     for (answer, score), group in groups.items():
         text = group[0].text

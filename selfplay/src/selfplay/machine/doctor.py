@@ -18,17 +18,19 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from code_verifier import SandboxUnavailable
 from lora_evo import LoraEvoError
 from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config, refuse_hasty_evolution
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
-from selfplay.files.read import number_at
+from selfplay.files.read import not_judged, number_at
 from selfplay.files.rows import StepRow, TaskRow, read_rows
 from selfplay.machine import cost
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
 from selfplay.reports.progress import Progress
+from selfplay.sampling.judge import open_sandbox
 from selfplay.step import train_step
 from selfplay.training import new_run
 
@@ -140,7 +142,8 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
 
 
 def machine(config: Config) -> Iterator[Check]:
-    """Yield the checks of the device and of vLLM, which load nothing."""
+    """Yield the checks of the sandbox, the device and vLLM, which load nothing."""
+    yield _sandbox(config)
     has_gpu = torch.cuda.is_available()
     seen = f"torch {torch.__version__} (CUDA {torch.version.cuda or 'none'}) uses "
     seen += torch.cuda.get_device_name() if has_gpu else "the CPU"
@@ -148,6 +151,16 @@ def machine(config: Config) -> Iterator[Check]:
     yield Check("device", has_gpu or not config.device.startswith("cuda"), seen, remedy)
     if config.engine == "vllm":
         yield _vllm(config)
+
+
+def _sandbox(config: Config) -> Check:
+    try:
+        with open_sandbox(config) as sandbox:
+            sandbox.self_test()
+    except SandboxUnavailable as error:
+        seen, _, remedy = str(error).partition("; type ")
+        return Check("sandbox", False, seen, remedy)
+    return Check("sandbox", True, "judges two test programs as expected")
 
 
 def room(plan: MemoryPlan) -> Iterator[Check]:
@@ -185,7 +198,7 @@ def measured(config: Config, meter: Meter) -> list[Check]:
             raise
         except torch.OutOfMemoryError as error:
             return [Check(meter.now, False, first_line(error), SMALLER)]
-        except (SelfplayError, LoraEvoError) as error:
+        except (SelfplayError, LoraEvoError, SandboxUnavailable) as error:
             return [Check(meter.now, False, first_line(error))]
         rows = list(read_rows(home / METRICS, StepRow))
         return [_learned(rows, list(read_rows(home / TASKS, TaskRow)), config), _gap(rows, config)]
@@ -199,6 +212,7 @@ def _learned(rows: Sequence[StepRow], tasks: Sequence[TaskRow], config: Config) 
     seen = f"{valid} of {len(tasks)} proposals were valid, "
     seen = seen if task_file is None else f"{valid} tasks of {task_file} were attempted, "
     seen += f"{moved} of {len(members)} updates moved a member"
+    seen += not_judged(n for row in rows for n in row.infra_errors.values())
     remedy = f"selfplay sft --base {config.base} --data FILE --out START; --set warm_start=START"
     return Check("learning", moved > 0, seen, remedy)
 

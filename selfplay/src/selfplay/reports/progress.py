@@ -22,9 +22,11 @@ from selfplay.files.read import (
     RunRecord,
     cut_roles,
     falls,
+    faults,
     gain_text,
     mean_and_error,
     mean_gain,
+    not_judged,
     plus_minus,
     signs_in,
 )
@@ -158,8 +160,10 @@ class Progress:
         return (
             f"step {self.done}"
             + (f" of {self._config.steps}" if self._config else "")
-            + f": valid {_percent(mean(r.valid_share for r in recent))}, "
-            f"solved {_percent(mean(r.solve_rate for r in recent))}, "
+            + f": valid {_percent(mean(r.valid_share for r in recent))}"
+            f"{not_judged(faults(recent, 'proposals'))}, "
+            f"solved {_percent(mean(r.solve_rate for r in recent))}"
+            f"{not_judged(faults(recent, 'attempts'))}, "
             f"structures {recent[-1].coverage.structures}"
             + (f"; {left}" if left else "")
             + (f"\n  points above the base: {gains}" if gains else "")
@@ -223,15 +227,18 @@ def _eval_lines(measured: Sequence[EvalRow]) -> list[str]:
             f"{name} {_percent(rate.solve_rate)} "
             f"({gain_text(rate.difference, rate.standard_error)}"
             + (f", {gain_text(rate.over_start, None)} over the start" if over_start else "")
-            + (f", {born[name]})" if born[name] else ")")
+            + (f", {born[name]}" if born[name] else "")
+            + f"{not_judged([rate.not_judged])})"
             for name, rate in rates.items()
         ]
         base = _percent(next(iter(rates.values())).base_solve_rate)
         lines.append(f"  held-out tasks: {', '.join(solving)}; frozen base {base}")
     if teachers:
         teaching = [
-            f"{name} {_percent(t.base_solve_rate)}" + (f" ({born[name]})" if born[name] else "")
+            f"{name} {_percent(t.base_solve_rate)}"
+            + (f" ({notes.removeprefix(', ')})" if notes else "")
             for name, t in teachers.items()
+            for notes in [f", {born[name]}" * bool(born[name]) + not_judged([t.not_judged])]
         ]
         lines.append(f"  teachers' tasks solved by the frozen base: {', '.join(teaching)}")
     return lines

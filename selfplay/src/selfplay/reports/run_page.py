@@ -6,13 +6,17 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import UnsetType
+
 from lora_evo import check_output, text_table
 from selfplay.files.read import (
     Points,
     RunRecord,
     conclusion,
+    faults,
     flattened,
     gain_text,
+    not_judged,
     number_at,
     quarters,
     read_run,
@@ -141,9 +145,11 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     single = run.config.get("mode") == "azr"
     solvers, teachers = ("agent", "The agent's") if single else ("students", "Teachers'")
     solved = "Only tasks that some attempts solve, and some do not, teach the student."
+    solving = not_judged((row.rate.not_judged for row in run.evals if row.rate), " ")
+    teaching = not_judged((row.taught.not_judged for row in run.evals if row.taught), " ")
     hinted: dict[str, tuple[Any, str]] = {
-        f"eval: Held-out gain of the {solvers}": (charts.held_out(run), _GAIN),
-        f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT),
+        f"eval: Held-out gain of the {solvers}": (charts.held_out(run), _GAIN + solving),
+        f"eval: {teachers} tasks, solved by the base": (charts.taught(run), _TAUGHT + teaching),
         "eval: Held-out gain by kind of task": (
             charts.held_out_kinds(run),
             "The mean over the members that have learned.",
@@ -156,7 +162,8 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         "tasks: Solve rates of the tasks": (charts.solve_rates(run), solved),
     }
     for m in (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST):
-        hinted[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), m.hint
+        hint = f"{m.hint}{_left_out(run, m)}"
+        hinted[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), hint
     roles = ("agent",) if single else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
@@ -192,7 +199,11 @@ def tables(run: RunRecord) -> dict[str, Table]:
 
 def _solving(run: RunRecord) -> Table:
     """Return the last evaluation of the frozen base and of every solver."""
-    last = {_who(row): row.rate for row in run.latest_evals() if row.rate and row.role != BASE}
+    last = {
+        _who(row, row.rate.not_judged): row.rate
+        for row in run.latest_evals()
+        if row.rate and row.role != BASE
+    }
     kinds = sorted({kind for rate in last.values() for kind in rate.kinds})
     started = any(isinstance(rate.over_start, float) for rate in last.values())
     base = next((row.rate for row in run.evals if row.rate and row.role == BASE), None)
@@ -202,7 +213,8 @@ def _solving(run: RunRecord) -> Table:
             _percent(base.kinds[kind].solve_rate) if kind in base.kinds else "" for kind in kinds
         ]
         gains = ["", *[""] * started, *solved]
-        rows.append(("frozen base", _percent(base.solve_rate), *gains, figure(base.tokens)))
+        name = f"frozen base{not_judged([base.not_judged])}"
+        rows.append((name, _percent(base.solve_rate), *gains, figure(base.tokens)))
     for name, rate in last.items():
         gains = [gain_text(rate.difference, rate.standard_error)]
         gains += [gain_text(rate.over_start, rate.over_start_error)] * started
@@ -222,7 +234,7 @@ def _teaching(run: RunRecord) -> Table:
     last = [row for row in run.latest_evals() if row.taught and row.role not in (BASE, START)]
     rows = [
         (
-            *(_who(row), _percent(t.base_solve_rate), _percent(t.valid_share)),
+            *(_who(row, t.not_judged), _percent(t.base_solve_rate), _percent(t.valid_share)),
             *(figure(t.reward, signed=True), str(t.new_structures)),
         )
         for row in ([*base, *last] if last else [])
@@ -231,9 +243,19 @@ def _teaching(run: RunRecord) -> Table:
     return ("tasks of", "solved by the base", "valid", "reward", "new structures"), rows
 
 
-def _who(row: EvalRow) -> str:
-    """Return a member's name, marked if it was born in that step and has not learned."""
-    return f"{row.member}, born then" if row.born is True else row.member
+def _who(row: EvalRow, left_out: int | UnsetType) -> str:
+    """Return a member's name, marked if it was born in that step and has not learned, and with the
+    number of texts that were not judged."""
+    return row.member + ", born then" * (row.born is True) + not_judged([left_out])
+
+
+def _left_out(run: RunRecord, m: Series) -> str:
+    """Return ` 3 not judged.` for a share of proposals or attempts, or a reward; '' for none."""
+    attempts = m.path in ("student_reward", "same_tasks.difference") or "attempts" in m.unit
+    proposals = m.path in ("teacher_reward", "valid_share")
+    noun = "attempts" if attempts else "proposals" if proposals else ""
+    text = not_judged(faults(run.steps, noun), " ")
+    return f"{text}." if text else ""
 
 
 def _moved(run: RunRecord) -> list[tuple[str, str, str]]:
@@ -242,7 +264,7 @@ def _moved(run: RunRecord) -> list[tuple[str, str, str]]:
     for m in (*PROGRESS, *measures_of_kinds(run), FLAT, *COMPLEXITY, COMMONEST):
         if means := quarters(run.series(m.path)):
             first, last = (figure(number, share=m.unit[0] == "%") for number in means)
-            rows.append((m.title, first, last))
+            rows.append((f"{m.title}{_left_out(run, m).rstrip('.')}", first, last))
     return rows
 
 

@@ -1,5 +1,6 @@
 """The judge: the sandbox's verdicts on proposals and on attempts."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from code_verifier import (
     Metrics,
     Proposal,
     Sandbox,
+    SandboxUnavailable,
     Status,
     Task,
     Verdict,
@@ -29,7 +31,10 @@ def open_sandbox(config: Config) -> Sandbox:
 
 
 def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
-    """Validate proposals while others are sampled; return them in the order of their numbers."""
+    """Validate proposals while others are sampled; return them in the order of their numbers.
+
+    Raises SandboxUnavailable, as `require_judged`.
+    """
 
     def judge(p: Proposed) -> tuple[Proposed, Verdict | None]:
         kind = prompts.template.kind(p.kind)
@@ -49,6 +54,14 @@ def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) 
             p.status, p.reason = Status.TOO_LONG, too_long
         else:
             p.task, p.metrics = replace(verdict.task, id=p.id), program_metrics(p.proposal)
+    require_judged(
+        "proposals",
+        (
+            (p.kind, p.reason if p.status == Status.SANDBOX_ERROR else None)
+            for p in judged
+            if p.proposal is not None
+        ),
+    )
     return sorted(judged, key=lambda p: p.number)
 
 
@@ -61,7 +74,7 @@ def program_metrics(written: Proposal | Task) -> Metrics | None:
 
 
 def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> None:
-    """Grade attempts while others are sampled."""
+    """Grade attempts while others are sampled. Raises SandboxUnavailable, as `require_judged`."""
     sampled: list[Attempt] = []
 
     def answers() -> Iterator[tuple[Task, str | None]]:
@@ -78,3 +91,31 @@ def grade(attempts: Iterable[Attempt], sandbox: Sandbox, prompts: Prompts) -> No
     for i, result in enumerate(ordered_map(judge, answers(), sandbox.workers, share=True)):
         sampled[i].score, sampled[i].reason = result.score, result.reason
         sampled[i].infra_error = not result.judged
+    require_judged(
+        "answers",
+        (
+            (a.task.kind, a.reason if a.infra_error else None)
+            for a in sampled
+            if a.answer is not None
+        ),
+    )
+
+
+def require_judged(noun: str, outcomes: Iterable[tuple[str, str | None]]) -> None:
+    """Raise SandboxUnavailable, with the commonest cause, if most texts were not judged, of the
+    kinds of task at which the sandbox failed: outputs, for example, are judged without it.
+
+    outcomes: the kind of each text that could be read, and why it was not judged; None if it was. A
+    single text stops nothing: another program may be judged.
+    """
+    reasons = defaultdict[str, list[str | None]](list)
+    for kind, reason in outcomes:
+        reasons[kind].append(reason)
+    texts = [reason for of in reasons.values() if any(r is not None for r in of) for reason in of]
+    causes = Counter(reason for reason in texts if reason is not None)
+    if causes.total() > max(1, len(texts) // 2):
+        ((cause, _),) = causes.most_common(1)
+        raise SandboxUnavailable(
+            f"{causes.total()} of {len(texts)} {noun} were not judged: {cause}; type "
+            "`code-verifier doctor`"
+        )

@@ -113,6 +113,11 @@ class Proposed:
         return [a for a in self.attempts if not a.infra_error]
 
     @property
+    def not_judged(self) -> int:
+        """Number of attempts, of student, base and rival, at which the sandbox failed."""
+        return sum(a.infra_error for a in self.all_attempts)
+
+    @property
     def base_judged(self) -> list[Attempt]:
         """The base's attempts that got a verdict."""
         return [a for a in self.base_attempts if not a.infra_error]

@@ -10,7 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from code_verifier import CodeVerifierError, Proposal, Sandbox, Task, ordered_map, read_rows
+from code_verifier import (
+    CodeVerifierError,
+    Proposal,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    Task,
+    ordered_map,
+    read_rows,
+)
 from lora_evo import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
@@ -186,13 +195,14 @@ def read_tasks(
 
     A row without `kind` gives a task of code_o and one of code_i, or of code_f if it has `inputs`.
     Comments are removed from programs. Outputs come from running the programs, not from the rows.
-    Raises SelfplayError for a file without a valid row.
+    Raises SelfplayError for a file without a valid row, SandboxUnavailable if a row cannot be
+    judged, because a run must not depend on which were.
     """
     if not path.is_file():
         raise SelfplayError(f"there is no file {path}; expected JSON Lines of tasks")
     rows, proposals = [], []
     for line, row in read_rows(path):
-        rows.append(row)
+        rows.append((line, row))
         try:
             proposals.append(Proposal.from_row(row))
             template.kind(proposals[-1].kind)
@@ -204,7 +214,11 @@ def read_tasks(
     verdicts = ordered_map(
         lambda p: template.kind(p.kind).validate(p, sandbox), bare, sandbox.workers
     )
-    for row, verdict in zip(rows, verdicts, strict=True):
+    for (line, row), verdict in zip(rows, verdicts, strict=True):
+        if verdict.status == Status.SANDBOX_ERROR:
+            raise SandboxUnavailable(
+                f"{path}, line {line}: not judged: {verdict.reason}; type `code-verifier doctor`"
+            )
         if verdict.task is None:
             refused[str(verdict.status)] += 1
             continue
