@@ -53,6 +53,18 @@ def test_matrix(directory):
     assert all(len(data[what]) == 2 for what in ("observed", "share", "expected", "tasks"))
 
 
+def test_tasks_that_were_not_judged_are_named_where_rates_are(directory, tmp_path):
+    pages = [tmp_path / f"{number}.html" for number in range(2)]
+    assert "not judged" not in run("board", directory).stdout + run("matrix", directory).stdout
+    run("report", directory, "--html", str(pages[0]))
+    with League(directory) as league:
+        league.record(league.pair(1)[0], Outcome(5, 5, 20, 6, 2, infra_errors=3))
+    for command in ("board", "matrix", "report"):
+        assert "3 tasks not judged" in run(command, directory).stdout
+    run("report", directory, "--html", str(pages[1]))
+    assert ["3 tasks not judged" in page.read_text() for page in pages] == [False, True]
+
+
 def test_replay_and_a_rating_that_does_not_follow(directory, tmp_path):
     assert json.loads(run("replay", directory, "--json").stdout)["equal"] is True
     with League(directory) as league:

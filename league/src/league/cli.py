@@ -116,9 +116,9 @@ def board_command(directory: Path | None, table: Path | None, as_json: bool) -> 
     if directory is not None:
         league = _opened(directory)
         ranking = (
-            f"{_board(league)}\n\nRanked by {league.config.fitness}. Compare members by ranks, the "
-            "95 % interval of their place, not by sigma.\nRatings are relative: both sides may "
-            "improve while no rating moves."
+            f"{_board(league)}\n{_left_out(league)}\nRanked by {league.config.fitness}. Compare "
+            "members by ranks, the 95 % interval of their place, not by sigma.\nRatings are "
+            "relative: both sides may improve while no rating moves."
         )
         _print(_boards(league) if as_json else ranking)
 
@@ -132,9 +132,11 @@ def matrix_command(directory: Path, as_json: bool) -> None:
     Cells are shares of attempts, from 0 to 1; '·' for pairs that never played. --json adds each
     pair's share of tasks won, expected share, and number of tasks.
     """
-    payoff = _opened(directory).payoff()
+    league = _opened(directory)
+    payoff = league.payoff()
     rows = [(name, *row) for name, row in zip(payoff.teachers, payoff.observed, strict=True)]
-    _print(asdict(payoff) if as_json else _table(("teacher", *payoff.students), rows))
+    text = f"{_table(('teacher', *payoff.students), rows)}\n{_left_out(league)}".rstrip()
+    _print(asdict(payoff) if as_json else text)
 
 
 @main.command("report")
@@ -267,6 +269,12 @@ def _board(league: League) -> str:
         row = row | {"ranks": ranks, "parents": " + ".join(row["parents"])}
         rows.append([row[fields.get(name, name)] for name in header])
     return _table(header, rows)
+
+
+def _left_out(league: League) -> str:
+    """Return a line with the number of tasks that no rate counts; '' for none."""
+    text = league.state.not_judged
+    return f"{text}: no number here counts them\n" if text else ""
 
 
 def _opened(directory: Path) -> League:

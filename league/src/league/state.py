@@ -197,7 +197,14 @@ class State:
     @property
     def played(self) -> str:
         """The numbers of rounds, matches and replacements, in words."""
-        return ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        text = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        return f"{text}, {self.not_judged}" if self.not_judged else text
+
+    @property
+    def not_judged(self) -> str:
+        """`3 tasks not judged`, which no rate counts; '' for none."""
+        count = sum(outcome.infra_errors for outcome in self.outcomes.values())
+        return f"{count} task{'s' * (count != 1)} not judged" if count else ""
 
     def check_role(self, role: str) -> str:
         """Return the role if this league has it; raise LeagueError otherwise."""
