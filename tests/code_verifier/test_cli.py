@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from commands import completed, lists_whole_sentences
 from full_disk import on_full_disk
 from json_lines import read_rows
+from meanwhile import executing_fails
 from programs import python
 from stopping import stops_and_gives_back
 
@@ -316,7 +317,7 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1), (signal.SIGKILL, -9)]
 )
 def test_a_stopped_job_keeps_its_rows(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    endless = "def f(x):\n    while x > 9: pass\n    return x"
+    endless = "def f(x):\n    while x > 199: pass\n    return x"
     rows = ({"id": n, "program": endless, "input": str(n)} for n in range(400))
     write(tmp_path / "in", *rows)
     out = tmp_path / "out"
@@ -378,3 +379,67 @@ def test_rows_that_no_answer_can_solve_are_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["check-rows", str(tmp_path / "in"), "--json"])
     assert result.exit_code == 0
     assert json.loads(result.stderr) == {"rows": 1, "status": {"solved": 1}}
+
+
+CODE_I = {"kind": "code_i", "program": GOOD["program"], "output": "2", "input": "1", "answer": "1"}
+TESTS = {"test_list": ["assert f(1) == 2"], "code": GOOD["program"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (GOOD, ("check", "--out", "out")),
+        (CODE_I, ("grade", "--out", "out")),
+        (CODE_I, ("check-rows",)),
+        (TESTS, ("check-rows",)),
+        (None, ("serve", "--port", 0)),
+    ],
+)
+def test_a_sandbox_that_fails_on_every_program_ends_the_command_before_its_work(
+    row: dict[str, str] | None, words: tuple[object, ...], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    executing_fails(monkeypatch)
+    rows = [write(tmp_path / "in", row, row)] if row else []
+    result = call(*words, *rows)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: a test ")
+    assert result.stderr.endswith("fork server was lost: it ended; type `code-verifier doctor`\n")
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["in"][: len(rows)]
+
+
+def test_values_are_graded_without_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executing_fails(monkeypatch)
+    rows = write(tmp_path / "in", {"kind": "code_o", "output": "4", "answer": "4"})
+    assert call("grade", rows, "--out", tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("lost", [1, 5, 6])
+def test_rows_that_are_not_judged_stand_apart(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executing_fails(monkeypatch, b"seven")
+    programs = ["def f(x, seven=7):\n    return x + 1"] * lost + [GOOD["program"]] * (10 - lost)
+    rows = write(tmp_path / "in", *(CODE_I | {"program": program} for program in programs))
+    out = ("--out", tmp_path / "out")
+    commands = (("check", *out), "checked", "ok"), (("grade", *out), "graded", "1.0")
+    for words, done, name in (*commands, (("check-rows",), "checked", "solved")):
+        result = call(*words, rows)
+        assert result.exit_code == 1
+        assert f"10 rows, {lost} not judged\n  {name}  {10 - lost}  100.0 %\n" in result.stdout
+        start = f"error: {lost} of 10 rows could not be {done}: the sandbox failed ("
+        assert result.stderr.startswith(start)
+        assert "fork server was lost: it ended)" in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert ("these are no results" in result.stderr) == (lost == 6)
+        found = call(*words, rows, "--json")
+        text = found.stderr if name == "solved" else found.stdout
+        counts = json.loads(text.splitlines()[0])
+        by_status = counts["score" if done == "graded" else "status"]
+        assert (counts["rows"], by_status[name]) == (10, 10 - lost)
+        apart = by_status.get("sandbox_error", by_status.get("not judged"))
+        assert counts.get("ungraded", apart) == lost

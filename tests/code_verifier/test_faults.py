@@ -13,9 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from meanwhile import executing_fails
 
 import code_verifier.sandbox
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Task, Verdict, ordered_map
+from code_verifier import (
+    Limits,
+    Sandbox,
+    SandboxUnavailable,
+    ScriptRunner,
+    Task,
+    Verdict,
+    ordered_map,
+)
 
 IDENTITY = "def f(x):\n    return x"
 SPIN = "def f(x):\n    while True: pass"
@@ -342,3 +351,16 @@ def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
 
         # a server answers first and reaps at once after it, so the last child may be seen dead
         assert eventually(lambda: not zombies()), zombies()
+
+
+def test_a_sandbox_that_judges_nothing_is_found_by_its_test(
+    one: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tight = Limits(wall_s=0.001, cpu_s=0.001, output_chars=1, program_chars=1)
+    with ScriptRunner() as runner, Sandbox(workers=1, limits=tight) as narrow:
+        for sandbox in (one, runner, narrow):  # refused by narrow limits is judged, too
+            sandbox.self_test()
+        executing_fails(monkeypatch)
+        for sandbox in (one, runner):
+            with pytest.raises(SandboxUnavailable, match=r"lost: it ended; type `code-verifier do"):
+                sandbox.self_test()

@@ -5,11 +5,13 @@ import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
+from meanwhile import executing_fails
 from programs import python
 
-from code_verifier import Grade, Sandbox, SandboxUnavailable, Task
+from code_verifier import Grade, Sandbox, SandboxUnavailable, Task, rewards
 from code_verifier.answers import find_answer, find_program
 from code_verifier.errors import CodeVerifierError
 from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
@@ -144,12 +146,37 @@ def test_rewards_of_a_mixed_batch(sandbox: Sandbox) -> None:
     assert found == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 
-def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once() -> None:
+def test_a_fault_of_ours_is_no_reward_and_equal_answers_are_judged_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewards, "_faults", [])
     broken: Any = Stub(FAULT)
     columns = {name: [value] * 3 for name, value in ROW.items()}
     answers = ["<answer>3</answer>", "nothing", "<answer>3</answer>"]
-    assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]
+    with pytest.warns(UserWarning, match="fork server was lost.*`code-verifier doctor`") as shown:
+        assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]
+    assert len(shown) == 1
     assert len(broken.asked) == 1
+    assert trl_reward(broken)(answers, **columns) == [None, 0.0, None]  # no second warning
+
+
+def test_a_row_is_not_blamed_when_the_sandbox_fails_on_its_solution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewards, "_checked", set())
+    own = "def f(x, seven=7):\n    return x"
+    row = {"kind": ["code_f"], "program": [own], "inputs": [["3"]], "outputs": [["9"]]}
+    answer = ["```python\ndef f(x):\n    return 1\n```"]
+    with Sandbox(workers=1) as sandbox:
+        reward = trl_reward(sandbox)
+        with monkeypatch.context() as failing:
+            executing_fails(failing, b"seven")
+            assert reward(answer, **row) == [0.0]
+        with monkeypatch.context() as unavailable:
+            unavailable.setattr(rewards, "check_row", Mock(side_effect=SandboxUnavailable("gone")))
+            assert reward(answer, **row) == [0.0]
+        with pytest.warns(UserWarning, match="not even its own solution passes"):
+            assert reward(answer, **row) == [0.0]
 
 
 def test_a_dataset_that_is_no_task_is_an_error() -> None:
@@ -174,7 +201,7 @@ def test_verifiers_functions(sandbox: Sandbox) -> None:
         assert asyncio.run(reward(SimpleNamespace(row=ROW), trace)) == score
     broken = verifiers_reward(cast(Any, Stub(FAULT)))
     trace = SimpleNamespace(last_reply="<answer>3</answer>")
-    with pytest.raises(SandboxUnavailable, match="lost"):
+    with pytest.raises(SandboxUnavailable, match="lost; type `code-verifier doctor`"):
         asyncio.run(broken(SimpleNamespace(row=ROW), trace))
     with pytest.raises(CodeVerifierError, match="mapping"):
         asyncio.run(reward(SimpleNamespace(), trace))

@@ -351,13 +351,16 @@ def test_the_score_of_verl() -> None:
             rewards.compute_score("taco", "", wrong)
 
 
-def test_a_fault_of_the_sandbox_is_no_reward() -> None:
+def test_a_fault_of_the_sandbox_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its processes are killed for as long as a program runs in them."""
+    monkeypatch.setattr(rewards, "_faults", [])
     row = {"inputs": ["", ""], "outputs": ["1", "2"]}
     endless = fence("while True: pass")
-    with dying(rewards._shared_runner()._pool):
+    with dying(rewards.shared_runner()._pool):
         columns = {name: [value] for name, value in row.items()}
-        assert rewards.tests_reward()([endless], **columns) == [None]
+        with pytest.warns(UserWarning, match=r"not judged: .* lost: .*`code-verifier doctor`"):
+            assert rewards.tests_reward()([endless], **columns) == [None]
+        assert rewards.tests_reward()([endless], **columns) == [None]  # no second warning
         with pytest.raises(SandboxUnavailable, match="not judged"):
             rewards.compute_score("taco", endless, row)
     assert rewards.tests_reward()([fence("print(1)")], inputs=[[""]], outputs=[["1"]]) == [1.0]

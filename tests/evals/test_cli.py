@@ -8,6 +8,7 @@ import pytest
 from commands import completed, lists_whole_sentences
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
+from meanwhile import executing_fails
 from stopping import stops_and_gives_back
 from transformers import AutoModelForCausalLM
 
@@ -233,3 +234,43 @@ def test_samples_of_another_benchmark_are_no_files_of_evalplus(finished) -> None
 
 def test_signals_stop_a_command_and_are_given_back() -> None:
     stops_and_gives_back(Commands)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 6, 10])
+def test_what_the_sandbox_fails_on_is_no_result_of_grade(
+    lost: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lost: of ten samples; 0 stands for a sandbox that fails on every program."""
+    executing_fails(monkeypatch, b"seven" if lost else b"")
+    codes = [f"def f(x, {'seven' if n < lost else 'eight'}=7):\n    return x" for n in range(10)]
+    rows = [
+        {"id": str(n), "code": text, "input": "1", "output": "1"} for n, text in enumerate(codes)
+    ]
+    samples = [{"id": str(n), "response": "[ANSWER]f(1)[/ANSWER]"} for n in range(10)]
+    data, file = write_rows(tmp_path / "data", rows), write_rows(tmp_path / "samples", samples)
+    out = tmp_path / "verdicts"
+    result = run("grade", "cruxeval_i", file, "--data", data, "--out", out)
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error:")]
+    assert "the fork server was lost: it ended" in line
+    assert "`code-verifier doctor`" in line or lost == 1
+    assert out.exists() == (lost == 1)
+    if lost == 1:
+        assert "9 of 9 samples right (1 not judged), rate 1.000" in result.stdout
+        assert "1 of 10 samples were not judged (sandbox_error: the fork" in line
+        assert [row["correct"] for row in read_rows(out)] == [None] + [True] * 9
+    else:
+        assert result.stdout == ""
+        assert (f"{lost} of 10 samples were not judged" in line) == (lost > 0)
+        assert ("type the same command again" in line) == (lost > 0)
+
+
+def test_run_tries_the_sandbox_before_it_loads_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executing_fails(monkeypatch)
+    row = {"id": "a", "code": "def f(x):\n    return x", "input": "1", "output": "1"}
+    data, nothing = write_rows(tmp_path / "data", [row]), tmp_path / "absent"
+    asked = ("--data", data, "--model", nothing, "--out", tmp_path / "out")
+    fails(1, "a test program ended with sandbox_error", "run", "--benchmark", "cruxeval_i", *asked)
+    fails(2, str(nothing), "run", "--benchmark", "cruxeval_o", *asked)  # values need no sandbox

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from full_disk import on_full_disk
 from json_lines import write_rows
+from meanwhile import executing_fails
 from mortal import changes_until_death
 from sums import GOLD, TableEngine, sums
 
+from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
 from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
 from evals.records import read_samples, saved_samples
 from lora_evo.model import Rollout
@@ -39,8 +41,47 @@ def test_levels_ill_form_and_faults_are_counted() -> None:
     assert result.partial
     low, high = result.overall.interval or (0, 0)
     assert 0 <= low < 5 / 11 < high <= 1
-    lost = ask(TableEngine(dict.fromkeys(GOLD, "?")))
-    assert (lost.overall.ungraded, lost.overall.rate, lost.overall.interval) == (40, None, None)
+    with pytest.raises(SandboxUnavailable, match="base on sums: 40 of 40 samples were not judged"):
+        ask(TableEngine(dict.fromkeys(GOLD, "?")))
+
+
+@pytest.mark.parametrize("count", [1, 10, 11, 20])
+def test_samples_that_are_not_judged_are_graded_when_the_run_resumes(
+    tmp_path: Path, count: int
+) -> None:
+    """Of twenty samples; more than half are no result."""
+
+    def grade(pairs, how):
+        for number, verdict in enumerate(sums().grade(pairs, how)):
+            fault = {"correct": None, "reason": "lost" if number else "odd"}
+            yield replace(verdict, **fault) if number < count else verdict
+
+    broken = replace(sums(), grade=grade)
+    folder = tmp_path / "base" / "sums"
+    if count > 10:
+        with pytest.raises(SandboxUnavailable, match=rf"{count} of 20 .* \(lost\); .*same comma"):
+            evaluate(TableEngine(GOLD), broken, out=tmp_path)
+        assert set(files(folder)) == {"prompts.jsonl", "samples.jsonl", "settings.json"}
+    else:
+        (run,) = evaluate(TableEngine(GOLD), broken, out=tmp_path)
+        assert (run.overall.ungraded, run.overall.rate) == (count, 1.0)
+    engine = TableEngine(GOLD)
+    (run,) = evaluate(engine, sums(), out=tmp_path)
+    assert engine.asked == []
+    assert (run.overall.ungraded, run.overall.solved) == (0, 20)
+    assert read_runs(tmp_path) == [replace(run, prompts=dict(run.prompts))]
+
+
+def test_a_sandbox_that_judges_nothing_is_found_before_anything_is_sampled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executing_fails(monkeypatch)
+    engine = TableEngine(GOLD)
+    for sandbox in (Sandbox, ScriptRunner):
+        with pytest.raises(SandboxUnavailable, match="lost: it ended; type `code-verifier doctor`"):
+            evaluate(engine, replace(sums(), sandbox=sandbox), out=tmp_path / "out")
+    assert (engine.asked, list(tmp_path.iterdir())) == ([], [])
+    assert evaluate(engine, sums())[0].overall.rate == 1.0  # it runs no program
 
 
 def test_adapters_share_batches_and_seeds(tmp_path: Path) -> None:

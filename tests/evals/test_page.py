@@ -11,8 +11,10 @@ from pages import Page
 from sums import TableEngine, sums
 
 from evals import EvalsError, Group, evaluate
+from evals.members import BASE
 from evals.page import page_text, questions, questions_solved
 from evals.run import read_runs
+from evals.scores import score
 from evals.tables import table_of
 from lora_evo.model import Rollout
 
@@ -118,6 +120,23 @@ def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path
     assert "selfplay" not in Page(text).text
     runs = [replace(run, overall=replace(run.overall, rate=None)) for run in read_runs(home)]
     assert "Scores" not in Page(page_text(*table_of(runs))).text
+
+
+def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home: Path) -> None:
+    base, other = read_runs(home)
+    first, *rest = other.verdicts
+    lost = (replace(first, correct=None, reason="the sandbox failed"), *rest)
+    overall = score(lost, "sums")
+    text = page_text(*table_of([base, replace(other, verdicts=lost, overall=overall)], None, BASE))
+    page = Page(text)
+    assert f"{overall.solved} of 11 (1 not judged)" in page.text
+    shown = text.partition('id="charts">')[0]
+    assert shown.count("1 not judged") == 3  # a score, a comparison, numbers of answers
+    assert "comparisons count only tasks that are judged on both sides" in page.text
+    charts = json.loads(text.split('id="charts">')[1].partition("</script>")[0])
+    for name in ("score: sums", "difference: sums"):
+        assert " 1 not judged" in json.dumps(charts[name])
+    assert "not judged" not in Page(page_text(*table_of(read_runs(home)))).text
 
 
 def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from verdicts_of_one import compare, estimate
 
-from evals import EvalsError, Row, build_table
+from evals import EvalsError, Row, build_table, tables
 from evals.recipes import CODE, MATH
 from evals.scores import (
     Scores,
@@ -232,6 +232,34 @@ def test_json_has_shares_and_whose_the_extremes_are() -> None:
     assert found["rows"][0]["scores"]["gsm8k"]["member"] is None
 
 
+def test_what_is_not_judged_stands_with_every_number_that_lacks_it() -> None:
+    """One of the problems of `a` is not judged, nor is one sample of another, nor anything of `c`,
+    which counts in no mean."""
+    results: Results = {
+        "a": {"gsm8k": verdicts("+", "?", "+?"), "humaneval_plus": verdicts("+")},
+        "b": {"gsm8k": verdicts("-", "-", "-"), "humaneval_plus": verdicts("+")},
+        "c": {"gsm8k": verdicts("?", "?", "?")},
+    }
+    found = build_table(results)
+    lines = {line[0].label: tables.score_cells(line)[1:] for line in found.lines}
+    assert found.columns == ("humaneval_plus", "gsm8k", "code", "math", "total")
+    assert [" 2 not judged" in cell for cell in lines["a"]] == [False, True, False, True, True]
+    assert lines["c"] == ["-", "- 3 not judged", "-", "- 3 not judged", "- 3 not judged"]
+    assert lines["mean of 3 adapters"][1].endswith(" 5 not judged")
+    assert "no sample of c has a verdict: gsm8k" in found.notes
+    assert "samples without a verdict, not counted: 5" in found.notes
+    assert "3 not judged" in to_markdown(found)
+    del results["c"]
+    compared = build_table(results, against="b")
+    (of_code, difference) = sorted(compared.differences, key=lambda row: row.ungraded)
+    assert (difference.problems, difference.wins, difference.ungraded) == (2, 2, 2)
+    assert tables.pair_cells(difference)[1].endswith(" 2 not judged")
+    assert not tables.pair_cells(of_code)[1].endswith("judged")
+    counts = {row["benchmark"]: row["ungraded"] for row in compared.differences_as_json()}
+    assert counts == {"gsm8k": 2, "humaneval_plus": 0}
+    assert "comparisons count only tasks that are judged on both sides" in compared.notes
+
+
 def test_notes_name_what_has_no_verdict() -> None:
     strange: Results = {
         "a": {"gsm8k": {"p": [True, None]}, "aime24": {"p": [None]}},
@@ -244,6 +272,10 @@ def test_notes_name_what_has_no_verdict() -> None:
         "members were not graded on the same problems: gsm8k",
     }
     assert "b c" in to_text(found)
+    assert re.search(r"a +100\.0 \([\d.-]+\) 1 not judged ", to_text(found))
+    assert re.search(r"mean of 2 adapters +50\.0 \([\d.-]+\) 1 not judged ", to_text(found))
+    extremes = {row.kind: row.ungraded for row in found.rows}
+    assert (extremes["weakest"], extremes["best"]) == (0, 1)
     with pytest.raises(EvalsError, match="run or grade one first"):
         build_table({"a": {"gsm8k": {"p": [None]}}})
     assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from json_lines import read_rows
+from meanwhile import executing_fails
 
+from code_verifier import SandboxUnavailable
 from evals import Benchmark, Data, EvalsError, Grading, Sample
 from selfplay import nano_benchmarks
 from selfplay.tasks import buffer
@@ -64,3 +66,13 @@ def test_forms_of_answers() -> None:
 def test_data_of_the_users_own_is_refused() -> None:
     with pytest.raises(EvalsError, match="leave out --data"):
         nano_benchmarks.load("nano_code_o", Data("x.jsonl"))
+
+
+def test_sets_whose_answers_are_executed_try_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in nano_benchmarks.DESCRIPTIONS:
+        nano_benchmarks.load(name, Data()).try_sandbox()
+    executing_fails(monkeypatch)
+    nano_benchmarks.load("nano_code_o", Data()).try_sandbox()  # values are only compared
+    for name in ("nano_code_i", "nano_code_f", "nano_long"):
+        with pytest.raises(SandboxUnavailable, match="the fork server was lost: it ended"):
+            nano_benchmarks.load(name, Data()).try_sandbox()

@@ -3,6 +3,8 @@
 import threading
 from contextlib import contextmanager
 
+from code_verifier.pool import Pool, ProcessLost
+
 
 @contextmanager
 def serving(server):
@@ -34,3 +36,15 @@ def dying(pool):
     finally:
         over.set()
         killer.join()
+
+
+def executing_fails(monkeypatch, mark=b""):
+    """Lose the process of every execution of a program that holds `mark`."""
+    ask = Pool.ask
+
+    def fails(self, profile, order, task, grace_s):
+        if profile.kind != "reader" and mark in task:
+            raise ProcessLost("it ended")
+        return ask(self, profile, order, task, grace_s)
+
+    monkeypatch.setattr(Pool, "ask", fails)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import ordered_map, stop_on_signals
 from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
-from code_verifier.rewards import check_row
+from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.tasks import Limits, Task, id_of, program_of, text_field, text_list
@@ -168,9 +168,9 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     """
     with _sandbox(workers, runs=runs, **limits) as sandbox:
         results = _run(rows, partial(_checked, sandbox), workers)
-        statuses = [str(row["status"]) for row in _written(results, [rows], out)]
-    _print_counts(Counter(statuses), "status", as_json, out)
-    return 1 if Status.SANDBOX_ERROR in statuses else 0
+        sandbox.self_test()
+        counts = _end(_written(results, [rows], out), "status", "checked", as_json, out)
+    return 1 if counts[Status.SANDBOX_ERROR] else 0
 
 
 @main.command()
@@ -215,17 +215,9 @@ def grade(
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **limits) as sandbox:
-        results = _run(rows, partial(_graded, sandbox), workers)
-        scores = [row["score"] for row in _written(results, [rows], out)]
-    ungraded = scores.count(None)
-    counts = Counter(str(score) for score in scores if score is not None)
-    _print_counts(counts, "score", as_json, out, ungraded=ungraded)
-    if ungraded:
-        click.echo(
-            f"error: {ungraded} of {len(scores)} rows could not be graded: the sandbox failed",
-            err=True,
-        )
-    return 1 if ungraded else 0
+        results = _run(rows, partial(_graded, sandbox, cache(sandbox.self_test)), workers)
+        counts = _end(_written(results, [rows], out), "score", "graded", as_json, out)
+    return 1 if counts["None"] else 0
 
 
 @main.command("check-rows")
@@ -240,21 +232,27 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
     program or input. Rows whose solution fails, and rows that cannot be read, are printed with the
     reason; the exit code is then 1.
     """
-    counts: Counter[str] = Counter()
     with _sandbox(workers, **limits) as sandbox:
-        for row in _run(rows, partial(_proved, sandbox), workers):
-            counts[row["status"]] += 1
-            if row["status"] not in ("solved", "no solution"):
-                text = "{id}: {status}: {reason}".format(**row)
-                click.echo(json.dumps(row) if as_json else " ".join(text.split()))
-    _print_counts(counts, "status", as_json, Path("-") if as_json else rows)
+        tests = cache(sandbox.self_test), cache(shared_runner().self_test)
+
+        def results() -> Iterator[Row]:
+            for row in _run(rows, partial(_proved, sandbox, tests), workers):
+                if row["status"] not in ("solved", "no solution"):
+                    text = "{id}: {status}: {reason}".format(**row)
+                    click.echo(json.dumps(row) if as_json else " ".join(text.split()))
+                yield row
+
+        out = Path("-") if as_json else rows
+        counts = _end(results(), "status", "checked", as_json, out)
     return 1 if counts.keys() - {"solved", "no solution"} else 0
 
 
-def _proved(sandbox: Sandbox, line: int, row: Row) -> Row:
-    """The status of a row: whether its own solution solves it."""
+def _proved(sandbox: Sandbox, tests: Sequence[Callable[[], None]], line: int, row: Row) -> Row:
+    """The status of a row: whether its own solution solves it. tests: before the first task, and
+    before the first tests of whole programs."""
     name = row.get("id") or row.get("task_id") or line
     try:
+        tests[row.get("kind") is None]()
         grade = check_row(row, sandbox)
     except SandboxUnavailable:
         raise
@@ -335,7 +333,7 @@ def serve(port: int, workers: int) -> int:
     from code_verifier.serve import QUEUE, Server
 
     with Server(port, workers) as server:
-        server.runner.run("", "", cpu_s=1.0)  # raises if programs cannot be confined
+        server.runner.self_test()
         click.echo(f"{server.url} ({workers} at a time, {QUEUE} requests)")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
@@ -449,9 +447,12 @@ def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
     return result | {"reason": at + verdict.reason, "wall_ms": round(wall_ms, 3), "runs": runs}
 
 
-def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
-    name = id_of(row, line)
-    verdict = sandbox.grade(Task.from_row(row), text_field(row, "answer"))
+def _graded(sandbox: Sandbox, test: Callable[[], None], line: int, row: Row) -> Row:
+    """The grade of a row. test: of the sandbox, before the first answer that is executed."""
+    name, task, answer = id_of(row, line), Task.from_row(row), text_field(row, "answer")
+    if task.kind != "code_o":
+        test()
+    verdict = sandbox.grade(task, answer)
     score = verdict.score if verdict.judged else None
     result: Row = {"id": name, "score": score, "reason": verdict.reason, "status": verdict.status}
     if verdict.total is not None:
@@ -459,12 +460,31 @@ def _graded(sandbox: Sandbox, line: int, row: Row) -> Row:
     return result
 
 
-def _print_counts(counts: Counter[str], name: str, as_json: bool, out: Path, **more: int) -> None:
-    total = counts.total() + sum(more.values())
-    data = {"rows": total, name: dict(sorted(counts.items())), **more}
-    items = [*counts.most_common(), *((key, number) for key, number in more.items() if number)]
-    rows = [(key, str(n), f"{100.0 * n / total:.1f} %") for key, n in items]
-    _print(data if as_json else _table(f"{total} rows", rows), out)
+def _end(results: Iterable[Row], name: str, done: str, as_json: bool, out: Path) -> Counter[str]:
+    """Print and return the numbers of results by the field `name`, with shares of what is judged;
+    and print a line if the sandbox failed on some."""
+    counts: Counter[str] = Counter()
+    causes: Counter[str] = Counter()
+    for row in results:
+        counts[str(row[name])] += 1
+        if row["status"] in (Status.SANDBOX_ERROR, "not judged"):
+            causes[row["reason"]] += 1
+    total, lost = counts.total(), causes.total()
+    data: Row = {"rows": total, name: dict(sorted(counts.items()))}
+    if name == "score":
+        data["ungraded"] = data[name].pop("None", 0)
+    apart = ("None", Status.SANDBOX_ERROR, "not judged")
+    judged = [(key, n) for key, n in counts.most_common() if key not in apart]
+    rows = [(key, str(n), f"{100.0 * n / (total - lost):.1f} %") for key, n in judged]
+    title = f"{total} rows, {lost} not judged" if lost else f"{total} rows"
+    _print(data if as_json else _table(title, rows), out)
+    if lost:
+        ((cause, _),) = causes.most_common(1)
+        text = f"{lost} of {total} rows could not be {done}: the sandbox failed ({cause})"
+        if 2 * lost > total:
+            text += "; these are no results: type `code-verifier doctor`, then the same command"
+        click.echo(f"error: {text}", err=True)
+    return counts
 
 
 def _print_summary(metrics: Sequence[Metrics], unparsed: int, as_json: bool, out: Path) -> None:

@@ -85,8 +85,7 @@ class Reward:
         grades = ordered_map(
             lambda pair: _judge(*pair, self._sandbox), pairs.values(), workers, share=True
         )
-        scores = (grade.score if grade.judged else None for grade in grades)
-        rewards = dict(zip(pairs, scores, strict=True))
+        rewards = dict(zip(pairs, map(_score_or_none, grades), strict=True))
         solved = {task for index, (task, _) in pairs.items() if rewards[index] != 0.0}
         for index, (task, _) in pairs.items():
             if task not in solved:
@@ -105,9 +104,26 @@ def _plain(value: Any) -> Any:
 
 
 @cache
-def _shared_runner() -> ScriptRunner:
-    """The processes of whole programs, started when first needed."""
+def shared_runner() -> ScriptRunner:
+    """Return the processes of whole programs, started when first needed."""
     return ScriptRunner()
+
+
+_faults: list[str] = []
+
+
+def _score_or_none(grade: Grade) -> float | None:
+    """The score; None if the sandbox failed, with a warning once in a process."""
+    if grade.judged:
+        return grade.score
+    if not _faults:
+        _faults.append(grade.reason)
+        warnings.warn(
+            f"an answer was not judged: {grade.reason}; the rewards of such answers are None; type "
+            "`code-verifier doctor`",
+            stacklevel=3,
+        )
+    return None
 
 
 def _read(row: Mapping[str, Any]) -> Task | Suite:
@@ -160,8 +176,12 @@ def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | N
     """Warn, once for each task, of a row that its own solution does not solve."""
     if hash(task) in _checked:
         return
-    _checked.add(hash(task))
-    grade = check_row({key: x for key, x in row.items() if key in _COLUMNS}, sandbox)
+    try:
+        grade = check_row({key: x for key, x in row.items() if key in _COLUMNS}, sandbox)
+    except SandboxUnavailable:  # the answer was judged without it
+        return
+    if grade is None or grade.judged:
+        _checked.add(hash(task))
     if grade is not None and grade.judged and grade.score == 0.0:
         name = row.get("id") or row.get("task_id") or str(row)[:SHOWN]
         warnings.warn(
@@ -174,7 +194,7 @@ def _check_once(task: Task | Suite, row: Mapping[str, Any], sandbox: Sandbox | N
 def _judge(tests: Task | Suite, answer: str, sandbox: Sandbox | None = None) -> Grade:
     if isinstance(tests, Task):
         return (sandbox or shared_sandbox()).grade(tests, answer, fail_fast=True)
-    return run_tests(_shared_runner(), answer, tests, TEST_S)
+    return run_tests(shared_runner(), answer, tests, TEST_S)
 
 
 def _answer(task: Task | Suite, text: str, parse: Parse | None = None) -> str | None:
@@ -193,9 +213,9 @@ def trl_reward(sandbox: Sandbox | None = None, parse: Parse | None = None) -> Re
     parse: finds the answer in a completion's text; None reads it as `code_verifier.answers` does. A
     copy of the function in another process starts its own sandbox there.
 
-    A fault of the sandbox gives None, which for TRL means that the reward does not apply: a
-    completion without any reward is left out of its group's baseline and has the advantage 0.
-    Raises CodeVerifierError when a dataset row is no task.
+    A fault of the sandbox gives None and, once in a process, a warning. For TRL, None means that
+    the reward does not apply: a completion without any reward is left out of its group's baseline
+    and has the advantage 0. Raises CodeVerifierError when a dataset row is no task.
 
         >>> reward = trl_reward()  # GRPOTrainer(..., reward_funcs=reward)
         >>> reward(["<answer>7</answer>", "It is 8."], kind=["code_o"] * 2, output=["7"] * 2)
@@ -249,7 +269,9 @@ def compute_score(
 def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = None) -> float:
     grade = Grade(0.0, "no answer") if answer is None else _judge(tests, answer, sandbox)
     if not grade.judged:
-        raise SandboxUnavailable(f"the answer was not judged: {grade.reason}")
+        raise SandboxUnavailable(
+            f"the answer was not judged: {grade.reason}; type `code-verifier doctor`"
+        )
     return grade.score
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from code_verifier import Sandbox, ScriptRunner
 from evals.code import cruxeval, functions, livecodebench
 from evals.data import OFFICIAL, compared, load_source
 from evals.errors import EvalsError, did_you_mean
@@ -77,7 +78,10 @@ def load_official(name: str, data: Data) -> Benchmark:
         published = math.published(name, source.rows) if module is math else source.rows
         notes = (*source.notes, *compared(name, published))
     about = OFFICIAL[name].description
-    return Benchmark(name, about, questions, module.grade, CHAT, digest, notes)
+    return Benchmark(
+        name, about, questions, module.grade, CHAT, digest, notes,
+        sandbox=ScriptRunner if name in CODE else Sandbox if name == "cruxeval_i" else None,
+    )  # fmt: skip
 
 
 @cache

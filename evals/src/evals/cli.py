@@ -16,11 +16,11 @@ from evals.errors import EvalsError
 from evals.evaluation import choose_recipe, evaluate, make_plan
 from evals.installation import inspect_installation
 from evals.members import BASE, find_members
-from evals.question import Benchmark, Grading
+from evals.question import Benchmark, Grading, Verdict
 from evals.recipes import RECIPES
 from evals.records import recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
-from evals.scores import base_rate, score, score_levels
+from evals.scores import base_rate, not_judged, require_verdicts, score, score_levels
 from lora_evo import check_output, text_table, write_text
 
 _PATH = click.Path(path_type=Path)
@@ -181,6 +181,8 @@ def run(
 
         require_vllm()
     plans = [make_plan(benchmark, **sampling) for benchmark in _load(benchmarks, files)]
+    for plan in plans:
+        plan.benchmark.try_sandbox(allow_weak)
     members = find_members(adapters)
     named, model = members.folders, model or members.base
     if model is None:
@@ -234,12 +236,14 @@ def grade(
         click.echo(f"{samples}: {note}", err=True)
     chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
+    loaded.try_sandbox(allow_weak)
     questions = {question.id: question for question in loaded.questions}
     verdicts = []
     with progress_bar(loaded.name, len(rows)) as progress:
         for verdict in loaded.grade([(questions[row.id], row) for row in rows], how):
             verdicts.append(verdict)
             progress("grade", 1)
+    require_verdicts(verdicts, f"{samples} on {loaded.name}")
     write_text(out, verdict_lines(verdicts))
     overall, base = score(verdicts, loaded.name), base_rate(verdicts)
     unanswered = len(loaded.questions) - overall.tasks
@@ -253,11 +257,13 @@ def grade(
             rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall.rate, *overall.interval)
         tests = "" if base is None else f"base tests alone {base:.3f}, "
         missing = f"{unanswered} of {len(loaded.questions)} tasks have no sample; of the others, "
+        judged = f"{overall.samples - overall.ungraded} samples right"
+        lost = f" ({overall.ungraded} not judged)" if overall.ungraded else ""
         click.echo(
-            f"{loaded.name}: {missing if unanswered else ''}{overall.solved} of {overall.samples} "
-            f"samples right, {rate}, {tests}ill-formed {overall.ill_formed:.3f}"
+            f"{loaded.name}: {missing if unanswered else ''}{overall.solved} of {judged}{lost}, "
+            f"{rate}, {tests}ill-formed {overall.ill_formed:.3f}"
         )
-    return _ungraded(overall.ungraded)
+    return _ungraded(verdicts)
 
 
 @main.command()
@@ -352,11 +358,10 @@ def _show(
             )
             head = ("adapter", "minus", "benchmark", *tables.PAIR_COLUMNS)
             click.echo("\n" + text_table(head, rows, left=3))
-    return _ungraded(sum(run.overall.ungraded for run in runs))
+    return _ungraded([verdict for run in runs for verdict in run.verdicts])
 
 
-def _ungraded(count: int) -> int:
-    """The exit code of a command in which the sandbox failed on `count` samples."""
-    if count:
-        click.echo(f"error: the sandbox failed on {count} samples; they are not counted", err=True)
-    return 1 if count else 0
+def _ungraded(verdicts: Sequence[Verdict]) -> int:
+    """The exit code of a command that shows verdicts, and a line if some are missing."""
+    lost = not_judged(verdicts)
+    return print_error(f"{lost}; they are not counted", 1) if lost else 0

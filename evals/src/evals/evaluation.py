@@ -23,7 +23,7 @@ from evals.run import (
     read_run,
     write_run,
 )
-from evals.scores import base_rate, score, score_levels
+from evals.scores import base_rate, require_verdicts, score, score_levels
 from lora_evo.model import Engine, Request, before_stop
 
 _BATCH = 64
@@ -144,7 +144,9 @@ def evaluate(
     or "grade" and the number of samples just done. sampling: recipe, n, temperature, top_p, top_k,
     max_tokens, limit, seed, chat_template_args; see `Sampling`.
 
-    Raises EvalsError for unusable arguments, and SettingsChanged when a folder holds another run.
+    Raises EvalsError for unusable arguments, SettingsChanged when a folder holds another run, and
+    SandboxUnavailable where programs cannot be judged: before anything is sampled, or when more
+    than half of an adapter's samples have no verdict. These are graded when the run resumes.
 
         >>> from lora_evo.model import open_engine
         >>> members = find_members(["runs/mine:students"])
@@ -160,6 +162,7 @@ def evaluate(
     identity = getattr(engine, "identity", lambda _: {"engine": type(engine).__name__})  # optional
     report = progress or (lambda phase, count: None)
     how = Grading.of(plan.recipe, plan.benchmark.name, workers, allow_weak)
+    plan.benchmark.try_sandbox(allow_weak)
     with ExitStack() as stack:
         parts = []
         for adapter in adapters:
@@ -249,6 +252,7 @@ def _grade(
     for verdict in plan.benchmark.grade([(questions[s.id], s) for s in samples.values()], how):
         verdicts.append(verdict)
         progress("grade", 1)
+    require_verdicts(verdicts, f"{part.adapter} on {name}")
     run = Run(
         adapter=part.adapter,
         benchmark=name,

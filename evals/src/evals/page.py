@@ -101,7 +101,7 @@ def intervals(rows: Iterable[Row], title: str, references: Sequence[float]) -> a
     """
     data = [
         {
-            "adapter": row.label,
+            "adapter": row.label + tables.lost(row),
             "kind": BASE if row.kind == "base" else _role(row),
             "mean": row.kind == "mean",
             **{name: 100 * getattr(row, name) for name in ("value", "low", "high")},
@@ -222,7 +222,9 @@ def _answers(run: Run) -> list[str]:
     """The cells for `_ANSWERS`: counts, rates by level, shares of ill-formed and cut responses."""
     overall, rates = run.overall, ((level, score.rate) for level, score in run.levels.items())
     levels = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates)
-    counts = str(overall.tasks), f"{overall.solved:,} of {overall.samples:,}"
+    lost = f" ({overall.ungraded:,} not judged)" if overall.ungraded else ""
+    judged = overall.samples - overall.ungraded
+    counts = str(overall.tasks), f"{overall.solved:,} of {judged:,}{lost}"
     shares = (f"{100 * share:.1f}" for share in (overall.ill_formed, overall.truncated))
     return [run.name, run.benchmark + "*" * run.partial, *counts, ", ".join(levels), *shares]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from code_verifier import Sandbox, ScriptRunner
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
 
@@ -63,7 +64,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one sample. correct is None when the sandbox, not the answer, failed.
+    """The verdict on one sample. correct is None when the sandbox, not the answer, failed, or when
+    the question's own data cannot be used.
 
     extracted: the answer found in the response; None when the response is ill-formed. details:
     more fields of the row in `verdicts.jsonl`, as JSON knows them.
@@ -147,7 +149,8 @@ class Benchmark:
     questions are asked by default.
 
     content_hash: of the data, part of a run's settings. notes: remarks on the data for the reader.
-    sorted: easy questions come first, so that a limit takes the first of every level.
+    sorted: easy questions come first, so that a limit takes the first of every level. sandbox: what
+    runs programs of responses; None where none is run.
     """
 
     name: str
@@ -158,11 +161,18 @@ class Benchmark:
     content_hash: str
     notes: tuple[str, ...] = ()
     sorted: bool = False
+    sandbox: type[Sandbox] | type[ScriptRunner] | None = None
 
     def __post_init__(self) -> None:
         counts = Counter(question.id for question in self.questions)
         if twice := [name for name, count in counts.items() if count > 1]:
             raise EvalsError(f"{self.name}: several rows have the id {twice[0]!r}; expected one")
+
+    def try_sandbox(self, allow_weak: bool = False) -> None:
+        """Judge programs whose verdicts are known. Raises SandboxUnavailable if that fails."""
+        if self.sandbox is not None:
+            with self.sandbox(allow_weak=allow_weak) as sandbox:
+                sandbox.self_test()
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""

@@ -14,11 +14,12 @@ weights, so that differences and means compare the same problems.
 
 import math
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from code_verifier import SandboxUnavailable
 from evals.errors import EvalsError
 from evals.members import Group
 from evals.question import Outcome, Verdict
@@ -44,9 +45,9 @@ class Row:
     label: an adapter, or a summary such as `mean of 2 students`. column: a benchmark, or an average
     of benchmarks. value: a share, NaN where nothing was graded. low, high: None for a weakest or
     best, which was chosen by its score. problems: how many count. ungraded: samples without a
-    verdict, which do not count. group: role and selfplay run of the members. member: the adapter
-    that is the weakest or best. partial: part of the benchmark was asked. incomplete: an average
-    that lacks a benchmark.
+    verdict, which do not count; of a difference, those of both adapters. group: role and selfplay
+    run of the members. member: the adapter that is the weakest or best. partial: part of the
+    benchmark was asked. incomplete: an average that lacks a benchmark.
 
     against: of a difference, the adapter whose score is subtracted. wins, losses, ties: problems on
     which `label` scores more than `against`, less, the same.
@@ -80,7 +81,8 @@ class Scores:
     """Members on one benchmark, or on an average of some.
 
     values: [members, problems], NaN where a member was not graded. means: [members]. replicates:
-    [draws, members], means on resampled problems. ungraded: [members], samples without a verdict.
+    [draws, members], means on resampled problems. ungraded: samples without a verdict, by member,
+    also of those who are not in `members` because none of their samples has one.
     """
 
     name: str
@@ -88,7 +90,7 @@ class Scores:
     values: Floats
     means: Floats
     replicates: Floats
-    ungraded: "NDArray[np.int64]"
+    ungraded: Mapping[str, int]
     is_average: bool = False
 
     def row(self, member: str) -> Row:
@@ -96,14 +98,14 @@ class Scores:
         import numpy as np
 
         if member not in self.members:
-            return Row(member, self.name)
+            return Row(member, self.name, ungraded=self.ungraded.get(member, 0))
         at = self.members.index(member)
         mean, values = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
         if not self.is_average and ((values == 0) | (values == 1)).all():
             ends = wilson(mean, len(values))
         else:
             ends = percentiles(self.replicates[:, at], mean)
-        return Row(member, self.name, mean, *ends, len(values), int(self.ungraded[at]))
+        return Row(member, self.name, mean, *ends, len(values), self.ungraded[member])
 
     def summary(self, members: Collection[str]) -> dict[Kind, Row]:
         """Return the `mean`, the `weakest` and the `best` of members.
@@ -119,10 +121,11 @@ class Scores:
             means, mean = self.means[at], float(self.means[at].mean())
             problems = int((~np.isnan(self.values[at])).sum(axis=1).min())
             ends = percentiles(self.replicates[:, at].mean(axis=1), mean)
-            counts = problems, int(self.ungraded[at].sum())
-            rows["mean"] = Row("mean", self.name, mean, *ends, *counts, "mean")
+            ungraded = sum(self.ungraded.get(name, 0) for name in members)
+            rows["mean"] = Row("mean", self.name, mean, *ends, problems, ungraded, "mean")
             for kind, place in zip(kinds[1:], (means.argmin(), means.argmax()), strict=True):
                 name, share = self.members[at[place]], float(means[place])
+                counts = problems, self.ungraded[name]
                 rows[kind] = Row(kind, self.name, share, None, None, *counts, kind, member=name)
         return rows
 
@@ -146,7 +149,8 @@ class Scores:
             )
         value, signs = float(gaps.mean()), np.sign(gaps).tolist()
         ends = percentiles(resample(gaps[None, :], "", (-1.0, 1.0))[:, 0], value)
-        row = Row(first, self.name, value, *ends, len(gaps), against=second)
+        ungraded = self.ungraded[first] + self.ungraded[second]
+        row = Row(first, self.name, value, *ends, len(gaps), ungraded, against=second)
         wins, losses, ties = map(signs.count, (1, -1, 0))
         return replace(row, wins=wins, losses=losses, ties=ties)
 
@@ -226,9 +230,9 @@ def score_members(
         return None
     problems = dict.fromkeys(problem for row in scores.values() for problem in row)
     values = np.array([[row.get(p, np.nan) for p in problems] for row in scores.values()])
-    ungraded = [sum(list(s).count(None) for s in verdicts[name].values()) for name in scores]
+    ungraded = {n: sum(list(s).count(None) for s in of.values()) for n, of in verdicts.items()}
     replicates, means = resample(values, benchmark), np.nanmean(values, axis=1)
-    return Scores(benchmark, tuple(scores), values, means, replicates, np.array(ungraded))
+    return Scores(benchmark, tuple(scores), values, means, replicates, ungraded)
 
 
 def average(name: str, parts: Sequence[Scores]) -> Scores | None:
@@ -250,7 +254,7 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
         values=np.hstack([part.values[at] for part, at in places]),
         means=np.mean([part.means[at] for part, at in places], axis=0),
         replicates=np.mean([part.replicates[:, at] for part, at in places], axis=0),
-        ungraded=np.sum([part.ungraded[at] for part, at in places], axis=0),
+        ungraded=sum((Counter(part.ungraded) for part in parts), Counter[str]()),
         is_average=True,
     )
 
@@ -273,7 +277,7 @@ class Score:
 
     solved: right samples. rate: the mean over tasks of the share of right samples (avg@n, which is
     pass@1), and interval its 95 % interval over tasks; both None when nothing was graded.
-    ill_formed, truncated: shares of all samples. ungraded: samples on which the sandbox failed.
+    ill_formed, truncated: shares of all samples. ungraded: samples without a verdict.
     """
 
     tasks: int
@@ -314,6 +318,25 @@ def base_rate(verdicts: Sequence[Verdict]) -> float | None:
     """Return the share of samples that pass the base tests; None where there are no such tests."""
     statuses = [v.details["base"] for v in verdicts if v.details.get("base") is not None]
     return statuses.count(Outcome.PASS) / len(statuses) if statuses else None
+
+
+def not_judged(verdicts: Iterable[Verdict]) -> str:
+    """Return how many samples have no verdict, with the commonest reason, or ""."""
+    correct = [(verdict.correct, verdict.reason) for verdict in verdicts]
+    if not (causes := Counter(reason for right, reason in correct if right is None)):
+        return ""
+    ((cause, _),) = causes.most_common(1)
+    lost = f"{causes.total()} of {len(correct)} samples were not judged"
+    return f"{lost} ({cause or 'no reason is given'})"
+
+
+def require_verdicts(verdicts: Sequence[Verdict], name: str) -> None:
+    """Raise SandboxUnavailable if more than half of the samples have no verdict."""
+    if 2 * sum(verdict.correct is None for verdict in verdicts) > len(verdicts):
+        raise SandboxUnavailable(
+            f"{name}: {not_judged(verdicts)}; mend this, see `code-verifier doctor`, then type the "
+            "same command again: the samples are kept, and graded then"
+        )
 
 
 def by_question(verdicts: Iterable[Verdict]) -> Verdicts:

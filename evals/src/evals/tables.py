@@ -22,7 +22,7 @@ PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on"
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _SCORE = ("value", "low", "high", "problems", "ungraded", "partial", "incomplete", "member")
-_DIFFERENCE = ("low", "high", "wins", "losses", "ties", "problems")
+_DIFFERENCE = ("low", "high", "wins", "losses", "ties", "problems", "ungraded")
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,6 +146,9 @@ def build_table(
             for kind, label in _labels(group, len(members), several).items():
                 rows += line((rows[kind] for rows in summaries), label, kind, group, members)
     notes = _notes(everything, rows, missing)
+    for name, of in scores.items():
+        lost_ones = [m for m, count in of.ungraded.items() if count and m not in of.members]
+        notes += [f"no sample of {member} has a verdict: {name}" for member in lost_ones]
     if ungraded := [name for name in benchmarks if name not in scores]:
         notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
     measure = "avg@n" if k is None else f"pass@{k}"
@@ -162,6 +165,8 @@ def build_table(
         if against is not None and name != against and benchmark in results[against]
         if benchmark in scores
     )
+    if any(row.ungraded for row in differences):
+        notes.append("comparisons count only tasks that are judged on both sides")
     return Table(tuple(columns), tuple(rows), measure, tuple(notes), differences)
 
 
@@ -186,7 +191,7 @@ def _notes(
     benchmarks = [s for s in scores.values() if not s.is_average]
     if uneven := [s.name for s in benchmarks if (s.values != s.values).any()]:
         notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
-    if ungraded := sum(int(s.ungraded.sum()) for s in benchmarks):
+    if ungraded := sum(sum(s.ungraded.values()) for s in benchmarks):
         notes.append(f"samples without a verdict, not counted: {ungraded}")
     if any(row.kind == "weakest" for row in rows):
         notes.append(
@@ -236,21 +241,27 @@ def heading(table: Table) -> list[str]:
 def score_cells(line: Sequence[Row]) -> list[str]:
     """Return the label, and each score such as "66.7* (48.3-81.2)"; `-` for none.
 
-    A weakest or best is without an interval.
+    A weakest or best is without an interval. Where samples have no verdict, their number follows.
     """
     texts = [line[0].label]
     for row in line:
         marks = ("*" if row.partial else "") + ("†" if row.incomplete else "")
         ends = " ({:.1f}-{:.1f})".format(*(100 * x for x in row.interval)) if row.interval else ""
-        texts.append(f"{100 * row.value:.1f}{marks}{ends}" if row.problems else "-")
+        score = f"{100 * row.value:.1f}{marks}{ends}" if row.problems else "-"
+        texts.append(score + lost(row))
     return texts
+
+
+def lost(row: Row) -> str:
+    """Return a part of a text: how many samples of a score are not judged, or ""."""
+    return f" {row.ungraded} not judged" if row.ungraded else ""
 
 
 def pair_cells(row: Row) -> list[str]:
     """Return the cells of a difference for `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
     low, high = row.interval or (row.value, row.value)
     points = f"{100 * row.value:+.1f}", f"{100 * low:+.1f} to {100 * high:+.1f}"
-    return [*points, *map(str, (row.wins, row.losses, row.ties))]
+    return [points[0], points[1] + lost(row), *map(str, (row.wins, row.losses, row.ties))]
 
 
 def _escape(text: str) -> str:

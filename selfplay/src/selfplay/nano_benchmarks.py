@@ -41,6 +41,7 @@ def load(name: str, data: Data) -> Benchmark:
         recipe=plain(name, MAX_TOKENS),
         content_hash=f"blake2b:{digest.hexdigest()}",
         sorted=True,
+        sandbox=None if name == "nano_code_o" else Sandbox,  # its answers are values
     )
 
 

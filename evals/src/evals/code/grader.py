@@ -139,8 +139,8 @@ def expected_values(
 ) -> tuple[Value, ...]:
     """Return the values of the reference solution, with the processor seconds of each.
 
-    Raises EvalsError if it does not return a value for every input. If the folder cannot be
-    written, the values are computed again next time.
+    Raises EvalsError if it does not return a value for every input, or the sandbox fails. If the
+    folder cannot be written, the values are computed again next time.
     """
     path = folder / f"{_key(problem, inputs)}.json.gz"
     if (cached := _read_cache(path, len(inputs))) is not None:
@@ -157,6 +157,8 @@ def expected_values(
         output_bytes=_OUTPUT_BYTES,
         deep=True,
     )
+    if calls.status == Status.SANDBOX_ERROR:
+        raise EvalsError(calls.reason)
     if calls.status != Status.OK:
         failure = f"call {calls.call}: {calls.reason}" if calls.call else calls.reason
         raise EvalsError(f"the reference solution of {problem.task_id} failed: {failure}")
