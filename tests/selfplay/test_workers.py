@@ -24,7 +24,14 @@ from selfplay.files.layout import create
 from selfplay.learning import batch
 from selfplay.learning.batch import TrainingSample
 from selfplay.members import remote
-from selfplay.members.remote import WorkerPool, check_equal, open_workers, ray_session, versions
+from selfplay.members.remote import (
+    WorkerPool,
+    check_equal,
+    machine_names,
+    open_workers,
+    ray_session,
+    versions,
+)
 from selfplay.reports.progress import Progress
 from selfplay.tasks.template import template_of
 from selfplay.training import resume, train
@@ -312,6 +319,13 @@ def test_workers_of_other_versions_or_another_base_are_refused():
         check_equal("worker-1", same | {"torch": "1.0"}, same)
     with pytest.raises(SelfplayError, match=r"worker-1 is not as .*: base xyz \(not abc\)"):
         check_equal("worker-1", same | {"base": "xyz"}, same)
+
+
+def test_machines_of_one_name_are_told_apart_by_their_addresses():
+    one, two, other = ("node", "10.0.0.1"), ("node", "10.0.0.2"), ("head", "10.0.0.3")
+    assert machine_names([one, other, one]) == ["node", "head", "node"]
+    names = machine_names([one, two, other, one])
+    assert names == ["node (10.0.0.1)", "node (10.0.0.2)", "head", "node (10.0.0.1)"]
 
 
 @pytest.fixture(scope="module")

@@ -82,12 +82,13 @@ class Worker(Population):
             result = pickle.dumps(list(result))
         return result, time.perf_counter() - start, memory_mb()
 
-    def meet(self, store: tuple[str, int], count: int) -> tuple[str, int]:
-        """Connect to the other workers at a store; return this machine's name and process id."""
+    def meet(self, store: tuple[str, int], count: int) -> tuple[tuple[str, str], int]:
+        """Connect to the others at a store; return this machine's name and address, and process."""
         ray: Any = import_module("ray")
-        group = open_group(ray.util.get_node_ip_address(), store, self._rank, count)
+        address = ray.util.get_node_ip_address()
+        group = open_group(address, store, self._rank, count)
         self._exchange = Exchange(self._rank, count, group)
-        return socket.gethostname(), os.getpid()
+        return (socket.gethostname(), address), os.getpid()
 
     def open(self, config: Config, template: Template) -> tuple[dict[str, str], Any]:
         """Load the base with fresh members.
@@ -139,12 +140,13 @@ class WorkerPool:
         self.ray, self._kind = ray, "GPU" if gpus else "core"
         self._store, place = open_store(ray.util.get_node_ip_address())
         self.places: list[tuple[str, int]] = []
-        """Machine name and process id of each worker."""
+        """Machine (see `machine_names`) and process id of each worker."""
         self.busy, self.memory_mb = [0.0] * count, [0.0] * count
         """Seconds of work of each in this step, and its peak memory."""
         actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
         self.actors = [actor.remote(rank) for rank in range(count)]
-        self.places += self.everywhere("meet", place, count)
+        machines, processes = zip(*self.everywhere("meet", place, count), strict=True)
+        self.places += zip(machine_names(machines), processes, strict=True)
         opened = self.everywhere("open", config, template)
         (first, self.facts), *_ = opened
         for rank, (installed, _) in enumerate(opened):
@@ -197,11 +199,21 @@ class WorkerPool:
             raise lost
 
 
+def machine_names(machines: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name for each machine: its own, with the address where several have that name.
+
+    machines: name and address of each.
+    """
+    names = Counter(name for name, _ in set(machines))
+    return [f"{name} ({address})" if names[name] > 1 else name for name, address in machines]
+
+
 def _reason(error: Exception) -> str:
     """Return the known reason of a worker's death; Ray's message is a kilobyte of possible ones."""
     if type(error).__name__ == "OutOfMemoryError":
         return "Ray ended it, as memory ran out on its machine"
-    if "node" in first_line(error).lower() or "unavailable" in first_line(error):
+    first = first_line(error)
+    if "node" in first.lower() or "unavailable" in first or "node has died" in str(error):
         return "its machine is gone"
     return "it was killed, as the system does where memory runs out"
 
