@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from closed_streams import run_without, same_without_streams
 from commands import completed, lists_whole_sentences
 from full_disk import on_full_disk
 from json_lines import read_rows
@@ -20,7 +21,7 @@ from meanwhile import executing_fails
 from programs import python
 from stopping import stops_and_gives_back
 
-from code_verifier import Limits
+from code_verifier import Limits, cores, parallel
 from code_verifier.cli import _Commands, main
 from code_verifier.metrics import MEANINGS
 from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
@@ -443,3 +444,93 @@ def test_rows_that_are_not_judged_stand_apart(
         assert (counts["rows"], by_status[name]) == (10, 10 - lost)
         apart = by_status.get("sandbox_error", by_status.get("not judged"))
         assert counts.get("ungraded", apart) == lost
+
+
+def test_closed_streams_change_neither_the_work_nor_the_exit_code(tmp_path: Path) -> None:
+    rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
+    same_without_streams("code_verifier", "check", rows, "--out", out, "--workers", 1)
+    assert [row["status"] for row in read_rows(out)] == ["ok"]
+    same_without_streams("code_verifier", "check", tmp_path / "none", "--out", out, code=2)
+
+
+def test_rows_that_a_closed_stream_should_carry_are_refused_in_one_line(tmp_path: Path) -> None:
+    rows, out = write(tmp_path / "in", GOOD), tmp_path / "out"
+    done = run_without("<&-", "code_verifier", "check", "-", "--out", out)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard input holds no rows" in done.stderr
+    done = run_without(">&-", "code_verifier", "check", rows, "--out", "-")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed; name a file" in done.stderr
+
+
+def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    rows, real, link = write(tmp_path / "in", GOOD), tmp_path / "real", tmp_path / "deep" / "link"
+    real.write_text("old")
+    link.parent.mkdir()
+    link.symlink_to("../real")
+    for _ in range(2):
+        assert call("metrics", rows, "--out", link).exit_code == 0
+        assert link.is_symlink()
+        assert read_rows(real)[0]["id"] == "a"
+        real.unlink()  # the next one has no target yet
+    link.unlink()
+    link.symlink_to("nowhere/file")
+    result = call("metrics", rows, "--out", link)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert f"there is no folder {link.parent}/nowhere" in result.stderr
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_a_name_of_255_bytes_can_be_written(tmp_path: Path, letter: str) -> None:
+    rows = write(tmp_path / "in", GOOD)
+    name = letter * (255 // len(letter.encode()))
+    result = call("metrics", rows, "--out", tmp_path / name)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert sorted(os.listdir(tmp_path)) == sorted(["in", name])
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    result = call("metrics", "/proc/self/mem", "--out", "-")
+    assert (result.exit_code, result.stderr) == (1, "error: /proc/self/mem: Input/output error\n")
+
+
+def test_a_full_device_says_to_free_space(tmp_path: Path) -> None:
+    result = call("metrics", write(tmp_path / "in", GOOD), "--out", "/dev/full")
+    line = "error: /dev/full: No space left on device; free some space on this disk\n"
+    assert (result.exit_code, result.stderr) == (1, line)
+
+
+def test_one_core_is_one_worker() -> None:
+    program = "import os\nos.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])\n"
+    program += "from code_verifier.sandbox import shared_sandbox\nprint(shared_sandbox().workers)"
+    assert python("-c", program) == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}, 2),
+        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
+        ("0::/host/only\n", {"cpu.max": "200000 100000"}, 2),
+        ("0::/\n", {}, 64),
+        (
+            "3:cpuset:/\n2:cpu,cpuacct:/a\n0::/\n",
+            {"cpu/a/cpu.cfs_quota_us": "300000", "cpu/a/cpu.cfs_period_us": "100000"},
+            3,
+        ),
+        ("2:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        (None, {}, 64),
+    ],
+)
+def test_a_container_has_the_cores_of_its_share(
+    tmp_path: Path, monkeypatch: Any, membership: str | None, files: dict[str, str], expected: int
+) -> None:
+    monkeypatch.setattr(parallel, "_MEMBERSHIP", tmp_path / "cgroup")
+    monkeypatch.setattr(parallel, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    if membership is not None:
+        (tmp_path / "cgroup").write_text(membership)
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(text + "\n")
+    assert cores() == expected

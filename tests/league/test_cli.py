@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from closed_streams import same_without_streams
 from commands import completed, lists_whole_sentences
 from programs import python
 from stopping import stops_and_gives_back
@@ -139,3 +140,15 @@ def test_every_end_is_one_line_and_a_code(error, code, said, directory, monkeypa
 
 def test_signals_stop_a_command_and_are_given_back() -> None:
     stops_and_gives_back(Group)
+
+
+def test_closed_streams_change_no_exit_code(directory, tmp_path):
+    same_without_streams("league", "board", directory)
+    same_without_streams("league", "board", tmp_path / "none", code=2)
+
+
+def test_a_page_that_the_system_refuses_is_one_line_with_its_path(directory):
+    pytest.importorskip("altair")
+    done = run("report", directory, "--html", "/proc/self/page.html")
+    assert done.exit_code == 1
+    assert done.stderr == "error: /proc/self/page.html: No such file or directory\n"

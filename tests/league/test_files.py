@@ -1,5 +1,7 @@
 """Two files are the whole truth, whatever happened to the process."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -12,7 +14,7 @@ from mortal import changes_until_death
 from league import League, LeagueConfig, LeagueError, LeagueLocked, UnreadableLeague
 from league.analysis import replay
 from league.cli import main
-from league.store import EVENTS, OLD_EVENTS, SETTINGS, canonical, sealed
+from league.store import EVENTS, OLD_EVENTS, SETTINGS, canonical, sealed, write_atomically
 from worlds import outcome_of
 
 FILES = (SETTINGS, EVENTS)
@@ -323,3 +325,30 @@ with League(place) as league:
 assert len(League(place, read_only=True).state.rounds) == len(state.rounds) + 1
 """
     on_full_disk(tmp_path / "disk", 64, program)
+
+
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch):
+    def refuse(handle, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        with make(tmp_path / "l", 2) as league:
+            (warning,) = league.warnings
+            assert f"{tmp_path / 'l'} cannot be locked" in warning
+        assert League(tmp_path / "l", read_only=True).warnings == ()
+    with make(tmp_path / "l2", 2) as league:
+        assert league.warnings == ()
+    assert contents(tmp_path / "l") == contents(tmp_path / "l2")
+
+
+def test_links_are_followed_and_names_of_255_bytes_are_written(tmp_path):
+    home, real = tmp_path / "league", tmp_path / ("é" * 127)
+    make(home, 2).close()
+    (home / EVENTS).rename(real)
+    (home / EVENTS).symlink_to(real)
+    write_atomically(home / EVENTS, real.read_bytes())
+    write_atomically(real, real.read_bytes(), alone=False)
+    assert (home / EVENTS).is_symlink()
+    assert sorted(os.listdir(tmp_path)) == sorted(["league", real.name])
+    assert replay(League(home, read_only=True)) == []

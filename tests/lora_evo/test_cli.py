@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from closed_streams import same_without_streams
 from commands import lists_whole_sentences
 from lora_evo_command import call
 from programs import python
@@ -128,3 +129,17 @@ def test_every_command_names_what_fits_no_module(home):
                 "fit no module, so are without effect: target_modules 'w_proj', "
                 "alpha_pattern 'q_prj'"
             )
+
+
+def test_closed_streams_change_neither_the_work_nor_the_exit_code(home):
+    words = ("mutate", "svd_structured", "p1", "--seed", 1, "--overwrite", "--out", "c")
+    same_without_streams("lora_evo", *words)
+    same_without_streams("lora_evo", "verify", "c")
+    same_without_streams("lora_evo", "inspect", "none", code=2)
+
+
+def test_a_missing_parent_is_a_line_with_the_command_to_type(home):
+    call("mutate", "svd_structured", "p1", "--out", "c", "--seed", 1)
+    (home / "p1").rename(home.parent / "moved")
+    assert "lora-evo verify CHILD FOLDER" in call("verify", "c", code=1).stdout
+    assert "identical" in call("verify", "c", home.parent).stdout

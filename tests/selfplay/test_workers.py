@@ -51,7 +51,7 @@ def small_pieces():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "SMALL_ROWS", 1)
         patch.setattr(batch, "GOOD_ROWS", 3)
-        patch.setattr(remote.os, "sched_getaffinity", lambda pid: set(range(4)))
+        patch.setattr(remote, "cores", lambda: 4)
         yield
 
 
@@ -293,7 +293,7 @@ def test_workers_that_cannot_be_had_are_one_line_and_change_no_run(runs, tmp_pat
         closed = f"127.0.0.1:{free.getsockname()[1]}"
     spread = ("--set", "engine=vllm", "--set", "vllm.tensor_parallel_size=2")
     for options, message in (
-        (("--workers", "5"), "--workers is 5, this machine has 4 cores"),
+        (("--workers", "5"), "--workers is 5, and 4 cores may be used here"),
         (("--ray", closed), f"nothing answers at {closed} (Connection refused)"),
         (("--workers", "2", *spread), "vllm.tensor_parallel_size is 2, and each of several"),
     ):

@@ -11,7 +11,7 @@ from code_verifier.errors import (
 )
 from code_verifier.literals import Comparison, parse_arguments, parse_literal
 from code_verifier.metrics import Metrics, measure
-from code_verifier.parallel import ordered_map, stop_on_signals
+from code_verifier.parallel import cores, ordered_map, stop_on_signals
 from code_verifier.rewards import (
     completion_text,
     compute_score,
@@ -32,8 +32,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Calls", "CodeVerifierError", "Comparison", "Grade", "Limits", "LiteralError", "Metrics",
     "ProgramError", "Proposal", "Sandbox", "SandboxUnavailable", "ScriptRunner", "Status",
-    "Task", "Value", "Verdict", "bound_names", "canonical", "code_blocks",
-    "completion_text", "compute_score", "grade", "measure", "ordered_map", "parse_arguments",
+    "Task", "Value", "Verdict", "bound_names", "canonical", "code_blocks", "completion_text",
+    "compute_score", "cores", "grade", "measure", "ordered_map", "parse_arguments",
     "parse_literal", "parse_program", "read_rows", "read_tests", "read_value", "run_tests",
     "stop_on_signals", "strip_comments", "tests_reward", "trl_reward", "verifiers_reward",
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """The `code-verifier` command. An error is one line on standard error that begins with "error:"."""
 
+import errno
 import json
 import os
 import platform
@@ -20,7 +21,7 @@ from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavail
 from code_verifier.literals import Comparison
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
-from code_verifier.parallel import ordered_map, stop_on_signals
+from code_verifier.parallel import cores, ordered_map, stop_on_signals
 from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
 from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
@@ -51,6 +52,9 @@ class _Commands(click.Group):
     """Ends the process with the exit code of the command or of its error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # closed by the caller: no file is to take its place
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
         try:
             sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
         except click.ClickException as error:
@@ -78,7 +82,9 @@ class _Commands(click.Group):
             code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
-            click.echo(f"error: {place}{error.strerror or error}", err=True)
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "; free some space on this disk" if is_full else ""
+            click.echo(f"error: {place}{error.strerror or error}{remedy}", err=True)
             code = 2 if isinstance(error, _WRONG_PATH) else 1
         sys.exit(code)
 
@@ -119,8 +125,8 @@ _file_options = _options(click.argument("rows", type=_path, metavar="ROWS"), _ou
 _workers_option = click.option(
     "--workers",
     type=click.IntRange(1, 1024),
-    default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
-    show_default="one per processor",
+    default=cores(),
+    show_default="one per core",
     help="How many programs run at the same time.",
 )
 _sandbox_options = _options(

@@ -18,6 +18,7 @@ from typing import Any
 
 from code_verifier.errors import CodeVerifierError
 from code_verifier.metrics import MEANINGS, Metrics, quantile
+from code_verifier.user_files import draft_of
 
 PALETTE = (
     *("#3b82d6", "#d1682a", "#259a72", "#a05fc4", "#b38600"),
@@ -97,9 +98,9 @@ def save_page(measured: Sequence[tuple[str, Metrics]], failed: int, page: Path) 
 <script type="application/json" id="charts">{data}</script>
 <script>{_library()}</script></body></html>
 """
-    part = page.with_name(f".{page.name}.{os.getpid()}.part")
+    target, part = draft_of(page)
     part.write_bytes(text.encode("utf-8", "backslashreplace"))
-    os.replace(part, page)
+    os.replace(part, target)
 
 
 @cache

@@ -1,16 +1,21 @@
-"""A lazy map by threads in the order of its items; and signals that stop long work."""
+"""A lazy map by threads in the order of its items; the cores for it; signals that stop it."""
 
+import math
+import os
 import queue
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 _SHARED = 4096
 _BEAT_S = 1.0
+_STOPPING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_MEMBERSHIP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -82,6 +87,34 @@ def ordered_map(
             jobs.put(None)
 
 
+def cores() -> int:
+    """Return how many cores this process may use: those of its affinity (`taskset`, Slurm), and at
+    most the share of time of its control groups (a container's limit), rounded up."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return min([count, *(max(1, math.ceil(share)) for share in _shares())])
+
+
+def _shares() -> Iterator[float]:
+    """The limits, in cores, of the control groups that this process is in; of both versions."""
+    try:
+        lines = _MEMBERSHIP.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        home = _GROUPS / "cpu" if controllers else _GROUPS
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+        group = PurePosixPath(path.lstrip("/"))
+        for place in (group, *group.parents):  # a container may see its own group as the root
+            with suppress(OSError, ValueError):  # no such file, or "max"
+                texts = [(home / place / name).read_text() for name in names]
+                quota, period = map(int, " ".join(texts).split())
+                if quota > 0:
+                    yield quota / period
+
+
 class Stopped(KeyboardInterrupt):
     """A TERM or HUP signal asked a command to end."""
 
@@ -97,7 +130,7 @@ def stop_on_signals() -> Iterator[None]:
         raise Stopped
 
     main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
+    numbers = _STOPPING if main else ()
     free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     try:
         for number in free:

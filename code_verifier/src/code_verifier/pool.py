@@ -261,7 +261,7 @@ class Process:
             raise ProcessLost("it stopped answering")
 
 
-OUT_OF_BUDGET = -signal.SIGPROF
+OUT_OF_BUDGET = -getattr(signal, "SIGPROF", 27)  # which Windows lacks
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 _PATIENCE_S = 0.05  # about the time to start a process
 

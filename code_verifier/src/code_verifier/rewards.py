@@ -7,7 +7,6 @@ libraries is imported here.
 """
 
 import json
-import os
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 from code_verifier.answers import find_answer, find_program
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
-from code_verifier.parallel import ordered_map
+from code_verifier.parallel import cores, ordered_map
 from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.assertions import SHOWN
 from code_verifier.scripts.runner import ScriptRunner
@@ -81,7 +80,7 @@ class Reward:
             answer = _answer(task, completion_text(completion), self._parse)
             if answer is not None:
                 pairs[index] = (task, answer)
-        workers = self._sandbox.workers if self._sandbox is not None else os.cpu_count() or 1
+        workers = self._sandbox.workers if self._sandbox is not None else cores()
         grades = ordered_map(
             lambda pair: _judge(*pair, self._sandbox), pairs.values(), workers, share=True
         )
@@ -209,7 +208,7 @@ def _answer(task: Task | Suite, text: str, parse: Parse | None = None) -> str | 
 def trl_reward(sandbox: Sandbox | None = None, parse: Parse | None = None) -> Reward:
     """Return a reward function of TRL: 1.0 for a right answer, 0.0 for a wrong or a missing one.
 
-    sandbox: where programs run; None opens one at the first call, with a worker per processor.
+    sandbox: where programs run; None opens one at the first call, with a worker per core.
     parse: finds the answer in a completion's text; None reads it as `code_verifier.answers` does. A
     copy of the function in another process starts its own sandbox there.
 

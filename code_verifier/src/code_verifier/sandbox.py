@@ -5,7 +5,6 @@ results.
 """
 
 import marshal
-import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from code_verifier.errors import CodeVerifierError, LiteralError, SandboxUnavail
 from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.jail.wire import ALL, CHANCE, COMMON, FUNCTION, MISSING, MORE, READER, STRICT
 from code_verifier.literals import Comparison, parse_literal
-from code_verifier.parallel import ordered_map
+from code_verifier.parallel import cores, ordered_map
 from code_verifier.pool import HASH_SEEDS, OUT_OF_BUDGET, Order, Pool, ProcessLost, Profile
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
@@ -266,8 +265,8 @@ def grade(task: Task, answer: str, sandbox: Sandbox | None = None) -> Grade:
 @cache
 def shared_sandbox() -> Sandbox:
     """Return the sandbox of callers that pass none, opened at the first use: a worker per
-    processor."""
-    return Sandbox(workers=os.cpu_count() or 1)
+    core."""
+    return Sandbox(workers=cores())
 
 
 @lru_cache(maxsize=512)  # all executions of a program give one text, as a rule

@@ -31,13 +31,19 @@ _MOST_S = 3600.0
 
 class Server(ThreadingHTTPServer):
     """A server of programs, bound when it is made. port: 0 for any. workers: programs that run at
-    a time. queue: see QUEUE. Raises OSError for a port in use."""
+    a time. queue: see QUEUE. Raises CodeVerifierError for a port that cannot be used."""
 
     request_queue_size = QUEUE
 
     def __init__(self, port: int, workers: int, queue: int = QUEUE) -> None:
-        super().__init__((HOST, port), _Handler)
         self.runner = ScriptRunner(slots=threading.BoundedSemaphore(workers))
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise CodeVerifierError(
+                f"cannot listen on port {port} of {HOST}: {error.strerror}; type another --port, "
+                "or 0 for a free one"
+            ) from None
         self.places = threading.BoundedSemaphore(queue)
 
     @property

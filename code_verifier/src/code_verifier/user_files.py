@@ -59,6 +59,9 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             raise CodeVerifierError(
                 f"{name}, line {number + 1}: broken gzip data ({error})"
             ) from None
+        except OSError as error:
+            error.filename = name  # a failed read names no file
+            raise
         finally:
             reader.detach()  # standard input stays open
 
@@ -99,30 +102,44 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
 def open_results(path: Path, sources: Sequence[Path]) -> Iterator[Callable[[Row], None]]:
     """Open the results of reading `sources`, and yield the function that writes one row, whole.
 
-    `-` is standard output; a device is written directly. Raises CodeVerifierError, OSError.
+    `-` is standard output; a device is written directly, and a link's target is what is written.
+    Raises CodeVerifierError, OSError.
     """
+    if str(path) == "-" and sys.stdout.name == os.devnull:
+        raise CodeVerifierError("standard output is closed; name a file to write with --out")
     if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
         with nullcontext(sys.stdout.buffer) if str(path) == "-" else path.open("wb", 0) as file:
             yield lambda row: _write(cast(BinaryIO, file), row, path)
         return
     check_output(path, sources)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    target, part = draft_of(path)
     with part.open("wb", 0) as file:
         try:
             yield lambda row: _write(cast(BinaryIO, file), row, part)
         finally:
-            if file.tell():
+            if size := file.tell():
                 os.fsync(file.fileno())
-                os.replace(part, path)
+            file.close()
+            if size:
+                os.replace(part, target)
             else:
                 part.unlink()
+
+
+def draft_of(path: Path) -> tuple[Path, Path]:
+    """Return the file that a path, which may be a link, leads to; and one next to it to write
+    first, and then rename. A name has at most 255 bytes."""
+    target, end = Path(os.path.realpath(path)), f".{os.getpid()}.part"
+    start = os.fsdecode(os.fsencode(target.name)[: 255 - len(end)])
+    return target, target.with_name(start + end)
 
 
 def check_output(path: Path, sources: Iterable[Path] = ()) -> None:
     """Raise CodeVerifierError if no file can be written at `path`, or if it would overwrite one of
     `sources`."""
-    if path.is_dir() or not path.parent.is_dir():
-        reason = f"there is no folder {path.parent}; type: mkdir -p {shlex.quote(str(path.parent))}"
+    home = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
+    if path.is_dir() or not home.is_dir():
+        reason = f"there is no folder {home}; type: mkdir -p {shlex.quote(str(home))}"
         reason = "it is a folder; name a file" if path.is_dir() else reason
         raise CodeVerifierError(f"cannot write {path}: {reason}")
     for source in sources if path.exists() else ():

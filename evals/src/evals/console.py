@@ -11,7 +11,7 @@ import click
 import lora_evo
 from code_verifier import CodeVerifierError, SandboxUnavailable, stop_on_signals
 from evals.errors import EvalsError
-from lora_evo import EngineStopped, LoraEvoError
+from lora_evo import EngineStopped, LoraEvoError, remedy
 
 _WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
@@ -40,7 +40,8 @@ class Commands(lora_evo.Commands):
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             code = print_error(
-                f"{place}{error.strerror or error}", 2 if isinstance(error, _WRONG_PATH) else 1
+                f"{place}{error.strerror or error}{remedy(error)}",
+                2 if isinstance(error, _WRONG_PATH) else 1,
             )
         sys.exit(code)
 

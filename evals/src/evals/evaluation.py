@@ -139,7 +139,7 @@ def evaluate(
     Adapters share batches and seeds, so that they are paired. groups: roles and runs of adapters,
     from `find_members`, stored with the results. out: samples, verdicts and result are written to
     ADAPTER/BENCHMARK in this folder; a run that stopped resumes there, and a larger `n` samples
-    only what is missing. workers: programs graded at a time; None is one for each processor.
+    only what is missing. workers: programs graded at a time; None is one for each core.
     allow_weak: grade even where the sandbox has no system-call filter. progress: called with "ask"
     or "grade" and the number of samples just done. sampling: recipe, n, temperature, top_p, top_k,
     max_tokens, limit, seed, chat_template_args; see `Sampling`.

@@ -1,13 +1,12 @@
 """A benchmark: questions, how they are asked, and a grader of responses."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from code_verifier import Sandbox, ScriptRunner
+from code_verifier import Sandbox, ScriptRunner, cores
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
 
@@ -140,7 +139,7 @@ class Grading:
     ) -> "Grading":
         """Return how samples of a recipe are graded. workers: None is one for each core."""
         limits = recipe.grading.get(benchmark, Limits())
-        return cls(recipe.template(benchmark), workers or os.cpu_count() or 1, limits, allow_weak)
+        return cls(recipe.template(benchmark), workers or cores(), limits, allow_weak)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@
 `verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, Verdict
 from evals.scores import Score
-from lora_evo import append_text, remove_empty, sweep, write_text
+from lora_evo import append_text, lock_folder, remove_empty, sweep, write_text
 
 RESULT_FILE = "result.json"
 Key: TypeAlias = tuple[str, int]
@@ -104,7 +103,7 @@ def open_folder(
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_folder(folder, lock.fileno())
         except BlockingIOError:
             text = f"another evals run is writing in {folder}; wait for it"
             raise EvalsError(text) from None

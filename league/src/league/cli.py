@@ -4,7 +4,9 @@ Errors are one line and an exit code: 1 the work found a problem or was stopped,
 busy league; 2 wrong usage; 130 interrupted.
 """
 
+import errno
 import json
+import os
 import shlex
 import signal
 import sys
@@ -40,6 +42,9 @@ class Group(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line; wrong usage is one line, too."""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # closed by the caller: no file is to take its place
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
         try:
             sys.exit(super().main(*args, **{**extra, "standalone_mode": False}))
         except click.ClickException as error:
@@ -57,7 +62,8 @@ class Group(click.Group):
             raise _Stopped
 
         main = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
+        names = ("SIGTERM", "SIGHUP") if main else ()  # Windows has no HUP
+        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
         free = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
         try:
             for number in free:
@@ -68,7 +74,10 @@ class Group(click.Group):
         except BrokenPipeError:
             raise  # click ends quietly when the reader has gone
         except OSError as error:
-            _fail(str(error), 1)
+            place = f"{error.filename}: " if error.filename else ""
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            remedy = "; free some space on this disk" if is_full else ""
+            _fail(f"{place}{error.strerror or error}{remedy}", 1)
         except KeyboardInterrupt as error:
             _fail("interrupted", 1 if isinstance(error, _Stopped) else 130)
         finally:

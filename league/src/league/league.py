@@ -75,8 +75,7 @@ class League:
             with contextlib.ExitStack() as opened:
                 if founding:
                     self.directory.mkdir(parents=True, exist_ok=True)
-                if not read_only:
-                    opened.enter_context(writer_lock(self.directory))
+                locked = read_only or opened.enter_context(writer_lock(self.directory))
                 if founding:
                     if (self.directory / SETTINGS).exists():
                         raise LeagueError(
@@ -86,6 +85,11 @@ class League:
                     write_new_league(self.directory, config or LeagueConfig(), founding)
                 self._store = Store(self.directory, writable=not read_only)
                 opened.callback(self._store.close)
+                if not locked:
+                    self._store.warnings.append(
+                        f"{self.directory} cannot be locked: the file system, or Windows, has no "
+                        "locks; see to it that no other process writes there"
+                    )
                 if config is not None and config != self.config:
                     raise LeagueError(
                         f"{self.directory} was created with other settings: "
@@ -111,7 +115,7 @@ class League:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each repair of the files."""
+        """A sentence for each repair of the files, and one if they cannot be locked."""
         return tuple(self._store.warnings)
 
     def members(self, role: str) -> list[str]:

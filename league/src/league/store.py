@@ -6,7 +6,6 @@ only on the events, and not on how often the league was closed and opened.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -45,7 +44,7 @@ class Store:
     def __init__(self, directory: Path, writable: bool) -> None:
         self.directory = directory
         self.warnings: list[str] = []
-        """A sentence for each repair."""
+        """A sentence for each repair, and for a lock that cannot be had."""
         self._handle: int | None = None
         path = directory / EVENTS
         self._settings = settings = read_settings(directory / SETTINGS)
@@ -75,7 +74,8 @@ class Store:
             if settings.old:
                 write_atomically(directory / SETTINGS, settings.text)
                 (directory / "snapshot.json").unlink(missing_ok=True)
-            self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            binary = getattr(os, "O_BINARY", 0)  # on Windows: no carriage returns
+            self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
             if torn:
                 os.ftruncate(self._handle, self._length)
 
@@ -242,26 +242,36 @@ def _reading(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def writer_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of a league's directory; the end of the process releases it, too."""
-    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def writer_lock(directory: Path) -> Iterator[bool]:
+    """Hold the lock of a league's directory; the end of the process releases it, too.
+
+    Yields False without a lock where there are none: on some network file systems, and on Windows.
+    """
+    handle, is_locked = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644), False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-        os.close(handle)
-        raise LeagueLocked(
-            f"{directory} is open for writing by process {holder or 'unknown'}; wait until "
-            "it ends, or read with League(directory, read_only=True)"
-        ) from None
-    os.ftruncate(handle, 0)
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-    try:
-        yield
-    finally:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = True
+        except BlockingIOError:
+            holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+            raise LeagueLocked(
+                f"{directory} is open for writing by process {holder or 'unknown'}; wait until "
+                "it ends, or read with League(directory, read_only=True)"
+            ) from None
+        except (ImportError, OSError):
+            pass
         os.ftruncate(handle, 0)
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
+            os.write(handle, f"{os.getpid()}\n".encode())
+        try:
+            yield is_locked
+        finally:
+            os.ftruncate(handle, 0)
+            if is_locked:
+                fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
         os.close(handle)
 
 
@@ -272,20 +282,22 @@ def canonical(data: object) -> bytes:
 
 
 def write_atomically(path: Path, content: bytes, *, alone: bool = True) -> None:
-    """Write next to the target, sync, and rename; on failure the target is unchanged.
+    """Write next to the target, or to that of a link, sync, and rename; on failure the target is
+    unchanged.
 
     alone: no other process writes this file, so that drafts have one name, and the next one
     replaces that of a killed process.
     """
-    temporary = path.with_name(
-        f".{path.name}.part" if alone else f".{path.name}.{os.getpid()}.part"
-    )
+    target = Path(os.path.realpath(path))
+    end = ".part" if alone else f".{os.getpid()}.part"
+    start = os.fsencode(f".{target.name}")[: 255 - len(end)]  # names have at most 255 bytes
+    temporary = target.with_name(os.fsdecode(start) + end)
     try:
         with temporary.open("wb") as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException as error:
         if isinstance(error, OSError):
             error.filename = str(path)  # a failed write names no file

@@ -6,8 +6,16 @@ Names that need torch are loaded on first use, so that `import lora_evo` does no
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install
-from lora_evo.files import appearing, append_text, check_output, remove_empty, sweep, write_text
+from lora_evo.errors import EngineStopped, LoraEvoError, first_line, pip_install, remedy
+from lora_evo.files import (
+    appearing,
+    append_text,
+    check_output,
+    lock_folder,
+    remove_empty,
+    sweep,
+    write_text,
+)
 from lora_evo.lineage import Lineage, family, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator
 from lora_evo.peft.card import push_to_hub
@@ -34,10 +42,10 @@ __version__ = "0.1.0"
 __all__ = [
     "OPERATORS", "Adapter", "AdapterConfig", "Commands", "EngineStopped", "Lineage", "LoraEvoError",
     "Operator", "Slot", "adapter_hash", "appearing", "append_text", "check_output", "content_hash",
-    "cross", "cross_directory", "distance", "family", "first_line", "load_adapter", "make_child",
-    "measured", "merge", "merge_directory", "mutate", "mutate_directory", "pip_install",
-    "push_to_hub", "read_lineage", "remove_empty", "retention", "save_adapter", "sweep",
-    "text_table", "verify", "write_text",
+    "cross", "cross_directory", "distance", "family", "first_line", "load_adapter", "lock_folder",
+    "make_child", "measured", "merge", "merge_directory", "mutate", "mutate_directory",
+    "pip_install", "push_to_hub", "read_lineage", "remedy", "remove_empty", "retention",
+    "save_adapter", "sweep", "text_table", "verify", "write_text",
 ]  # fmt: skip
 
 

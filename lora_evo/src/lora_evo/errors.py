@@ -1,5 +1,6 @@
 """The base class of the package's errors, and checks of plain values from outside."""
 
+import errno
 import shlex
 import sys
 from typing import TypeGuard
@@ -17,6 +18,12 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error's text, or its type's name."""
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def remedy(error: BaseException | None) -> str:
+    """Return how the line on an error ends: what to do about a full disk, else nothing."""
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "; free some space on this disk" if is_full else ""
 
 
 def pip_install(*packages: str) -> str:

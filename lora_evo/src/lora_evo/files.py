@@ -8,12 +8,18 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import click
+
 from lora_evo.errors import LoraEvoError
+
+_without_locks: set[int] = set()
+"""The devices of which a warning was printed."""
 
 
 @contextmanager
@@ -21,15 +27,16 @@ def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
     """Yield a path to write a file or folder to; it is renamed to `path` at the end of the block.
 
     Parent folders are made, and all data are synced to disk before the rename. An existing file is
-    replaced, an existing folder only if it is empty. After an error nothing is left.
+    replaced, an existing folder only if it is empty; of a link, what it leads to. After an error
+    nothing is left.
 
     overwrite: for a folder. False: refuse an existing one (`LoraEvoError`). True: rename the new
     files into it one by one, and keep its other files. Its first file by name in lower case
     (adapter_config.json), without which nothing loads, is removed first and renamed last.
     """
-    path = Path(os.path.abspath(path))
     if overwrite is not None:
         refuse_existing(path, overwrite=overwrite)
+    named, path = path, Path(os.path.realpath(path))
     new_folders = [place for place in path.parents if not place.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -38,7 +45,7 @@ def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
             for entry in (draft, *draft.rglob("*")):
                 _sync(entry)
             if overwrite is not None:
-                refuse_existing(path, overwrite=overwrite)  # another writer may have been faster
+                refuse_existing(named, overwrite=overwrite)  # another writer may have been faster
             if overwrite and path.is_dir():
                 names = sorted((file.name for file in draft.iterdir()), key=str.lower, reverse=True)
                 (path / names[-1]).unlink(missing_ok=True)
@@ -51,9 +58,9 @@ def appearing(path: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
         _sync(path.parent)
     except BaseException as error:
         # A failed write names no file, or the draft, which users do not know.
-        name = f".{path.name}."
-        if isinstance(error, OSError) and error.errno and name in str(error.filename or name):
-            error.filename = str(path)
+        start = _draft_start(path.name)
+        if isinstance(error, OSError) and error.errno and start in str(error.filename or start):
+            error.filename = str(named)
         remove_empty(new_folders)
         raise
 
@@ -70,7 +77,8 @@ def append_text(path: Path, text: str) -> None:
     If that fails, the file stays as it was.
     """
     data = memoryview(text.encode())
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    binary = getattr(os, "O_BINARY", 0)  # on Windows: no carriage returns
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | binary, 0o666)
     try:
         size = os.fstat(handle).st_size
         try:
@@ -132,7 +140,7 @@ def drafting(home: Path, name: str) -> Iterator[Path]:
         with _locked(home) as alone:
             if alone:
                 _remove_abandoned(home, name)
-            folder = Path(tempfile.mkdtemp(".tmp", f".{name}.", home))
+            folder = Path(tempfile.mkdtemp(".tmp", _draft_start(name), home))
             stack.enter_context(_locked(folder))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder / name
@@ -146,8 +154,14 @@ def sweep(home: Path, name: str | None = None) -> None:
                 _remove_abandoned(home, name)
 
 
+def _draft_start(name: str) -> str:
+    """Return how the name of a draft's folder begins; the whole one has at most 255 bytes."""
+    return f".{os.fsdecode(os.fsencode(name)[:241])}."
+
+
 def _remove_abandoned(home: Path, name: str | None) -> None:
-    draft_name = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.\w{{8}}\.tmp")
+    start = r"\..+\." if name is None else re.escape(_draft_start(name))
+    draft_name = re.compile(rf"{start}\w{{8}}\.tmp")
     for draft in list(home.iterdir()):
         if draft_name.fullmatch(draft.name):
             with suppress(OSError), _locked(draft, wait=False) as abandoned:
@@ -155,25 +169,52 @@ def _remove_abandoned(home: Path, name: str | None) -> None:
                     shutil.rmtree(draft, ignore_errors=True)
 
 
+def lock_folder(folder: Path, handle: int) -> None:
+    """Lock a folder by an open file in it, for this process, until the file is closed.
+
+    Raises BlockingIOError if another process has the lock. Prints a warning, once, where the file
+    system has no locks, as Lustre mounted without flock, and on Windows.
+    """
+    device = os.fstat(handle).st_dev
+    if not _flock(handle, wait=False) and device not in _without_locks:
+        _without_locks.add(device)
+        click.echo(
+            f"warning: {folder} cannot be locked: the file system, or Windows, has no locks; see "
+            "to it that no other process writes there",
+            err=True,
+        )
+
+
+def _flock(handle: int, *, wait: bool) -> bool:
+    """Lock an open file or folder; return whether that can be done. Raises BlockingIOError."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except (ImportError, OSError):
+        return False
+    return True
+
+
 @contextmanager
 def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock a folder; yield False if another process has the lock, or if locks are not supported."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except (ImportError, OSError):
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(handle)
+    with ExitStack() as stack:
+        locked = False
+        with suppress(BlockingIOError, PermissionError):  # Windows opens no folder
+            handle = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            locked = _flock(handle, wait=wait)
+        yield locked
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    is_windows = sys.platform == "win32"  # which opens no folder, and syncs what it may write
+    if is_windows and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -141,8 +141,8 @@ def find_parents(
             break
     problems = [
         f"the parent {content[:24]} was not found under "
-        f"{', '.join(str(place) for place in places)} (moved, or trained since); name the folder "
-        "that holds it as it was then"
+        f"{', '.join(str(place) for place in places)} (moved, or trained since); type the folder "
+        "that holds it as it was then after the child: lora-evo verify CHILD FOLDER"
         for content in dict.fromkeys(lineage.parents)
         if content not in folders
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from lora_evo import EngineStopped
+from lora_evo import EngineStopped, remedy
 from lora_evo import first_line as first_line
 from lora_evo import pip_install as pip_install
 
@@ -45,27 +45,29 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
     except OSError as error:
         place = error.filename or directory
         where = f" ({place})" if place else ""
-        _stop(f"{error.strerror or error}{where}{_remedy(error)}", 1, directory)
+        advice = remedy(error)
+        if error.errno in _FORBIDDEN and directory and str(place).startswith(str(directory)):
+            advice = f"; resume a copy of your own: cp -r {quote(directory)} COPY"
+            directory = None  # a repetition would end the same way
+        _stop(f"{error.strerror or error}{where}{advice}", 1, directory)
     except ValueError as error:
         if type(error) is ValueError:
             raise  # a fault of this program keeps its traceback
         if is_refusal(error):
             _stop(str(error), 2)
-        _stop(f"{error}{_remedy(error.__cause__)}", 1, directory)
+        _stop(f"{error}{remedy(error.__cause__)}", 1, directory)
 
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error refuses its input: a repetition would end the same way."""
+    if isinstance(error, SelfplayError):
+        return not remedy(error.__cause__)  # a disk may have more room next time
     from code_verifier import SandboxUnavailable  # slow to import
 
     stopped = isinstance(error, EngineStopped | SandboxUnavailable)
-    stopped = stopped or isinstance(error.__cause__, OSError)
-    return isinstance(error, SelfplayError) or (isinstance(error, ValueError) and not stopped)
-
-
-def _remedy(error: BaseException | None) -> str:
-    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "; free some space on this disk" if is_full else ""
+    return (
+        isinstance(error, ValueError) and not stopped and not isinstance(error.__cause__, OSError)
+    )
 
 
 def _stop(message: str, code: int, directory: Path | None = None) -> None:
@@ -78,6 +80,7 @@ def _stop(message: str, code: int, directory: Path | None = None) -> None:
     sys.exit(code)
 
 
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 a problem was found, or the work stopped; 2 unusable input
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, remedy
 from lora_evo.peft.directory import adapter_files, readable
 
 FOLDER = click.Path(path_type=Path)
@@ -26,6 +27,9 @@ class Commands(click.Group):
     """A group whose errors are one line each, with the exit codes of this module."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # closed by the caller: no file is to take its place
+                setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
         try:
             return super().main(*args, **{**extra, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
@@ -41,7 +45,8 @@ class Commands(click.Group):
             sys.stderr.close()
             sys.exit(1)
         except OSError as error:
-            _fail(f"{error.strerror or error}: {error.filename or 'while writing'}", 1)
+            place = error.filename or "while writing"
+            _fail(f"{error.strerror or error}: {place}{remedy(error)}", 1)
         except (KeyboardInterrupt, click.Abort):
             _fail("interrupted", 130)
 

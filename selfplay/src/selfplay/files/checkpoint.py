@@ -19,6 +19,7 @@ import click
 import msgspec
 from msgspec import Struct, to_builtins
 
+from code_verifier import cores
 from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
 from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
@@ -153,7 +154,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _hashes(folder: Path) -> dict[str, str]:
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name[0] != "."]
     paths = [p for p in paths if p.name != _HASHES]
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(cores()) as threads:
         hashes = threads.map(files.hash_file, paths)
         names = (path.relative_to(folder).as_posix() for path in paths)
         return dict(zip(names, hashes, strict=True))

@@ -1,6 +1,5 @@
 """The files of a run: where they are, and how they are written."""
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lora_evo import remove_empty, write_text
+from lora_evo import lock_folder, remove_empty, write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError, is_refusal, program, quote
 from selfplay.settings import read_yaml
@@ -37,11 +36,12 @@ def create(directory: Path, config: Config) -> None:
         begun = (directory / CONFIG).is_file()
         rest = f", or continue it with `{program()} resume {quote(directory)}`" if begun else ""
         raise RunDirectoryError(f"{directory} exists and is not empty; choose another --out{rest}")
+    new_folders = [place for place in (directory, *directory.parents) if not place.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(directory / CONFIG, config_text(config))
     except OSError as error:
-        remove_empty([directory])
+        remove_empty(new_folders)
         raise RunDirectoryError(f"cannot write to {directory}: {error.strerror}") from error
 
 
@@ -67,8 +67,8 @@ def lock(directory: Path) -> IO[str]:
     """Lock the directory for this process until the returned file is closed."""
     file = (directory / LOCK).open("w")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        lock_folder(directory, file.fileno())
+    except BlockingIOError as error:
         file.close()
         raise RunDirectoryError(f"{directory} is being trained by another process") from error
     return file

@@ -3,12 +3,12 @@
 import math
 import os
 import re
-import resource
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from code_verifier import cores
 from lora_evo.model import BaseModel, choose_device
 from selfplay.config import Config
 from selfplay.errors import ConfigError
@@ -66,11 +66,13 @@ def this_machine(device: str, threads: int) -> Machine:
             )
         card = torch.cuda.get_device_properties(torch.device(device if ":" in device else "cuda"))
         return Machine(card.name, float(card.total_memory), is_gpu=True)
-    cores = threads or os.cpu_count() or 1
+    count = threads or min(torch.get_num_threads(), cores())
+    if not hasattr(os, "sysconf"):
+        raise ConfigError("the memory of this machine is not known; name a GPU with --gpu")
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):  # no such file, or `max`
         memory = min(memory, float(Path("/sys/fs/cgroup/memory.max").read_text()))
-    name = f"CPU, {cores} thread{'s' * (cores > 1)}"
+    name = f"CPU, {count} thread{'s' * (count > 1)}"
     return Machine(name, memory, is_gpu=False)
 
 
@@ -116,5 +118,7 @@ def refuse_spread_base(config: Config) -> None:
 
 def memory_mb() -> float:
     """Return the largest resident memory that this process has had, in megabytes."""
+    import resource  # not on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1024 if sys.platform != "darwin" else 1024**2), 1)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from safetensors.torch import load_file, save
 
+from code_verifier import cores
 from lora_evo import Adapter, save_adapter
 from lora_evo.model import (
     BaseModel,
@@ -186,8 +187,8 @@ def open_population(config: Config, template: Template) -> Iterator[Population]:
 def load_base(config: Config) -> BaseModel:
     """Load the base model of a run on its device, and set torch's threads."""
     set_allocator(config)
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    if config.threads or cores() < torch.get_num_threads():  # torch overlooks a container's share
+        torch.set_num_threads(config.threads or cores())
     device = choose_device(config.device)
     return load_base_model(config.base, device, config.dtype, config.load_in_4bit)
 

@@ -23,6 +23,7 @@ import msgspec
 import torch
 from msgspec import to_builtins
 
+from code_verifier import cores
 from lora_evo import Adapter, EngineStopped
 from selfplay import __version__
 from selfplay.config import Config
@@ -305,12 +306,12 @@ def open_workers(
     or `auto`; None for this machine. fewer: accept fewer workers if not all are free, as after the
     loss of a machine. Raises SelfplayError if there are not enough.
     """
-    cores = len(os.sched_getaffinity(0))
-    if address is None and count > cores:
+    if address is None and count > cores():
         raise SelfplayError(
-            f"--workers is {count}, this machine has {cores} cores; give at most one worker a core"
+            f"--workers is {count}, and {cores()} cores may be used here; give at most one worker "
+            "a core"
         )
-    with ray_session(address, count or cores) as ray:
+    with ray_session(address, count or cores()) as ray:
         gpus = int(config.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1)
         free = free_workers(ray, gpus, count)
         if not free or (count > free and not fewer):

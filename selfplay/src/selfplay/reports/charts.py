@@ -23,6 +23,8 @@ SKILLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Title and colours of each role's skill: students' and teachers' skills differ."""
 WHOLE_STEPS = alt.Axis(format="d", tickMinStep=1)
+_POWERS = "datum.value ? format(datum.value, '.2~e') : '0'"
+"""Labels of a small axis, such as 1e-12."""
 
 
 def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.LayerChart | None:
@@ -84,15 +86,22 @@ def _lines(
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=step, color=_colour(rows, name, names))
     pick = alt.selection_point(name="pick", fields=[name], bind="legend")
 
+    is_raw = "value" in rows[0]
+    numbers = ("value", "middle") if is_raw else ("middle", "low", "high")
+    ends = [row[number] for row in rows for number in numbers if row[number] is not None]
+    ends += [level[0]] if level else []
+    largest = max(map(abs, ends))
+    is_flat = max(ends) - min(ends) <= 1e-9 * largest
+    scale = alt.Scale(zero=is_flat) if largest else alt.Scale(domain=[0, 1])
+    axis = alt.Axis(labelExpr=_POWERS) if 0 < largest < 1e-3 else alt.Axis()
+
     def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=unit).scale(zero=False)
+        return alt.Y(f"{field}:Q", title=unit, scale=scale, axis=axis)
 
     def seen(opacity: float, **fields: bool) -> Any:
         """Return the opacity of rows with these fields, 0 if their line is switched off."""
         return alt.when(pick, **fields).then(alt.value(opacity)).otherwise(alt.value(0.0))
 
-    is_raw = "value" in rows[0]
-    numbers = ("value", "middle") if is_raw else ("middle", "low", "high")
     tooltip = [alt.Tooltip(f"{name}:N"), alt.Tooltip("step:Q")]
     tooltip += [alt.Tooltip(f"{number}:Q", format=",.4~r") for number in numbers]
     band = base.encode(y=y("low"), y2="high:Q")
