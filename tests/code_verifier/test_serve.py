@@ -249,3 +249,13 @@ def test_the_command_serves_until_it_is_stopped() -> None:
             assert json.load(response)["status"] == "Success"
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
+
+
+def test_a_port_in_use_is_one_line_with_the_option() -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as other:
+        port = other.getsockname()[1]
+        command = [sys.executable, "-m", "code_verifier", "serve", "--port", str(port)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    line = f"error: cannot listen on port {port} of 127.0.0.1: Address already in use; type another"
+    assert done.stderr == f"{line} --port, or 0 for a free one\n"

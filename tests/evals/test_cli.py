@@ -1,10 +1,13 @@
 """The command as a person types it."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from closed_streams import same_without_streams
 from commands import completed, lists_whole_sentences
 from evals_commands import fails, run
 from json_lines import read_rows, write_rows
@@ -274,3 +277,18 @@ def test_run_tries_the_sandbox_before_it_loads_a_model(
     asked = ("--data", data, "--model", nothing, "--out", tmp_path / "out")
     fails(1, "a test program ended with sandbox_error", "run", "--benchmark", "cruxeval_i", *asked)
     fails(2, str(nothing), "run", "--benchmark", "cruxeval_o", *asked)  # values need no sandbox
+
+
+def test_closed_streams_change_no_exit_code(finished, tmp_path) -> None:
+    same_without_streams("evals", "report", finished[0])
+    same_without_streams("evals", "report", tmp_path, code=2)
+
+
+def test_a_file_system_without_locks_is_one_warning(finished, monkeypatch) -> None:
+    def refuse(handle, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr("lora_evo.files._without_locks", set())
+    result = run(*finished[1])
+    assert (result.exit_code, result.stderr.count("cannot be locked")) == (0, 1)

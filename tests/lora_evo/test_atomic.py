@@ -113,6 +113,7 @@ def test_a_file_system_without_locks_is_one_warning(tmp_path, monkeypatch, capsy
             raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
         monkeypatch.setattr(fcntl, "flock", refuse)
+        monkeypatch.setattr("lora_evo.files._without_locks", set())
         lock_folder(tmp_path, two.fileno())
         lock_folder(tmp_path, two.fileno())
     error = capsys.readouterr().err

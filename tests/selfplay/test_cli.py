@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from closed_streams import same_without_streams
 from commands import lists_whole_sentences
 from programs import python
 
@@ -197,3 +198,8 @@ def test_a_printed_command_is_of_this_python(tmp_path, monkeypatch):
     (tmp_path / "a venv" / "selfplay").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
     assert errors.program() == "selfplay"
+
+
+def test_closed_streams_change_no_exit_code(run, tmp_path):
+    same_without_streams("selfplay", "report", run)
+    same_without_streams("selfplay", "report", tmp_path, code=2)

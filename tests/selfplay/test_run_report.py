@@ -15,6 +15,7 @@ from rich.console import Console
 
 from selfplay.errors import RunDirectoryError
 from selfplay.files.read import conclusion, read_run, warnings_of
+from selfplay.reports.charts import curves
 from selfplay.reports.progress import Progress
 from selfplay.reports.run_page import PLUS_MINUS, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
@@ -345,3 +346,20 @@ def test_the_gallery_shows_some_tasks_of_three_steps_and_each_reason(run, tmp_pa
         assert words in Page(text).text
     rows = [row for row in read_run(run).tasks() if (row.step, row.kind) == (1, "code_o")]
     assert [task.status for task in choose(rows)] == ["ok"] * 4 + ["exception", "form"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((1e-12, 0.0, 2e-12), ["0", "5e-13", "1e-12", "1.5e-12", "2e-12"]),
+        ((0.0, 0.0, 0.0), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        ((36.5, 36.5, 36.5 + 1e-13), ["0", "10", "20", "30", "40"]),
+        ((0.25,), ["0.00", "0.05", "0.10", "0.15", "0.20", "0.25"]),
+        ((1.0, 2.0, 3.0), ["1.0", "1.5", "2.0", "2.5", "3.0"]),
+    ],
+)
+def test_ticks_are_short_and_several(values, expected):
+    chart = curves({"student": list(enumerate(values))}, "norm")
+    image = pytest.importorskip("vl_convert").vegalite_to_svg(chart.to_dict())
+    texts = re.findall(r">([^<>]+)</text>", image)
+    assert texts[texts.index("step") + 1 : texts.index("norm")] == expected

@@ -6,6 +6,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -323,3 +325,41 @@ def test_a_second_stop_without_another_checkpoint_ends_the_run(runs, tmp_path, m
     assert result.exit_code == 1
     assert "; twice since the last checkpoint" in line
     assert GO_ON in line
+
+
+def test_a_file_system_without_locks_is_a_warning(runs, tmp_path, monkeypatch, capsys):
+    def refuse(handle, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr("lora_evo.files._without_locks", set())
+    train(runs.config("steps=1"), tmp_path / "run")
+    assert capsys.readouterr().err.count("cannot be locked") == 1
+    assert (tmp_path / "run" / "checkpoints" / "step-1").is_dir()
+
+
+def test_a_resume_of_a_run_that_can_only_be_read_advises_a_copy(copy):
+    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"'
+    shell = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*shell, mount, copy], capture_output=True, check=False).returncode:
+        pytest.skip("this system makes no read-only folder for root")
+    words = [sys.executable, "-m", "selfplay", "resume", copy]
+    command = [*shell, f'{mount} && exec "$@"', copy, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert line == (
+        f"error: Read-only file system ({copy}/run.lock); resume a copy of your own: "
+        f"cp -r --no-preserve=mode {copy} COPY"
+    )
+
+
+def test_a_disk_that_is_full_when_the_folder_is_made_is_code_1_and_leaves_nothing(
+    runs, tmp_path, monkeypatch
+):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    once(monkeypatch, run_directory, "write_text", full)
+    home = tmp_path / "new" / "run"
+    words = (f"cannot write to {home}: No space left on device; free some space on this disk",)
+    refused(command(*runs.arguments(home)), *words, code=1)
+    assert not home.parent.exists()
