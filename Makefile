@@ -108,9 +108,12 @@ size: env
 unit: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
-# Tests run in a process for each core, and for each 2 GiB of memory.
-PROCESSES ?= $(shell awk -v cores=$$(nproc) '/MemTotal/ {n = int($$2 / 2097152); \
-	print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
+# Tests run in a process for each core, and for each 2 GiB of memory; of a container, of its share.
+PROCESSES ?= $(shell awk -v least=$$(nproc) '{n = least} /MemTotal/ {n = $$2 / 2097152} \
+	FILENAME ~ /cpu/ && $$1 != "max" {n = $$1 / $$2} \
+	FILENAME ~ /memory/ && $$1 != "max" {n = $$1 / 2147483648} \
+	n < least {least = n} END {print least < 1 ? 1 : int(least)}' \
+	/proc/meminfo $(wildcard /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory.max))
 
 # All packages but those that wheels tests.
 # The profile draws the same examples every time; `make unit` explores new ones. Files are begun in

@@ -97,14 +97,9 @@ def cores() -> int:
 
 def _shares() -> Iterator[float]:
     """The limits, in cores, of the control groups that this process is in; of both versions."""
-    try:
-        lines = _MEMBERSHIP.read_text().splitlines()
-    except OSError:  # not Linux
-        return
+    lines = _MEMBERSHIP.read_text().splitlines() if _MEMBERSHIP.exists() else ()
     for _, controllers, path in (line.split(":", 2) for line in lines):
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        home = _GROUPS / "cpu" if controllers else _GROUPS
+        home = _GROUPS / ("cpu" if "cpu" in controllers.split(",") else "")
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
         group = PurePosixPath(path.lstrip("/"))
         for place in (group, *group.parents):  # a container may see its own group as the root

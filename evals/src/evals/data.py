@@ -106,7 +106,11 @@ def read_file(path: Path, benchmark: str) -> Source:
     bits nor lists of mixed types, and HumanEval+ and MBPP+ have both. Parquet needs `pyarrow`.
     Raises EvalsError for a file that is broken or has no rows, OSError.
     """
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        error.filename = str(path)  # a failed read names no file
+        raise
     rows = _parquet_rows(path) if data.startswith(PARQUET) else parse_rows(data, str(path))
     if not rows:
         raise EvalsError(f"{path} holds no rows")

@@ -75,7 +75,8 @@ class League:
             with contextlib.ExitStack() as opened:
                 if founding:
                     self.directory.mkdir(parents=True, exist_ok=True)
-                locked = read_only or opened.enter_context(writer_lock(self.directory))
+                lock = writer_lock(self.directory)
+                warnings = [] if read_only else opened.enter_context(lock)
                 if founding:
                     if (self.directory / SETTINGS).exists():
                         raise LeagueError(
@@ -85,11 +86,7 @@ class League:
                     write_new_league(self.directory, config or LeagueConfig(), founding)
                 self._store = Store(self.directory, writable=not read_only)
                 opened.callback(self._store.close)
-                if not locked:
-                    self._store.warnings.append(
-                        f"{self.directory} cannot be locked: the file system, or Windows, has no "
-                        "locks; see to it that no other process writes there"
-                    )
+                self._store.warnings += warnings
                 if config is not None and config != self.config:
                     raise LeagueError(
                         f"{self.directory} was created with other settings: "

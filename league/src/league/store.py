@@ -137,7 +137,7 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UnreadableLeague(f"cannot read {path}: {error}") from error
+        raise UnreadableLeague(f"cannot read {path}: {error.strerror}") from error
 
 
 def _whole(content: bytes) -> bytes:
@@ -242,18 +242,17 @@ def _reading(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def writer_lock(directory: Path) -> Iterator[bool]:
+def writer_lock(directory: Path) -> Iterator[list[str]]:
     """Hold the lock of a league's directory; the end of the process releases it, too.
 
-    Yields False without a lock where there are none: on some network file systems, and on Windows.
+    Yields a sentence, and holds none, where the file system has no locks, and on Windows.
     """
-    handle, is_locked = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644), False
+    handle, warnings = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644), []
     try:
         try:
             import fcntl
 
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_locked = True
         except BlockingIOError:
             holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
             raise LeagueLocked(
@@ -261,15 +260,18 @@ def writer_lock(directory: Path) -> Iterator[bool]:
                 "it ends, or read with League(directory, read_only=True)"
             ) from None
         except (ImportError, OSError):
-            pass
+            warnings = [
+                f"{directory} cannot be locked: the file system, or Windows, has no locks; see to "
+                "it that no other process writes there"
+            ]
         os.ftruncate(handle, 0)
         with contextlib.suppress(OSError):  # a full disk: the lock holds without the name
             os.write(handle, f"{os.getpid()}\n".encode())
         try:
-            yield is_locked
+            yield warnings
         finally:
             os.ftruncate(handle, 0)
-            if is_locked:
+            if not warnings:
                 fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
@@ -328,8 +330,9 @@ class Settings:
 
 def read_settings(path: Path) -> Settings:
     """Return the settings in a league's file; raise UnreadableLeague if damaged."""
+    content = _content(path)
     try:
-        data = json.loads(_content(path))
+        data = json.loads(content)
     except ValueError as error:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("schema"), int):

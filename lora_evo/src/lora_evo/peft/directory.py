@@ -157,6 +157,9 @@ def naming(folder: Path) -> Iterator[None]:
         yield
     except LoraEvoError as error:
         raise LoraEvoError(f"{folder}: {error}") from error
+    except OSError as error:
+        error.filename = error.filename or str(folder)  # a failed read names no file
+        raise
 
 
 def tensor_names(path: str) -> tuple[str, str]:

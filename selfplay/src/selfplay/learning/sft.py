@@ -62,7 +62,8 @@ def fine_tune(
     of the base at step 0, then at each quarter. If it is killed, the same call resumes it, and the
     result has the same bytes. Raises SelfplayError for data or settings that cannot be used.
     """
-    work = out.with_name(f"{out.name}.part")
+    out = Path(os.path.realpath(out))
+    work = out.with_name(f"{os.fsdecode(os.fsencode(out.name)[:250])}.part")
     if (out / RECORD).is_file():
         shutil.rmtree(work, ignore_errors=True)
         say(f"{out} is finished already")
