@@ -25,6 +25,8 @@ LIMIT_S = 900.0
 """How long anything may take on a busy machine."""
 ADDRESSES = "10.231.0.1", "10.231.0.2"
 HEAD = f"{ADDRESSES[0]}:6379"
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of these two machines"}
+"""Else Ray's head asks for a token where the home has one, which the other machine does not know."""
 TOOLS = "unshare", "nsenter", "ip"
 SETTINGS = ("steps=4", "teachers=3", "learner.micro_batch_tokens=16")
 """With an evolution after step 2; so few tokens cut every update into pieces."""
@@ -62,7 +64,7 @@ class Machine:
 
     def start(self, said, *words, **variables):
         """Start a command on the machine; what it says goes into the file `said`."""
-        env = os.environ | {"OMP_NUM_THREADS": "1"} | variables
+        env = os.environ | {"OMP_NUM_THREADS": "1"} | TOKEN | variables
         with said.open("ab") as file:
             return subprocess.Popen(
                 [*self.all, *map(str, words)],

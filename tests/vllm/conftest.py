@@ -26,9 +26,11 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPE = os.environ.get("POPULAB_DTYPE") or ("float32" if DEVICE == "cpu" else "bfloat16")
 EXACT = (DEVICE, DTYPE) == ("cpu", "float32")
 """Whether sums are taken in one order, so that equal requests give equal bytes."""
-WITHIN, OTHER = (3e-4, 1e-3) if DTYPE == "float32" else (0.1, 0.3)
-"""How far log-probabilities of sampler and learner may be apart, and how far those of other weights
-are at least: each in float32, else their mean, for in bfloat16 a single one may be a nat off."""
+TIMES = 1000.0 if DTYPE == "float32" else 3.0
+"""How many times as far the learner is with other weights from what the sampler says: rounding is
+not the same on every processor, and single tokens of members far from the base differ by nats in
+bfloat16. Between the engine hf and the learner the mean differs by 1e-6 nats in float32, 0.02 to
+0.035 in bfloat16; with other weights by 0.3 and more in both, 200,000 and 9 times as much."""
 HERE = (f"device={DEVICE}", f"dtype={DTYPE}", "vllm.gpu_memory_utilization=0.15")
 if DEVICE == "cuda":  # a function that looks at the model goes to vLLM's own process
     os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
@@ -116,14 +118,13 @@ def shake(learner, seed):
 
 @torch.no_grad()
 def apart(learner, rollouts, temperature=1.0):
-    """How far log-probabilities of rollouts are from the learner's: see WITHIN."""
+    """How far log-probabilities of rollouts are from the learner's, in the mean: see TIMES."""
     found = []
     for r in rollouts:
         with learner.adapters.route([learner.adapters.index(r.adapter)]):
             own = logprobs(learner.model, r.prompt_ids, r.completion_ids, temperature)
         found.append((own.cpu() - torch.tensor(r.logprobs)).abs())
-    differences = torch.cat(found)
-    return float(differences.max() if DTYPE == "float32" else differences.mean())
+    return float(torch.cat(found).mean())
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +137,6 @@ def tools():
         here=HERE,
         dtype=DTYPE,
         exact=EXACT,
-        within=WITHIN,
-        other=OTHER,
+        times=TIMES,
         apart=apart,
     )

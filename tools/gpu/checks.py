@@ -5,14 +5,14 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from agreement import Pair, gap, healthy, move, opened, requests
+from agreement import Pair, control, gap, healthy, move, opened, requests
 from lora_evo import EngineStopped, LoraEvoError
-from lora_evo.model import Request, before_stop, vllm_engine
+from lora_evo.model import Request, Rollout, before_stop, vllm_engine
 from selfplay import SelfplayError
 from setting import Setting
 
@@ -45,26 +45,29 @@ def sampled(pair: Pair, setting: Setting, seed: int, heat: float = 0.0) -> Found
     Raises AssertionError where it is no rounding.
     """
     rollouts = pair.engine.generate(requests(pair.names, heat, seed=seed))
-    found = gap(pair.learner, rollouts, heat or 1.0)
-    assert healthy(found, setting.dtype), found
-    return found
+    return rounded(pair, setting, rollouts, heat or 1.0)
+
+
+def rounded(pair: Pair, setting: Setting, rollouts: Sequence[Rollout], heat: float = 1.0) -> Found:
+    """Return the gap of these samples. Raises AssertionError where it is no rounding."""
+    found, other = gap(pair.learner, rollouts, heat), control(pair.learner, rollouts, heat)
+    assert healthy(found, other, setting.dtype), (found, other)
+    return found | {"control": other["mean"]}
 
 
 def hot_swap(pair: Pair, setting: Setting) -> Found:
     """Four versions of every member, each moved from the last, on prompts that are in the cache."""
-    before, worst = None, {"kl": -1.0}
+    before, gaps = None, []
     for version in range(4):
+        move(pair.learner, version, 0.03)
         pair.sync(version)
         rollouts = pair.engine.generate(requests(pair.names, 0.0))
-        worst = max(worst, gap(pair.learner, rollouts), key=lambda found: found["kl"])
+        gaps.append(rounded(pair, setting, rollouts))
         by_members = [rollout.logprobs for rollout in rollouts if rollout.adapter]
         stale = before and sum(a == b for a, b in zip(by_members, before, strict=True))
         assert not stale, f"{stale} samples as of the version before"
         before = by_members
-        move(pair.learner, version, 0.01)
-    pair.sync(4)
-    assert healthy(worst, setting.dtype), worst
-    return worst
+    return max(gaps, key=lambda found: found["mean"])
 
 
 def sleep_and_wake(pair: Pair, setting: Setting) -> Found:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agreement import MOST_KL
+from selfplay.machine.doctor import DRIFT_LIMITS, drift
 from setting import SHARE, Setting, set_all
 
 KILL_AFTER = 2
@@ -57,11 +57,12 @@ def trained(setting: Setting) -> dict[str, Any]:
             time.sleep(0.05)
     rows = [json.loads(line) for line in lines(home / "metrics.jsonl")]
     members = [member for row in rows for member in row["members"].values()]
-    kl = max((member.get("mismatch_kl") or 0.0 for member in members), default=None)
+    kl = max(map(drift, members), default=None)
     row = {"code": process.returncode, "steps": len(rows), "vllm_killed": kills}
     row["evolved"] = [bool(step.get("evolution")) for step in rows]
     good = row["code"] == 0 and len(rows) == steps and any(row["evolved"])
-    good = good and kl is not None and kl < MOST_KL and kills == (setting.engine == "vllm")
+    good = good and kl is not None and kl < DRIFT_LIMITS[setting.dtype]
+    good = good and kills == (setting.engine == "vllm")
     phases = rows[-1].get("seconds") if rows else None
     seconds = time.perf_counter() - begun
     return {"passed": good, **row, "mismatch_kl": kl, "seconds": seconds, "phases": phases}

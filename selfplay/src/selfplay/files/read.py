@@ -214,7 +214,7 @@ class RunRecord:
         return {name: pandas.json_normalize(rows, sep="/") for name, rows in tables.items()}
 
 
-def number_at(row: Struct, path: str) -> float | None:
+def number_at(row: Struct | dict[str, Any], path: str) -> float | None:
     """Return the number at a dotted path of fields and keys; None without one."""
     value: Any = row
     for name in path.split("."):
