@@ -26,7 +26,7 @@ LIMIT_S = 900.0
 ADDRESSES = "10.231.0.1", "10.231.0.2"
 HEAD = f"{ADDRESSES[0]}:6379"
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of these two machines"}
-"""Else Ray's head asks for a token where the home has one, which the other machine does not know."""
+"""Else Ray's head asks for the token in the home, if any, which other machines do not send."""
 TOOLS = "unshare", "nsenter", "ip"
 SETTINGS = ("steps=4", "teachers=3", "learner.micro_batch_tokens=16")
 """With an evolution after step 2; so few tokens cut every update into pieces."""
