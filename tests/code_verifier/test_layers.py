@@ -189,12 +189,13 @@ REAL_CLOCK = (
 
 
 def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here on a kernel without memfd_create."""
-    without = pool._BOOTSTRAP.replace("m.main()", "import os; del os.memfd_create; m.main()")
+    """Here where a script gets no input."""
+    without = pool._BOOTSTRAP.replace("m.main()", "m.Server._file = None; m.main()")
     monkeypatch.setattr(pool, "_BOOTSTRAP", without)
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert not found["works"]
     assert "test script" in found["error"]
+    assert "TypeError" in found["error"]
 
 
 def test_doctor_names_every_layer(sandbox: Sandbox) -> None:

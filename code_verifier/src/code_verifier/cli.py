@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from code_verifier.literals import Comparison
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import cores, ordered_map, stop_on_signals
-from code_verifier.pool import HASH_SEEDS, REQUIRED_LAYERS
+from code_verifier.pool import DOCTOR, HASH_SEEDS, REQUIRED_LAYERS, remedy
 from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
@@ -69,7 +70,8 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with stop_on_signals():
+            with stop_on_signals(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning
                 code = super().invoke(ctx)
         except CodeVerifierError as error:
             click.echo(f"error: {error}", err=True)
@@ -354,13 +356,19 @@ def doctor(as_json: bool) -> int:
     Shows this Python, and for each layer whether it is active, whether it is required, and the risk
     without it.
     """
+    warnings.simplefilter("ignore")  # of layers, which are shown below
     active, error = _try_sandbox()
-    layers = [
-        {"name": name, "active": name in active, "required": name in REQUIRED_LAYERS, "cost": cost}
+    layers: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "active": active.get(name),
+            "required": name in REQUIRED_LAYERS,
+            "cost": cost,
+        }
         for name, cost in _COSTS.items()
     ]
     fixed = id(None) < 1 << 32
-    works = not error and active.issuperset(REQUIRED_LAYERS)
+    works = not error and all(active[name] for name in REQUIRED_LAYERS)
     facts: dict[str, Any] = {"system": platform.system(), "machine": platform.machine()}
     facts |= {"kernel": platform.release(), "python": platform.python_version()}
     facts |= {"executable": sys.executable, "fixed_addresses": fixed}
@@ -371,31 +379,34 @@ def doctor(as_json: bool) -> int:
     kind = "loaded at a fixed address" if fixed else "position-independent"
     click.echo("Python {python}, {executable}: {}".format(kind, **facts))
     for layer in layers:
-        state = "active" if layer["active"] else "MISSING"
+        state = {True: "active", False: "MISSING", None: "unknown"}[layer["active"]]
         needed = "required" if layer["required"] else ""
         click.echo(f"  {layer['name']:13}  {state:7}  {needed:8}  without it {layer['cost']}")
-    if "addresses" in active:
+    if active.get("addresses"):
         click.echo("no verdict depends on how this Python was built")
     if error:
         click.echo(f"error: {error}", err=True)
     return 0 if works else 1
 
 
-def _try_sandbox() -> tuple[set[str], str]:
-    """The active layers, and why no sandbox works, or ""."""
+def _try_sandbox() -> tuple[dict[str, bool], str]:
+    """Whether each layer is active, as far as is known; and why no sandbox works, or ""."""
+    active: dict[str, bool] = {}
     try:
         with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
-            active = {name for name, is_active in sandbox.layers().items() if is_active}
-            verdict = sandbox.run("def f(x):\n    return x + 1", "1")
-            script = runner.run("print(2)", "", cpu_s=10.0)
+            active |= sandbox.layers()
+            sandbox.self_test()
+            active |= {"fresh_process": True, "rlimits": True}
+            runner.self_test()
     except SandboxUnavailable as problem:
-        return set(), str(problem)
-    active |= {"fresh_process", "rlimits"}
-    if verdict.output != "2":
-        return active, f"a test program ended with {verdict.status}: {verdict.reason}"
-    if script.output != b"2\n":
-        return active, f"a test script ended with {script.status}: {script.reason}"
+        error = str(problem).removesuffix(f"; {DOCTOR}")
+        advice = remedy(error)
+        return active, error if advice == DOCTOR or advice in error else f"{error}; {advice}"
     return active, ""
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"warning: {message}", err=True)
 
 
 def _sandbox(workers: int, wall_s: float, memory_mb: int, allow_weak: bool, **more: Any) -> Sandbox:

@@ -3,6 +3,7 @@ first needed, and replaced when they break."""
 
 import marshal
 import os
+import re
 import select
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,12 +22,37 @@ from typing import Any, NamedTuple
 
 from code_verifier.errors import SandboxUnavailable
 from code_verifier.jail import syscalls
-from code_verifier.jail.wire import LENGTH, ORDINARY, READ, READER, REPLY, STATUSES, STRICT, frame
+from code_verifier.jail.wire import (
+    LENGTH,
+    LOADING,
+    ORDINARY,
+    READ,
+    READER,
+    REPLY,
+    STATUSES,
+    STRICT,
+    frame,
+)
 
 _START_S = 60.0
 _MAX_REPLY = (1 << 28) + (1 << 20)
 """Bytes of the largest output that a caller allows, and of the reply around it."""
 _LONGEST_WAIT_MS = 2**31 - 1
+_WORDS_CHARS = 300
+_ENDED = "it ended"
+DOCTOR = "type `code-verifier doctor`"
+_REMEDIES = {
+    r"shared (object|librar)|encodings|No module named": "this Python does not find its own files: "
+    "set LD_LIBRARY_PATH and PYTHONHOME as where it runs (`module load`)",
+    r"(?i)memory|map segment": "free or allow more memory: ulimit -v unlimited",
+    r"temporarily unavailable": "allow more processes: ulimit -u 256, or --pids-limit 256 of the "
+    "container",
+    r"Too many open files": "allow more open files: ulimit -n 1024",
+    r"(?i)file (too large|size limit)|files may have": "allow larger files: ulimit -f unlimited",
+    r"CPU time": "allow more processor time: ulimit -t unlimited",
+    r"No space left": "make room in the folder of temporary files, or export TMPDIR=FOLDER",
+}
+"""What to type, by the words of an error."""
 # A bare package object spares the process every import that it does not need.
 _BOOTSTRAP = (
     "import sys; p = type(sys)('code_verifier'); p.__path__ = [sys.argv[1]]; "
@@ -143,11 +170,18 @@ class Process:
                 self._start()
         except ProcessLost as error:
             raise SandboxUnavailable(
-                f"a confined process did not start ({error}); type `code-verifier doctor`"
+                f"a confined process did not start: {error}; {remedy(str(error))}"
             ) from None
 
     def _start(self) -> None:
-        with tempfile.TemporaryDirectory(prefix="code-verifier-") as jail:
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="code-verifier-")
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"no temporary folder can be made: {error.strerror}; make room, or name a folder "
+                "that can be written: export TMPDIR=FOLDER"
+            ) from None
+        with folder as jail:
             os.chmod(jail, 0o755)
             self._spawn()
             try:
@@ -155,9 +189,8 @@ class Process:
                 config = asdict(self._profile) | {"filters": self._profile.filters()}
                 self._write(frame(marshal.dumps(config | {"jail_dir": jail})), deadline)
                 self.layers = marshal.loads(self._read(deadline))
-            except ProcessLost:
-                self.close()
-                raise
+            except ProcessLost as error:
+                raise self._last_words(error) from None
 
     def ask(self, request: bytes, deadline: float) -> bytes:
         """Return the reply to one request by `deadline` (monotonic). Raises ProcessLost. After any
@@ -166,10 +199,27 @@ class Process:
             self._write(request, deadline)
             return self._read(deadline)
         except BaseException as error:
-            code = self.close()
             if isinstance(error, ProcessLost):
-                error.code = code
+                raise self._last_words(error) from None
+            self.close()
             raise
+
+    def _last_words(self, error: ProcessLost) -> ProcessLost:
+        """Close a lost process; return the error with what the process last said, and its code."""
+        process, said = self._process, b""
+        if process is not None and process.stderr is not None:
+            os.set_blocking(process.stderr.fileno(), False)
+            with suppress(BlockingIOError):
+                said = os.read(process.stderr.fileno(), READ)
+        code = self.close()
+        lines = [line for line in said.decode("utf-8", "replace").split("\n") if line.strip()]
+        lines = [line for line in lines if "rror" in line] or lines
+        if not lines and code is not None and code < 0 and str(error) == _ENDED:
+            lines = [str(signal.strsignal(-code))]
+        words = f": {lines[-1].strip()[:_WORDS_CHARS]}" if lines else ""
+        lost = ProcessLost(f"{error}{words}")
+        lost.code = code
+        return lost
 
     def end(self) -> None:
         """Kill the process, from any thread; a waiting thread gets ProcessLost."""
@@ -206,8 +256,9 @@ class Process:
                     [sys.executable, "-sSPB", "-Wignore", "-c", *code],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env={
+                    stderr=subprocess.PIPE,
+                    env=_loading()
+                    | {
                         "PYTHONHASHSEED": str(seed),
                         "LC_ALL": "C.UTF-8",
                         "TZ": "UTC",
@@ -217,7 +268,9 @@ class Process:
                     bufsize=0,
                 )
             except OSError as error:
-                raise SandboxUnavailable(f"cannot start {sys.executable}: {error}") from None
+                raise SandboxUnavailable(
+                    f"cannot start {sys.executable}: {error}; {remedy(str(error))}"
+                ) from None
         pipes = (process.stdin, process.stdout)
         self._in, self._out = (pipe.fileno() for pipe in pipes if pipe is not None)
         os.set_blocking(self._in, False)
@@ -245,7 +298,7 @@ class Process:
             self._wait(self._readable, deadline)
             part = os.read(self._out, READ if not data else min(READ, size - len(data)))
             if not part:
-                raise ProcessLost("it ended")
+                raise ProcessLost(_ENDED)
             data += part
             if size == LENGTH.size and len(data) >= size:
                 size += LENGTH.unpack_from(data)[0]
@@ -261,8 +314,29 @@ class Process:
             raise ProcessLost("it stopped answering")
 
 
+def _loading() -> dict[str, str]:
+    """The variables by which this Python found its own files."""
+    variables = {name: os.environ[name] for name in LOADING if name in os.environ}
+    if variables.get("PYTHONHOME", "").partition(os.pathsep)[0] != sys.base_prefix:
+        variables.pop("PYTHONHOME", None)  # set after the start: it did not serve this process
+    return variables
+
+
+def remedy(words: str) -> str:
+    """Return what to do about an error of a process."""
+    advice = (text for pattern, text in _REMEDIES.items() if re.search(pattern, words))
+    return next(advice, DOCTOR)
+
+
 OUT_OF_BUDGET = -getattr(signal, "SIGPROF", 27)  # which Windows lacks
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
+DETERMINISM = {
+    "addresses": "a program that can reach chance is refused even if all executions agree, because "
+    "they see much the same addresses",
+    "clocks": "a program that gets round the simulated clocks can read the real ones, and be "
+    "accepted by chance",
+}
+"""Layers of strict servers without which chance may decide, and what follows."""
 _PATIENCE_S = 0.05  # about the time to start a process
 
 
@@ -408,6 +482,24 @@ class Pool:
                 "files and the network; type `code-verifier doctor`, or allow it with "
                 "--allow-weak (Python: Sandbox(allow_weak=True)) for programs that you trust"
             )
+        if not missing:
+            for name in DETERMINISM:
+                if not process.layers.get(name, True):
+                    _warn_once(name)
+
+
+_lacking: set[str] = set()
+
+
+def _warn_once(layer: str) -> None:
+    if layer in _lacking:
+        return
+    _lacking.add(layer)
+    warnings.warn(
+        f"this machine lacks the layer {layer!r}: {DETERMINISM[layer]}; {DOCTOR}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 _CLOSED = "the sandbox is closed; open it with `with`"

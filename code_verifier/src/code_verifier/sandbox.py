@@ -18,7 +18,16 @@ from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.jail.wire import ALL, CHANCE, COMMON, FUNCTION, MISSING, MORE, READER, STRICT
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import cores, ordered_map
-from code_verifier.pool import HASH_SEEDS, OUT_OF_BUDGET, Order, Pool, ProcessLost, Profile
+from code_verifier.pool import (
+    DETERMINISM,
+    DOCTOR,
+    HASH_SEEDS,
+    OUT_OF_BUDGET,
+    Order,
+    Pool,
+    ProcessLost,
+    Profile,
+)
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
 CHANCE_RUNS = 16
@@ -36,6 +45,7 @@ _TEST_PROGRAMS = (
 _OF_LIMITS = (Status.TIMEOUT, Status.MEMORY, Status.TOO_LONG)
 """Verdicts all the same: a caller's limits may be tighter than a test program needs."""
 _PER_WORKER = 6
+_UNKNOWN = f"may depend on addresses, which this machine does not scramble; {DOCTOR}"
 
 
 class Sandbox(AbstractContextManager["Sandbox"]):
@@ -91,12 +101,22 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             if verdict.status not in (status, *_OF_LIMITS):
                 raise SandboxUnavailable(
                     f"a test program ended with {verdict.status}, expected {status}: "
-                    f"{verdict.reason}; type `code-verifier doctor`"
+                    f"{verdict.reason}; {DOCTOR}"
                 )
 
     def layers(self) -> dict[str, bool]:
         """Return the protection layers, and whether each is active in this sandbox's processes."""
         return self._pool.layers(self._profile(0))
+
+    def missing_determinism(self) -> tuple[str, ...]:
+        """Return the layers that this machine lacks and without which chance may decide a verdict:
+        `addresses`, `clocks`, or, as a rule, none. Raises SandboxUnavailable.
+
+        Where `addresses` is missing, `check` refuses every program that can reach chance. The first
+        process of a sandbox that lacks one also gives a RuntimeWarning, once for each layer.
+        """
+        layers = self.layers()
+        return tuple(name for name in DETERMINISM if not layers[name])
 
     def pids(self) -> list[int]:
         """Return the process ids of the running fork servers."""
@@ -185,7 +205,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if isinstance(compiled, Verdict):
             return compiled
         code, flags = compiled
-        if runs > 1 and flags & CHANCE:
+        has_chance = runs > 1 and flags & CHANCE
+        if has_chance:
             runs = max(runs, CHANCE_RUNS)
         modules = ALL if flags & MORE else COMMON
         first = self._execute(code, 0, modules)
@@ -202,6 +223,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
             reason = f"gave {_short(first.output)}, then {_short(other)}"
             return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
+        if has_chance and "addresses" in self.missing_determinism():
+            return Verdict(Status.NONDETERMINISTIC, None, _UNKNOWN, wall_ms, runs)
         return Verdict(Status.OK, first.output, "", wall_ms, runs)
 
     def _compile(self, program: str, input: str) -> tuple[bytes, int] | Verdict:

@@ -128,22 +128,30 @@ _CLOCKS = {
 """Machine code that replaces the kernel's functions: plain system calls."""
 
 
-def disable_vdso() -> bool:
-    """Overwrite the kernel's code for reading clocks (the vDSO), which no filter sees, with plain
-    system calls, which a child's filter refuses; here and in all children. Returns whether all
-    functions that exist are system calls now."""
+def find_vdso() -> tuple[int, int]:
+    """Return address and size of the kernel's code for reading clocks without a system call (the
+    vDSO); zeros if there is none, and for unknown machines."""
     libc.getauxval.restype = ctypes.c_ulong
-    base, clocks = libc.getauxval(ctypes.c_ulong(_AT_SYSINFO_EHDR)), _CLOCKS.get(os.uname().machine)
+    base = libc.getauxval(ctypes.c_ulong(_AT_SYSINFO_EHDR))
+    if not base or os.uname().machine not in _CLOCKS:
+        return 0, 0
+    table, entry, count = struct.unpack("<Q14xHH", ctypes.string_at(base + 32, 26))
+    places = range(base + table, base + table + entry * count, entry)
+    parts = [struct.unpack("<IIQQQQQQ", ctypes.string_at(place, 56)) for place in places]
+    return base, max(part[3] + part[6] for part in parts if part[0] == _PT_LOAD)
+
+
+def disable_vdso(base: int, size: int) -> bool:
+    """Overwrite the vDSO, which no filter sees, with plain system calls, which a child's filter
+    refuses; here and in all children. Returns whether all functions that exist are system calls
+    now."""
+    clocks = _CLOCKS.get(os.uname().machine)
     if not base or clocks is None:
         return clocks is not None  # without such code every clock call is a system call
     try:
         image: Any = ctypes.CDLL("linux-vdso.so.1", os.RTLD_NOLOAD)
     except OSError:
         return False  # a C library that does not know it
-    table, entry, count = struct.unpack("<Q14xHH", ctypes.string_at(base + 32, 26))
-    places = range(base + table, base + table + entry * count, entry)
-    parts = [struct.unpack("<IIQQQQQQ", ctypes.string_at(place, 56)) for place in places]
-    size = max(part[3] + part[6] for part in parts if part[0] == _PT_LOAD)
     pages = ctypes.c_void_p(base), ctypes.c_size_t(size)
     if libc.mprotect(*pages, _READABLE | _WRITABLE | _EXECUTABLE) != 0:
         return False
@@ -152,3 +160,9 @@ def disable_vdso() -> bool:
             ctypes.memmove(getattr(image, name), code, len(code))
     libc.mprotect(*pages, _READABLE | _EXECUTABLE)
     return True
+
+
+def unmap_vdso(base: int, size: int) -> bool:
+    """Remove the vDSO from this process, in which reading a clock then is a crash; return whether
+    the kernel let it go. For children, where it cannot be overwritten."""
+    return size > 0 and libc.munmap(ctypes.c_void_p(base), ctypes.c_size_t(size)) == 0

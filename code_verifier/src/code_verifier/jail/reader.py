@@ -32,6 +32,7 @@ def serve(config: dict[str, Any]) -> None:
     unicodedata.normalize("NFKC", "")  # loads tables that the parser needs for non-ASCII names
     layers = walls.confine(config["jail_dir"], config["memory"])
     filter = config["filters"].get("reader")
+    walls.forget(wire.LOADING)
     walls.hide_modules(())
     layers["seccomp"] = bool(filter) and walls.install_filter(walls.load_filter(filter))
     wire.write(1, wire.frame(marshal.dumps(layers)))

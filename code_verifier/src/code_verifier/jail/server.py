@@ -29,11 +29,22 @@ _INPUT_BYTES = 1 << 28
 _HIDDEN = ("code_verifier", "ctypes", "_ctypes")
 _BEAT_S = 1.0
 _PROGRESS_S = 0.01
+_TURN_S = 0.02
 _now, _clock = time.monotonic, time.clock_gettime  # a strict server replaces the module's own
 
 
 def main() -> None:
-    """Serve until standard input ends. The first frame is the configuration."""
+    """Serve until standard input ends; the last words of an error go to standard error."""
+    os.set_blocking(2, False)  # the caller reads it only after the end
+    try:
+        _serve()
+    except BaseException as error:
+        walls.complain(error)
+        os._exit(1)
+
+
+def _serve() -> None:
+    """The first frame is the configuration."""
     walls.reset_signals()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a script need not read all of its input
     config = wire.receive_config()
@@ -56,10 +67,14 @@ class Server:
 
     def __init__(self, config: dict[str, Any]) -> None:
         strict = config["kind"] == wire.STRICT
+        self.unmaps = False
         if strict:
             scrambled = addresses.scramble(config["index"])  # before any import
             clocks.install(config["index"], config["clock_s"])
-            hidden = clocks.disable_vdso()
+            vdso = clocks.find_vdso()
+            hides = clocks.disable_vdso(*vdso)
+            # Where this process must keep its clocks, each child gives up its own.
+            self.unmaps = not hides and walls.succeeds(clocks.unmap_vdso, *vdso)
         from code_verifier.jail import child, imports
 
         imports.preload(config["modules"], config["libraries"])
@@ -76,6 +91,7 @@ class Server:
 
             ordinary.prepare()
             self.run = {wire.CALLS: ordinary.calls, wire.SCRIPT: ordinary.script}
+        self.spare = -1 if strict else walls.spare_file(config["jail_dir"])
         root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
         # Less for every other execution, so that outputs that depend on it differ.
         memory = config["memory"] - (config["memory"] >> 5) * (strict and config["index"] % 2)
@@ -88,7 +104,9 @@ class Server:
             self.filters = {}
         self.layers["seccomp"] = bool(self.filters)
         if strict:
-            self.layers |= {"clocks": hidden and bool(self.filters), "addresses": scrambled}
+            hides |= self.unmaps
+            self.layers |= {"clocks": hides and bool(self.filters), "addresses": scrambled}
+        walls.forget(wire.LOADING)
         walls.hide_modules(_HIDDEN)
         self.memory: int = config["memory"]
         self.pid = os.getpid()
@@ -108,26 +126,25 @@ class Server:
         `deep`, whether the stack may grow like the memory.
         """
         kind = order["kind"]
-        source = _file(order["stdin"]) if kind == wire.SCRIPT else -1
+        source = self._file(order["stdin"]) if kind == wire.SCRIPT else -1
         result, sink = os.pipe() if kind == wire.SCRIPT else (-1, -1)
         # Unmapped before the next fork, so that no later child finds this one's report.
         room = mmap.mmap(-1, wire.ROOM + order["output_bytes"] + wire.READ)
         started = _now()
-        pid = int(walls.libc.fork())
+        pid = walls.fork()
         if pid == 0:
             self._be_child(order, room, sink, source)
         if kind == wire.SCRIPT:
             os.close(sink)
             os.close(source)
-        if pid < 0:
-            os._exit(1)  # the caller makes a new server
-        end = os.pidfd_open(pid)
+        end = walls.watch_process(pid)
         status, reason, size = self._watch(order, pid, end, result, room)
         if status:
             walls.kill_session(pid)
         _, how, usage = os.wait4(pid, 0)
         wall_ms = (_now() - started) * 1000.0
-        os.close(end)
+        if end >= 0:
+            os.close(end)
         if kind == wire.SCRIPT:
             os.close(result)
         if how and select.select((0,), (), (), 0)[0]:
@@ -137,7 +154,8 @@ class Server:
         if how or status:
             code = os.waitstatus_to_exitcode(how)
             if not status:
-                status, reason = self._ending(code, spent >= order["hard_s"])
+                most_s = walls.capped(resource.RLIMIT_CPU, order["hard_s"])
+                status, reason = self._ending(code, spent >= most_s)
             if code == wire.RAISED:
                 reason = room[8 : wire.ROOM].rstrip(b"\0").decode("utf-8", "replace")
             if status == Status.TIMEOUT and code not in (-signal.SIGPROF, wire.SPENT):
@@ -161,21 +179,24 @@ class Server:
             if kind == wire.SCRIPT:
                 os.dup2(source, 0)
                 os.dup2(sink, 1)
-            os.closerange(2 if kind == wire.SCRIPT else 0, 16)
             if order["deep"]:
                 _, most = resource.getrlimit(resource.RLIMIT_STACK)
                 resource.setrlimit(resource.RLIMIT_STACK, (most, most))
             most = int(order["hard_s"]) + 1
-            resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+            walls.limit(resource.RLIMIT_CPU, most, most)
+            walls.limit(resource.RLIMIT_FSIZE, 0, 0)
             if kind == wire.FUNCTION or not self.filters:
-                resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+                walls.limit(resource.RLIMIT_NPROC, 0, 0)
             elif self.alone:  # this server counts, too
-                resource.setrlimit(resource.RLIMIT_NPROC, (_THREADS + 1, _THREADS + 1))
+                walls.limit(resource.RLIMIT_NPROC, _THREADS + 1, _THREADS + 1)
             signal.setitimer(signal.ITIMER_PROF, order["cpu_s"])
+            if self.unmaps and not clocks.unmap_vdso(*clocks.find_vdso()):
+                raise OSError("the kernel's code for reading clocks was kept")
+            os.closerange(2 if kind == wire.SCRIPT else 0, 16)
             if self.filters and not walls.install_filter(self.filters[kind]):
                 raise OSError("the filter was refused")
-        except BaseException:
+        except BaseException as error:
+            walls.complain(error)
             os.kill(self.pid, signal.SIGKILL)  # the server is broken: the caller makes a new one
             os._exit(1)
         try:
@@ -192,18 +213,21 @@ class Server:
         killed: it wrote too much, was idle for `idle_s`, exceeded a time limit or lost its caller;
         and the number of bytes of a script's output in `room`."""
         poller, script = self.poller, order["kind"] == wire.SCRIPT
-        poller.register(end, select.POLLIN)
+        if end >= 0:
+            poller.register(end, select.POLLIN)
         if script:
             poller.register(result, select.POLLIN)
         call_s, wall_s, idle_s = order["call_wall_s"], order["wall_s"], order["idle_s"]
         clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
-        written, cpu, call = 0, 0.0, bytes(8)
+        written, cpu, call, ended = 0, 0.0, bytes(8), False
         started = begun = moved = now = _now()
         beat_s = min(_BEAT_S, idle_s) if idle_s < wall_s else wall_s
         try:
             while True:
-                wait_s = max(0.0, min(begun + call_s, started + wall_s) - now)
-                events = dict(poller.poll(min(beat_s, wait_s) * 1000.0 + 1.0))
+                wait_s = min(beat_s, max(0.0, min(begun + call_s, started + wall_s) - now))
+                if end < 0:  # ask again and again, in turns of at most a quarter of its time
+                    wait_s = min(wait_s, (now - started) / 4.0, _TURN_S)
+                events = dict(poller.poll(0 if ended else wait_s * 1000.0 + 1.0))
                 if 0 in events:
                     return Status.TIMEOUT, "lost its caller", written
                 if result in events:
@@ -216,8 +240,10 @@ class Server:
                     if count == 0:  # closed
                         script = False
                         poller.unregister(result)
-                elif end in events:
+                elif ended or end in events:
                     return "", "", written
+                if end < 0 and (ended := walls.has_ended(pid)):
+                    continue  # to read what it wrote before
                 now = _now()
                 if room[:8] != call:
                     call, begun = room[:8], now
@@ -230,9 +256,22 @@ class Server:
                 if now > min(begun + call_s, started + wall_s):
                     return Status.TIMEOUT, f"ran longer than {min(call_s, wall_s):g} s", written
         finally:
-            poller.unregister(end)
+            if end >= 0:
+                poller.unregister(end)
             if script:
                 poller.unregister(result)
+
+    def _file(self, data: bytes) -> int:
+        """A file that holds the data, because programs ask for its size, and seek in it."""
+        file = walls.memory_file() if self.spare < 0 else walls.emptied(self.spare)
+        most = walls.capped(resource.RLIMIT_FSIZE, _INPUT_BYTES)
+        if len(data) > most:
+            raise OSError(f"a standard input of {len(data)} bytes; files may have {most}")
+        walls.limit(resource.RLIMIT_FSIZE, most, most)
+        wire.write(file, data)
+        walls.limit(resource.RLIMIT_FSIZE, 0, most)
+        os.lseek(file, 0, os.SEEK_SET)
+        return file
 
     def _ending(self, code: int, late: bool) -> tuple[str, str]:
         """Status and reason of a child's exit code, not 0, or of its signal (negative)."""
@@ -256,13 +295,3 @@ class Server:
             wire.FULL: (Status.TOO_LONG, "returned more than the limit of output"),
         }
         return endings.get(code, (Status.VIOLATION, f"left without a result (exit code {code})"))
-
-
-def _file(data: bytes) -> int:
-    """A file in memory that holds the data, because programs ask for its size, and seek in it."""
-    file = os.memfd_create("stdin")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_INPUT_BYTES, _INPUT_BYTES))
-    wire.write(file, data)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, _INPUT_BYTES))
-    os.lseek(file, 0, os.SEEK_SET)
-    return file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import posix
 import resource
 import signal
 import struct
@@ -11,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
@@ -21,6 +23,11 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same numbers on every arc
 _LANDLOCK_FILES = ((1, 13), (2, 14), (3, 15), (5, 16))  # since version, rights to files
 _CAPABILITY_VERSION = 0x20080522
 _MEMORY_OF_OWN = 64 * 2**20
+_STACK = 8 * 2**20  # Linux's default
+# By number, because some builds of Python have no functions for them (conda's, older ones of uv).
+_PIDFD_OPEN = 434  # the same on every architecture
+_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+_F_SETFL = 4
 
 libc = ctypes.PyDLL(None, use_errno=True)
 _DEATH = tuple(ctypes.c_ulong(word) for word in (_PR_SET_PDEATHSIG, 9, 0, 0, 0))
@@ -59,11 +66,85 @@ def confine(
     layers["no_new_privs"] = prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_SET_DUMPABLE, 0)
     layers["landlock"] = _landlock()
-    resource.setrlimit(resource.RLIMIT_AS, (space, space))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, file_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+    limit(resource.RLIMIT_AS, space, space)
+    limit(resource.RLIMIT_FSIZE, 0, file_bytes)
+    limit(resource.RLIMIT_CORE, 0, 0)
+    limit(resource.RLIMIT_NOFILE, 16, 16)
+    limit(resource.RLIMIT_STACK, _STACK, resource.getrlimit(resource.RLIMIT_STACK)[1])
     return layers
+
+
+def limit(kind: int, soft: int, hard: int) -> None:
+    """Set a resource limit, or the hard limit that is there if it is lower (`ulimit -v`)."""
+    resource.setrlimit(kind, (capped(kind, soft), capped(kind, hard)))
+
+
+def capped(kind: int, value: int) -> int:
+    """Return the value, or the hard limit of this resource if that is lower."""
+    most = resource.getrlimit(kind)[1]
+    return value if most == resource.RLIM_INFINITY else min(value, most)
+
+
+def fork() -> int:
+    """Fork this process. Raises OSError."""
+    pid = int(libc.fork())
+    if pid < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot fork: {os.strerror(number)}")
+    return pid
+
+
+def watch_process(pid: int) -> int:
+    """Return a descriptor that is readable when the process has ended; -1 before Linux 5.3, and in
+    containers that refuse it."""
+    return int(libc.syscall(ctypes.c_long(_PIDFD_OPEN), ctypes.c_int(pid), ctypes.c_uint(0)))
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a child has ended; it is still there to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def memory_file() -> int:
+    """Return the descriptor of an empty file in memory; -1 in containers that refuse it."""
+    number = ctypes.c_long(_MEMFD_CREATE.get(os.uname().machine, -1))
+    return int(libc.syscall(number, b"stdin", ctypes.c_uint(1)))
+
+
+def spare_file(folder: str) -> int:
+    """Return the descriptor of an empty file without a name in this folder, for containers that
+    refuse files in memory; -1 elsewhere."""
+    if (file := memory_file()) >= 0:
+        os.close(file)
+        return -1
+    path = f"{folder}/stdin"
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    os.unlink(path)
+    return file
+
+
+def emptied(file: int) -> int:
+    """Empty a file that an earlier child had, which may have set its flags; return another
+    descriptor of it."""
+    libc.fcntl(file, _F_SETFL, os.O_RDWR)
+    os.ftruncate(file, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.dup(file)
+
+
+def forget(variables: tuple[str, ...]) -> None:
+    """Remove variables from the environment of this process, and their values from its memory."""
+    libc.getenv.restype = ctypes.c_void_p
+    for name in variables:
+        if place := libc.getenv(name.encode()):
+            ctypes.memset(place, 0, len(ctypes.string_at(place)))
+        os.environ.pop(name, None)
+        posix.environ.pop(name.encode(), None)
+
+
+def complain(error: BaseException) -> None:
+    """Write type and message of an error for the caller, which reads the last line."""
+    _try(os.write, 2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
 
 
 def reset_signals() -> None:
@@ -100,9 +181,14 @@ def install_filter(program: Filter) -> bool:
 
 def filter_works(program: Filter) -> bool:
     """Return whether a child under the filter can end normally."""
-    pid = libc.fork()
+    return succeeds(install_filter, program)
+
+
+def succeeds(function: Callable[..., bool], *arguments: object) -> bool:
+    """Return whether a function returns true in a child, which then ends normally."""
+    pid = fork()
     if pid == 0:
-        os._exit(0 if install_filter(program) else 1)
+        os._exit(0 if function(*arguments) else 1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 

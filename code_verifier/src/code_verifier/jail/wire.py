@@ -30,6 +30,8 @@ COMMON, ALL, STANDARD = "common", "all", "standard"
 """Lists of modules that a fork server has imported; the first two are for strict ones."""
 FUNCTION, CALLS, SCRIPT = "function", "calls", "script"
 """Kinds of children: a function of literals, an ordinary module's calls, a script."""
+LOADING = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "NIX_LD", "NIX_LD_LIBRARY_PATH")
+"""Variables of the environment by which some builds of Python find their own files."""
 NO_MEMORY, SPENT, RAISED, FULL, MISSED = 71, 72, 73, 74, 75
 """Exit codes of a child, besides 0 for a whole report or the end of a script."""
 READ = 1 << 16

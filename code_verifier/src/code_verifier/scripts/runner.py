@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 from code_verifier.errors import LiteralError, SandboxUnavailable, Status
 from code_verifier.jail.imports import LIBRARIES
 from code_verifier.jail.wire import CALLS, ORDINARY, SCRIPT, STANDARD
-from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
+from code_verifier.pool import DOCTOR, Order, Pool, ProcessLost, Profile, Reply
 from code_verifier.scripts.values import describe, read_value, shown
 
 _IDLE_S = 8.0
@@ -142,8 +142,7 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         script = self.run("print(int(input()) * 2)", "21\n", cpu_s=10.0)
         if script.output != b"42\n":
             raise SandboxUnavailable(
-                f"a test script ended with {script.status}: {script.reason}; type "
-                "`code-verifier doctor`"
+                f"a test script ended with {script.status}: {script.reason}; {DOCTOR}"
             )
 
     def __exit__(self, *_: object) -> None:
