@@ -43,7 +43,9 @@ main(["report", sys.argv[1], "--html", sys.argv[1] + "/page.html"])
 def test_code_is_refused_in_one_line(tmp_path):
     problem = {"code": "def f(x):\n    return x", "input": "1", "output": "1", "id": "sample_0"}
     data = write_rows(tmp_path / "data", [problem])
-    samples = write_rows(tmp_path / "in", [{"id": "sample_0", "response": "<answer>1</answer>"}])
+    samples = write_rows(
+        tmp_path / "in", [{"id": "sample_0", "response": "[ANSWER] assert f(1) == 1 [/ANSWER]"}]
+    )
     program = """
 from evals.cli import main
 main(["grade", "cruxeval_i", sys.argv[1], "--data", sys.argv[2], "--out", sys.argv[3]])
