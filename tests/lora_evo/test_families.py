@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from letter_model import letter_tokenizer
+from probabilities import ROUNDING
 from small_models import small_model
 from tiny_families import (
     FAMILIES,
@@ -73,7 +74,7 @@ def test_rows_that_share_a_prompt_are_as_whole_rows(tiny, made, checkpointing, f
     whole, exact, tokens = losses(made, rows, members, False, checkpointing)
     shared, gradients, fewer = losses(made, rows, members, True, checkpointing)
     for one, other in zip(whole, shared, strict=True):
-        assert torch.allclose(one, other, atol=2e-5)
+        assert torch.allclose(one, other, atol=ROUNDING)
     for one, other in zip(exact, gradients, strict=True):
         assert (one - other).norm() <= 2e-4 * one.norm()
     assert fewer < 0.7 * tokens
@@ -114,7 +115,7 @@ def test_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, name):
         assert rollout.completion_ids == tuple(tokens.tolist())
         logits = torch.cat(wanted.logits).log_softmax(-1)
         logprobs = logits.gather(1, tokens[:, None])[:, 0]
-        assert torch.allclose(torch.tensor(rollout.logprobs), logprobs, atol=3e-5)
+        assert torch.allclose(torch.tensor(rollout.logprobs), logprobs, atol=ROUNDING)
     scorer, mine = Scorer(adapters, checkpointing=name in QUICK), {}
     # Two of each member's rows share a prompt.
     pairs = [(i % 3, TokenPair(prompts[i % 3 + i // 6], (*range(3, 15 - i),))) for i in range(9)]
@@ -131,7 +132,7 @@ def test_families_sample_and_learn_as_peft_does_with_each_row_alone(tiny, name):
             logits = twin(input_ids=torch.tensor([pair.ids[:-1]]), use_cache=False).logits[0]
             chosen = torch.tensor(pair.completion_ids)[:, None]
             scores = logits[len(pair.prompt_ids) - 1 :].log_softmax(-1).gather(1, chosen)[:, 0]
-            assert torch.allclose(mine[id(pair)], scores, atol=3e-5)
+            assert torch.allclose(mine[id(pair)], scores, atol=ROUNDING)
             scores.sum().backward()
         for path, p in adapters.parameters_of(index).items():
             wanted = tiny.peft_parameter(twin, name, path).grad

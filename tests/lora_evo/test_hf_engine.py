@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from probabilities import ROUNDING
 
 from lora_evo import LoraEvoError
 from lora_evo.model import Request
@@ -38,7 +39,7 @@ def test_top_k_and_then_top_p_leave_out_the_unlikely(top_p, top_k, temperature, 
         assert abs(int((tokens == token).sum()) / count - share) <= 1 / count
     if temperature:
         wanted = torch.tensor(expected)[tokens].log()
-        assert torch.allclose(logprobs, wanted, atol=1e-5)
+        assert torch.allclose(logprobs, wanted, atol=ROUNDING)
     else:
         assert torch.equal(kept, logits)
 

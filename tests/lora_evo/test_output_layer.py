@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from probabilities import ROUNDING
 from small_models import small_model
 from tiny_families import tiny_model
 from torch import nn
@@ -62,8 +63,8 @@ def test_values_are_those_of_a_categorical_distribution(tiny):
     logits = tiny.numbers(3, TOKENS, SIZE) @ output.head.weight.T / 0.7
     wanted = torch.distributions.Categorical(logits=logits)
     targets = tiny.numbers(4, TOKENS).mul(1000).long().abs() % VOCABULARY
-    assert torch.allclose(logprobs, wanted.log_prob(targets), atol=1e-5)
-    assert torch.allclose(entropies, wanted.entropy(), atol=1e-5)
+    assert torch.allclose(logprobs, wanted.log_prob(targets), atol=ROUNDING)
+    assert torch.allclose(entropies, wanted.entropy(), atol=ROUNDING)
 
 
 def test_factors_of_logits_are_found():
