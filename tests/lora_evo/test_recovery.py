@@ -176,7 +176,9 @@ def test_trains_as_peft_does(home, budget):
     for name, own in stack.parameters_of(1).items():
         path, _, half = name.rpartition(".")
         found = theirs[f"base_model.model.{path}.{half}.default.weight"].detach()
-        torch.testing.assert_close(own.detach(), found, atol=1e-4, rtol=0)
+        # Adam moves an element whose gradient is rounding by as much as any: the rest must agree.
+        moved = (found - getattr(child.slots[path], half[-1])).norm()
+        assert (own.detach() - found).norm() < 0.01 * moved, name
     other = export_adapter(stack, 0, None)
     assert all(
         torch.equal(other.slots[p].B, s.B) for p, s in load_adapter(home / "p").slots.items()
