@@ -186,7 +186,8 @@ def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
     samples = training_samples([broken, other, lost], Config())
     assert samples == training_samples([fewer, other], Config())
     (row, _, none) = task_rows([broken, other, lost], samples, 1)
-    assert all(a.reward is not None for a in row.attempts)
+    assert {a.verdict: a.reward is None for a in row.attempts}["not judged"]
+    assert all(a.reward is not None for a in row.attempts if a.verdict != "not judged")
     assert (none.reward, none.advantage) == (None, None)
     assert {(a.reward, a.advantage) for a in none.attempts} == {(None, None)}
 

@@ -1,6 +1,7 @@
 """Runs: started in a new directory, resumed from the newest checkpoint, trained to the end."""
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -218,7 +219,13 @@ def open_run(
 
 
 def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
-    """Return all extensions and the template. Raises ConfigError if any cannot be used."""
+    """Return all extensions and the template. Raises ConfigError if any cannot be used, and where
+    no sandbox works."""
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"the sandbox needs Linux, and this is {sys.platform}; train in a Linux container or "
+            "virtual machine"
+        )
     resolve(config.base)
     refuse_hasty_evolution(config)
     require_trackers(config.report_to)
