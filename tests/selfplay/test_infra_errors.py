@@ -191,6 +191,8 @@ def test_every_rate_says_how_many_were_not_judged(runs, tmp_path):
     record = read_run(home)
     solving = {row.member: row.rate.not_judged for row in record.latest_evals() if row.rate}
     assert all(solving.values())
+    for rate in (row.rate for row in record.latest_evals() if row.rate):
+        assert rate.difference == pytest.approx(rate.solve_rate - rate.base_solve_rate)
     line = next(line for line in screen.getvalue().splitlines() if line.startswith("step 2 of 2"))
     assert re.search(rf"valid \d+%, {proposals} not judged, solved .*, {attempts} not judged", line)
     assert f"{solving['s0']} not judged)" in screen.getvalue()

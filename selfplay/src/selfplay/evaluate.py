@@ -216,14 +216,16 @@ def _family(program: str) -> str:
 def _paired(
     rates: Sequence[float | None], base: Sequence[float | None], families: Sequence[str]
 ) -> dict[str, float | None]:
-    gains = [
-        (family, a - b)
+    """Return the means and their difference over the tasks that were judged on both sides."""
+    pairs = [
+        (family, a, b)
         for family, a, b in zip(families, rates, base, strict=True)
         if a is not None and b is not None
     ]
+    gains = [(family, a - b) for family, a, b in pairs]
     return {
-        "solve_rate": mean(rates),
-        "base_solve_rate": mean(base),
+        "solve_rate": mean([a for _, a, _ in pairs]),
+        "base_solve_rate": mean([b for _, _, b in pairs]),
         "difference": mean([gain for _, gain in gains]),
         "standard_error": _clustered_error(gains),
     }
