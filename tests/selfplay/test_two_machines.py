@@ -92,6 +92,24 @@ class Machine:
         os.close(self.plug)
 
 
+class NotStarted(Exception):
+    """A Ray node did not start: Ray itself gives up after half a minute, as on a busy machine."""
+
+
+def two_started(folder, stack):
+    """Two machines, made again where Ray did not start."""
+    for _ in range(4):
+        with ExitStack() as own:
+            try:
+                machines = TwoMachines(folder, own)
+            except NotStarted as error:
+                last = error
+                continue
+            stack.enter_context(own.pop_all())
+            return machines
+    raise last
+
+
 class TwoMachines:
     """Two machines with a cable and a Ray node of one core each; the first sees `folder`."""
 
@@ -115,7 +133,8 @@ class TwoMachines:
         words = ("-m", "ray.scripts.scripts", "start", *words, "--num-cpus=1")
         few = ("--object-store-memory=100000000", "--disable-usage-stats")
         begun = machine.start(self.said, sys.executable, *words, *few, OF_THIS_RUN=self.token)
-        assert begun.wait(LIMIT_S) == 0, self.said.read_text()
+        if begun.wait(LIMIT_S) != 0:
+            raise NotStarted(self.said.read_text())
 
     def train(self, *words, program=("-m", "selfplay")):
         """Start a run on both."""
@@ -133,7 +152,7 @@ def two_machines(tmp_path):
     if missing := [name for name in TOOLS if not shutil.which(name)]:
         pytest.skip(f"not installed (util-linux, iproute2): {', '.join(missing)}")
     with ExitStack() as stack:
-        machines = TwoMachines(tmp_path, stack)
+        machines = two_started(tmp_path, stack)
         assert machines.near.sees(tmp_path)
         assert not machines.far.sees(tmp_path)
         yield machines
