@@ -12,7 +12,7 @@ from meanwhile import executing_fails
 from programs import python
 
 from code_verifier import Grade, Sandbox, SandboxUnavailable, Task, rewards
-from code_verifier.answers import find_answer, find_program
+from code_verifier.answers import find_answer, find_program, opened_thought, without_thoughts
 from code_verifier.errors import CodeVerifierError
 from code_verifier.rewards import completion_text, trl_reward, verifiers_reward
 
@@ -103,9 +103,64 @@ def test_a_value_stands_in_the_last_block() -> None:
 
 def test_hostile_completions_take_linear_work() -> None:
     """Many openings; work that grows with their square would never end."""
-    for text in ("```a`\n", "<answer>", "```a\n", "x ```a\n", "```python\n(", "`", "~~~a\n```b\n"):
+    for text in (
+        "```a`\n",
+        "<answer>",
+        "```a\n",
+        "x ```a\n",
+        "```python\n(",
+        "`",
+        "~~~a\n```b\n",
+        "<think>",
+        "'</think>'",
+        "<think>'[THINK]",
+        "[THINK]```\n",
+    ):
         assert find_answer(text * 100_000) is None
     assert find_answer("```python\n(\n```\n" * 10_000) == "("
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "<think>{}</think>", "<thinking>{}</thinking>", "<thought>{}</thought>",
+        "[THINK]{}[/THINK]", "<reasoning>{}</reasoning>", "<seed:think>{}</seed:think>",
+        "◁think▷{}◁/think▷",
+        "<|begin_of_thought|>{}<|end_of_thought|>", "<|START_THINKING|>{}<|END_THINKING|>",
+        "<|inner_prefix|>{}<|inner_suffix|>", "<|channel>thought\n{}<channel|>",
+        "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>",
+    ],
+)  # fmt: skip
+def test_no_draft_in_a_thought_is_an_answer(thought: str) -> None:
+    draft = FENCED.replace("x", "draft")
+    opening, closing = thought.split("{}")
+    mark = closing.removeprefix("<|end|><|start|>assistant")
+    for drafted in (draft, f"I close it by `{mark}`\n{draft}", f"{opening}I think\n{draft}"):
+        whole = thought.format(drafted)
+        assert find_program(whole + FENCED, "f") == PROGRAM
+        assert find_program(drafted + closing + FENCED, "f") == PROGRAM, "the prompt opened it"
+        assert find_program(whole) is None
+        cut = whole.removesuffix(closing)
+        assert (find_program(cut), find_answer(cut, value=True)) == (None, None)
+    assert find_program(FENCED + thought.format("Is it right?"), "f") == PROGRAM
+    assert opened_thought(f"<user>...{opening}\n") == opening.strip()
+    assert opened_thought(f"Q{opening}\n\n{closing}\n") == ""
+
+
+@pytest.mark.parametrize("mark", ["<think>", "</think>", "[/THINK]"])
+def test_marks_in_a_program_are_text(mark: str) -> None:
+    program = f"def f(x):\n    return x.split({mark!r})[-1] + r'{mark}.*'"
+    assert find_program(f"<think>hm</think>\n```python\n{program}\n```") == program
+    assert without_thoughts(f"a = {mark!r}") == f"a = {mark!r}"
+
+
+def test_prompts_tell_where_a_thought_begins(sandbox: Sandbox) -> None:
+    cut = "Let me try\n<answer>7</answer> No wait"
+    prompts = ["Q<think>\n", "Q<think>\n", "Q<think>\n\n</think>\n", [{"role": "user"}]]
+    completions = [cut, f"{cut}</think><answer>8</answer>", cut, cut]
+    columns = {"kind": ["code_o"] * 4, "output": ["7", "8", "7", "7"]}
+    assert trl_reward(sandbox)(completions, prompts=prompts, **columns) == [0.0, 1.0, 1.0, 1.0]
+    assert trl_reward(sandbox)(completions, **columns) == [1.0, 1.0, 1.0, 1.0]
 
 
 def test_the_text_of_a_completion() -> None:

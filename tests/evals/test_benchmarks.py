@@ -226,6 +226,46 @@ def test_a_made_up_question_does_not_change_a_function_verdict(
     assert found == [True, False] * len(MADE_UP)
 
 
+class Thinking(Chat):
+    """A tokenizer whose chat template opens a thought."""
+
+    def apply_chat_template(self, conversation, **arguments) -> str:
+        return f"{super().apply_chat_template(conversation, **arguments)}<assistant><think>\n"
+
+
+CRUX = {"id": "s", "code": "def f(x):\n    return x", "input": "2", "output": "2"}
+DRAFTS = {
+    "gsm8k": (GSM8K[:1], r"\boxed{2}"),
+    "humaneval_plus": (
+        [evalplus_problems.DOUBLE], f"{FENCE}python\ndef double(x):\n    return [x, x]\n{FENCE}\n",
+    ),
+    "livecodebench": (
+        [SUM], f"{FENCE}python\nprint(sum(map(int, input().split())))\n{FENCE}\n",
+    ),
+    "cruxeval_o": ([CRUX], "[ANSWER]assert f(2) == 2[/ANSWER]"),
+    "cruxeval_i": ([CRUX], "[ANSWER]assert f(2) == 2[/ANSWER]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_a_draft_in_a_thought_is_ill_formed_whoever_opened_it(name: str, tmp_path: Path) -> None:
+    rows, draft = DRAFTS[name]
+    benchmark = load_benchmark(name, Data(write_rows(tmp_path / "data", rows)))
+    cut = f"Let us try\n{draft} No wait"
+    for tokenizer, response, rates in (
+        (Thinking(), cut, (0.0, 1.0)),
+        (Thinking(), f"{cut}</think>\n", (0.0, 1.0)),
+        (Thinking(), f"Let us see</think>\n{draft}", (1.0, 0.0)),
+        (Chat(), f"<think>{cut}", (0.0, 1.0)),
+        (Chat(), f"Let us try\n{draft}", (1.0, 0.0)),
+    ):
+        engine = TableEngine({"": response}, tokenizer)
+        (result,) = evaluate(engine, benchmark, recipe="chat")
+        assert (result.overall.rate, result.overall.ill_formed) == rates
+        (sample,) = result.samples.values()
+        assert sample.response == response
+
+
 def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -> None:
     model = ("run", "--model", tmp_path, "--out", tmp_path / "out", "--benchmark")
     for message, arguments in (

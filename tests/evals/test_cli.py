@@ -132,6 +132,30 @@ def test_grade_takes_saved_responses(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("prompts", "column", "extracted"),
+    [
+        ("Q<think>\n", None, [None, "3", None]),
+        (None, "Q<think>\n", [None, "3", None]),
+        ("Q<think>\n\n</think>\n", None, ["2", "3", None]),
+        ("Q<think>\n", "Q", ["2", "3", None]),
+        (None, None, ["2", "3", None]),
+    ],
+)
+def test_grade_knows_from_prompts_where_a_thought_begins(
+    prompts: str | None, column: str | None, extracted: list[str | None], tmp_path: Path
+) -> None:
+    cut = r"Let us try \boxed{2}. No wait"
+    texts = (cut, rf"{cut}</think> \boxed{{3}}", f"<think>{cut}")
+    samples, out, arguments = grading(tmp_path, *(("0", text) for text in texts))
+    if prompts is not None:
+        write_rows(tmp_path / "prompts.jsonl", [{"id": "0", "prompt": prompts}])
+    if column is not None:
+        write_rows(samples, [{**row, "prompt": column} for row in read_rows(samples)])
+    assert run(*arguments).exit_code == 0
+    assert [verdict["extracted"] for verdict in read_rows(out)] == extracted
+
+
 def test_outputs_are_tried_before_the_work(tmp_path: Path, data: tuple[str, ...]) -> None:
     away, file = tmp_path / "no" / "such", tmp_path / "file"
     file.touch()

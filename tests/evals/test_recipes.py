@@ -1,15 +1,18 @@
 """Prompts of the named recipes, in chat and completion mode."""
 
 import json
+from pathlib import Path
 
 import pytest
 from sums import sums
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from code_verifier.answers import find_program
 from evals import RECIPES, EvalsError, Template
+from evals.code.answers import azr_program, extract_program, find_answer, official_program
 from evals.evaluation import choose_recipe
-from evals.recipes import CODE, CRUXEVAL, MATH, render
+from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, own_turn, render
 
 TURNS = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -104,3 +107,37 @@ def test_unknown_names_and_missing_fields_are_refused() -> None:
         render(RECIPES["evalplus"], "gsm8k", QUESTION)
     with pytest.raises(EvalsError, match="math500: the problem has no field 'question'; found a"):
         render(RECIPES["azr"], "math500", {"a": "b"})
+
+
+P, Q = (f"def f(x):\n    return {n}\nassert f(0) == {n}" for n in (1, 2))
+PYTHON, BARE = "```python\n{}\n```\n", "```\n{}\n```\n"
+COMPLETIONS = {
+    "P in a `python` block": PYTHON.format(P),
+    "Q, then P, in `python` blocks": f"{PYTHON.format(Q)}Better:\n{PYTHON.format(P)}",
+    "P, then a block with its output": f"{PYTHON.format(P)}It prints\n{BARE.format(5)}",
+    "P in a block without a language": BARE.format(P),
+    "P between `~~~`": f"~~~python\n{P}\n~~~\n",
+    "P without a block": P,
+    "P in an answer tag, then Q behind it":
+        f"<answer>\n{PYTHON.format(P)}</answer>\nOr\n{PYTHON.format(Q)}",
+    "P in a block that never closes": f"```python\n{P}",
+    "P in a thought": f"<think>\n{PYTHON.format(P)}",
+}  # fmt: skip
+NAMES = {P: "P", Q: "Q", "1": "P", "2": "Q", "5": "the output", "": "nothing"}
+
+
+@pytest.mark.parametrize("name", COMPLETIONS)
+def test_which_program_an_answer_holds(name: str) -> None:
+    text = COMPLETIONS[name]
+    part = own_turn(text, None, lambda _: False, code=True)
+    programs = (
+        find_program(text, "f"),
+        extract_program(part, "f"),
+        official_program(part),
+        azr_program(part),
+        find_answer("code_o", text, CHAT.template("cruxeval_o")),
+    )
+    cells = [NAMES.get((program or "").strip(), "P and its fences") for program in programs]
+    assert all(P in str(p) for p, cell in zip(programs, cells, strict=True) if "its" in cell)
+    page = Path(__file__).parents[2] / "docs" / "grading.md"
+    assert f"| {' | '.join((name, *cells))} |" in page.read_text(encoding="utf-8").splitlines()

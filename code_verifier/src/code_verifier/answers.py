@@ -1,4 +1,4 @@
-"""Read answers in completions: fenced blocks, and which of them is the program.
+"""Read answers in completions: outside thoughts, fenced blocks, and which of them is the program.
 
 A block opens with at least three backticks or tildes, at the start of a line, or behind prose if a
 language follows, and closes with a line of as many. A fence inside a string of the program does not
@@ -15,6 +15,27 @@ from code_verifier.errors import ProgramError
 from code_verifier.syntax import bound_names, parse_program
 
 _OPEN, _CLOSE = "<answer>", "</answer>"
+_MARKS = str.split(
+    "<think> </think> <thinking> </thinking> <thought> </thought> <reasoning> </reasoning> "
+    "<seed:think> </seed:think> [THINK] [/THINK] ◁think▷ ◁/think▷ <|inner_prefix|> "
+    "<|inner_suffix|> <|begin_of_thought|> <|end_of_thought|> <|START_THINKING|> <|END_THINKING|> "
+    "<|channel>thought <channel|> <|channel|>analysis<|message|> <|channel|>final<|message|>"
+)
+"""Marks before and after the thoughts of model families, by turns."""
+_OPENS, _CLOSES = ([re.escape(mark) for mark in _MARKS[side::2]] for side in (0, 1))
+_CLOSE_ANY = f"(?:{'|'.join(_CLOSES)})"
+_QUOTED = "(?:" + "|".join(f"{q}(?:{'|'.join(_OPENS)}|{_CLOSE_ANY}){q}" for q in "\"'`") + ")"
+_UNTIL_CLOSED = "|".join(
+    rf"{mark}(?:[^\"'`<\[◁]++|{_QUOTED}|.)*?(?={close}|{mark}|\Z)"
+    for mark, close in zip(_OPENS, _CLOSES, strict=True)
+)
+THOUGHT = re.compile(
+    rf"(?=[\"'`<\[◁])(?:(?P<text>```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)|{_QUOTED})"
+    rf"|(?P<end>{_CLOSE_ANY})|(?:{_UNTIL_CLOSED})(?P<close>{_CLOSE_ANY})?)",
+    re.S,
+)
+"""A thought, with its `close` or to the end; the `end` of one that began in the prompt; or `text`
+that is no thought: a fenced block, or a mark in quotes."""
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _LANGUAGE = re.compile(r"\{?\s*\.?([\w+#-]*)")
 _PYTHON = re.compile(r"(?:python|py|ipython|sage|cython)[\d.]*", re.I)
@@ -147,6 +168,18 @@ def code_blocks(text: str) -> list[Block]:
     return list(_Reader(text).blocks())
 
 
+def without_thoughts(text: str) -> str:
+    """Return a completion without its thoughts; all before a closing mark alone is a thought."""
+    ends = [match.end() for match in THOUGHT.finditer(text) if match["end"]]
+    return THOUGHT.sub(lambda match: match["text"] or "\n", text[ends[-1] if ends else 0 :])
+
+
+def opened_thought(prompt: object) -> str:
+    """Return the mark with which a prompt ends if that opens a thought, else ""."""
+    end = prompt.rstrip() if isinstance(prompt, str) else ""
+    return next((mark for mark in _MARKS[::2] if end.endswith(mark)), "")
+
+
 def find_program(text: str, entry: str = "") -> str | None:
     """Return the program in a completion's text, or None.
 
@@ -176,9 +209,9 @@ def _is_program(tree: ast.Module) -> bool:
 def find_answer(text: str, value: bool = False) -> str | None:
     """Return the answer in a completion's text, or None.
 
-    It is searched after the last `</think>`, inside the last `<answer>...</answer>` if there is
-    one: the program in the blocks (`find_program`), else the last block that is not of a shell;
-    without a block the whole content of the tag. value: a value is wanted, not a program.
+    It is searched outside thoughts, inside the last `<answer>...</answer>` if there is one: the
+    program in the blocks (`find_program`), else the last block that is not of a shell; without a
+    block the whole content of the tag. value: a value is wanted, not a program.
     """
     if not value and (program := find_program(text)) is not None:
         return program
@@ -191,7 +224,7 @@ def find_answer(text: str, value: bool = False) -> str | None:
 
 def _answer_part(text: str) -> tuple[str, bool, list[Block]]:
     """The text that holds the answer, whether it was in an answer tag, and its blocks."""
-    text = text.rpartition("</think>")[2]
+    text = without_thoughts(text)
     end = text.rfind(_CLOSE)
     start = text.rfind(_OPEN, 0, end) if end >= 0 else -1
     tagged = start >= 0

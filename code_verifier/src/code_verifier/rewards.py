@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from code_verifier.answers import find_answer, find_program
+from code_verifier.answers import find_answer, find_program, opened_thought
 from code_verifier.errors import CodeVerifierError, SandboxUnavailable
 from code_verifier.parallel import cores, ordered_map
 from code_verifier.sandbox import Sandbox, shared_sandbox
@@ -37,9 +37,12 @@ _COLUMNS = frozenset(
 _NAMES = frozenset(("id", "task_id"))
 
 
-def completion_text(completion: Any) -> str:
+def completion_text(completion: Any, prompt: Any = None) -> str:
     """Return the text of a completion, "" if it has none. A completion is a text, or a list of
-    messages; of these the assistant's last one counts, with a text or parts with `text`."""
+    messages; of these the assistant's last one counts, with a text or parts with `text`. prompt: if
+    it is a text that opens a thought, its mark comes first, so that the completion begins there."""
+    if mark := opened_thought(prompt):
+        return mark + completion_text(completion)
     if isinstance(completion, str):
         return completion
     for message in reversed(completion) if isinstance(completion, Sequence) else ():
@@ -58,7 +61,7 @@ def _field(value: Any, name: str) -> Any:
 
 class Reward:
     """A reward function for TRL. `completions` and each column have one item for each completion;
-    `read` makes a task or tests of a row."""
+    `read` makes a task or tests of a row. `prompts` tell which completions begin in a thought."""
 
     def __init__(
         self,
@@ -74,10 +77,12 @@ class Reward:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         table = {name: column for name, column in columns.items() if name in _COLUMNS}
+        prompts = columns.get("prompts")
         pairs: dict[int, tuple[Task | Suite, str]] = {}
         for index, completion in enumerate(completions):
             task = self._read(_plain({name: column[index] for name, column in table.items()}))
-            answer = _answer(task, completion_text(completion), self._parse)
+            prompt = prompts[index] if prompts and self._parse is None else None
+            answer = _answer(task, completion_text(completion, prompt), self._parse)
             if answer is not None:
                 pairs[index] = (task, answer)
         workers = self._sandbox.workers if self._sandbox is not None else cores()

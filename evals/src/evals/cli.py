@@ -18,7 +18,7 @@ from evals.installation import inspect_installation
 from evals.members import BASE, find_members
 from evals.question import Benchmark, Grading, Verdict
 from evals.recipes import RECIPES
-from evals.records import recipe_next_to, saved_samples, verdict_lines
+from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
 from evals.scores import base_rate, not_judged, require_verdicts, score, score_levels
 from lora_evo import check_output, text_table, write_text
@@ -228,6 +228,8 @@ def grade(
     BENCHMARK is a name of `evals list`. SAMPLES is a JSON Lines file with a response in each row:
     "id" and "response", or evalplus' "task_id" and "solution" or "completion".
     The recipe is --recipe, else the one in settings.json next to SAMPLES, else the benchmark's own.
+    Prompts are in the rows' "prompt" or in prompts.jsonl next to SAMPLES: after one that opens a
+    thought, the response is a thought until that closes. Without prompts, responses alone decide.
     """
     check_output(out)
     (loaded,) = _load([benchmark], files)
@@ -237,10 +239,10 @@ def grade(
     chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
     loaded.try_sandbox(allow_weak)
-    questions = {question.id: question for question in loaded.questions}
+    pairs = loaded.pairs(rows, prompts_of(samples), how)
     verdicts = []
     with progress_bar(loaded.name, len(rows)) as progress:
-        for verdict in loaded.grade([(questions[row.id], row) for row in rows], how):
+        for verdict in loaded.grade(pairs, how):
             verdicts.append(verdict)
             progress("grade", 1)
     require_verdicts(verdicts, f"{samples} on {loaded.name}")

@@ -247,9 +247,9 @@ def _grade(
         if run != earlier:
             write_run(run)
         return run
-    questions = {question.id: question for question in plan.questions}
+    pairs = plan.benchmark.pairs(samples.values(), prompts, how)
     verdicts = []
-    for verdict in plan.benchmark.grade([(questions[s.id], s) for s in samples.values()], how):
+    for verdict in plan.benchmark.grade(pairs, how):
         verdicts.append(verdict)
         progress("grade", 1)
     require_verdicts(verdicts, f"{part.adapter} on {name}")

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from code_verifier import Sandbox, ScriptRunner, cores
+from code_verifier import Sandbox, ScriptRunner, completion_text, cores
 from evals.errors import EvalsError
 from evals.recipes import Limits, Recipe, Template
 
@@ -172,6 +172,16 @@ class Benchmark:
         if self.sandbox is not None:
             with self.sandbox(allow_weak=allow_weak) as sandbox:
                 sandbox.self_test()
+
+    def pairs(
+        self, samples: Iterable[Sample], prompts: Mapping[str, str], how: Grading
+    ) -> list[tuple[Question, Sample]]:
+        """Return samples with their questions. prompts: those known, by question; a mark by which
+        a chat template opens a thought in them is put before the response."""
+        questions = {question.id: question for question in self.questions}
+        known = prompts if how.template.mode == "chat" else {}
+        texts = ((s, completion_text(s.response, known.get(s.id))) for s in samples)
+        return [(questions[s.id], replace(s, response=text)) for s, text in texts]
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
+from code_verifier import THOUGHT, without_thoughts
 from evals.errors import EvalsError
 from lora_evo import first_line
 
@@ -203,13 +204,11 @@ def plain(benchmark: str, max_tokens: int) -> Recipe:
     return Recipe("plain", "the benchmark's own texts, as they are", {benchmark: template})
 
 
-_OPEN, _CLOSE = "<think>", "</think>"
-_FENCED = re.compile(r"```\w*[ \t]*\n[^`]*(?:`(?!``)[^`]*)*```(?!\w)")
 _TURN = re.compile(
     r"(?=[\n<\[])(?:(?:\n|</answer>)(?P<turn>(?P<space>[ \t]*)(?:\#{2,6}[ ]?)?"
     r"(?P<who>Q|Question|Problem|Task|Human|User|Assistant)[ \t]*+(?:\d++[ \t]*+)?:)"
-    r"|(?P<token><(?:\|(?:im_start|im_end|endoftext|endofmask|eot_id|start_header_id|end|user"
-    r"|assistant|system)\|>|(?:start|end)_of_turn>|/s>)|\[INST\]))"
+    r"|(?P<token><(?:\|(?:im_start|im_end|endoftext|endofmask|eot_id|start_header_id|return|user"
+    r"|assistant|system|end(?!\|><\|start\|>assistant<))\|>|(?:start|end)_of_turn>|/s>)|\[INST\]))"
 )
 """The marks at which a turn begins or ends, in usual prompts and in chat templates."""
 
@@ -221,39 +220,29 @@ def own_turn(
     *,
     code: bool = False,
 ) -> str:
-    """Return a response without the turns that the model invents behind its answer.
+    """Return a response without thoughts and the turns that the model invents behind its answer.
 
     A token of a chat template ends it, and so does "User:" at a line's start if the prompt has such
     turns. Any other marker ("Question:", "Problem:", ...) ends it once the text since the last
-    marker holds an answer (`answered`), and always if the template `continues`. Ignored are
-    thoughts, and in code fenced blocks and indented lines.
+    marker holds an answer (`answered`), and always if the template `continues`. Markers do not
+    count in thoughts and, in code, in fenced blocks and indented lines.
     """
-    text, thoughts = _without_thoughts(response)
-    searched = _FENCED.sub(lambda fence: "`" * len(fence[0]), text) if code else text
-    start, first = thoughts, len(response) - len(response.lstrip())
+    part = next((part for part in THOUGHT.finditer(response) if not part["text"]), None)
+    opened = part.end() if part and part["end"] else 0  # the length of what the prompt opened
+    text = THOUGHT.sub(lambda part: "\0" * len(part[0]) if part["close"] else part[0], response)
+    searched = text
+    if code:
+        searched = THOUGHT.sub(lambda part: "`" * len(part["text"] or "") or part[0], text)
+    start, first = opened, len(response) - len(response.lstrip())
     for match in _TURN.finditer(searched):
         token = match["token"] is not None
         end = match.start("token" if token else "turn")
-        if end <= first or (not token and (end < thoughts or (code and match["space"]))):
+        if end <= first or (not token and (end < opened or (code and match["space"]))):
             continue
         certain = template is not None and (
             template.continues or (match["who"] == "User" and "User:" in template.text)
         )
         if token or certain or answered(text[start:end]):
-            return response[:end]
+            return without_thoughts(response[:end])
         start = end
-    return response
-
-
-def _without_thoughts(response: str) -> tuple[str, int]:
-    """A response with zeros in place of its thoughts, and the length of a thought at its start that
-    the prompt opened."""
-    parts: list[str] = []
-    end = opened = 0
-    while (close := response.find(_CLOSE, end)) >= 0:
-        begin, after = response.rfind(_OPEN, end, close), close + len(_CLOSE)
-        if begin < 0:
-            begin, opened = after, opened if end else after
-        parts += [response[end:begin], "\0" * (after - begin)]
-        end = after
-    return "".join((*parts, response[end:])), opened
+    return without_thoughts(response)

@@ -147,3 +147,11 @@ def recipe_next_to(samples: Path) -> str | None:
     except (OSError, EvalsError):
         return None
     return name if isinstance(name, str) else None
+
+
+def prompts_of(samples: Path) -> dict[str, str]:
+    """Return prompts by question, from the rows of samples and the prompts.jsonl next to them.
+    Raises EvalsError for a file that cannot be read."""
+    paths = [path for path in (samples.parent / "prompts.jsonl", samples) if path.exists()]
+    rows = [row for path in paths for _, row in _rows(path, ()) if "prompt" in row]
+    return {str(row.get("id", row.get("task_id"))): str(row["prompt"]) for row in rows}

@@ -1,10 +1,10 @@
 """The right answer of a row, in one form, and the marked final answer of a response.
 
-Ignored: turns that the model invents, and everything before the last `</think>`. The answer is, in
-this order: the last `<answer>` tag, the last box (adjacent boxes joined by "and" or a comma make
-one answer), `#### x`, a final-answer phrase, or the text itself if it is one line of few words.
-Prose without such a mark has no answer. A last box that never closes is ill-formed, even after
-other boxes. Inside an answer tag, a box or a phrase is preferred to the other text.
+Ignored: thoughts, and turns that the model invents. The answer is, in this order: the last
+`<answer>` tag, the last box (adjacent boxes joined by "and" or a comma make one answer), `#### x`,
+a final-answer phrase, or the text itself if it is one line of few words. Prose without such a mark
+has no answer. A last box that never closes is ill-formed, even after other boxes. Inside an answer
+tag, a box or a phrase is preferred to the other text.
 """
 
 import re
@@ -98,7 +98,6 @@ MAX_BOX = 20_000
 MAX_LINE = 400
 """Characters of a response that is nothing but its answer."""
 
-_OPEN, _CLOSE = "<think>", "</think>"
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z])\s*")
 _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*+(?:text\{\s*+)?\(?(?:in )?base[- ](\d+|[a-z]+)")
 """The base of a number in a box, after the box."""
@@ -109,6 +108,7 @@ _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
 )
 """Text right after a formula that names its unit or changes its value: $3$ dozen."""
+_LEAD = re.compile(r"^[.… ]*(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", re.I)
 _WORD = re.compile(r"(?<![\\A-Za-z{])(?!(?:sqrt|sin|cos|tan|arc|log|exp|pi|and)\b)[A-Za-z]{3,}")
 
 
@@ -122,11 +122,9 @@ class Extraction(NamedTuple):
 def extract(response: str, template: Template | None = None) -> Extraction:
     """Return the marked final answer of a response, in time linear in its length. template: of the
     prompt, whose turns end the response."""
-    _, closed, body = own_turn(response, template, _answered).rpartition(_CLOSE)
-    body, opened, _ = body.partition(_OPEN)
-    if not body.strip():
-        return Extraction(None, "only thoughts" if closed or opened else "empty")
-    body = body.strip()
+    body = own_turn(response, template, _answered).strip()
+    if not body:
+        return Extraction(None, "only thoughts" if response.strip() else "empty")
     tag = body.rfind("<answer>")
     if tag >= 0:
         inside = body[tag + len("<answer>") :].partition("</answer>")[0]
@@ -244,7 +242,7 @@ def _value_of(rest: str) -> str:
 
 def _line(tail: str, length: int) -> Extraction | None:
     """The answer of a response that is one line with at most a few words after the answer."""
-    text = re.sub(r"^(?:So|Thus|Hence|Therefore|Then|Finally)\b,?\s*", "", tail.strip().strip("*"))
+    text = _LEAD.sub("", tail.strip().strip("*"))
     value = re.search(r"[\d$]|\\\(", text)
     if length > MAX_LINE or "\n" in text or len(_WORD.findall(text)) > 3 or "**" in text:
         return None

@@ -119,7 +119,8 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     rewards: list[float | None] = []
     faults: list[str] = []
     for row, (completion, gold) in enumerate(zip(completions, golds, strict=True)):
-        fault, score = _score(gold, completion_text(completion))
+        prompt = columns["prompts"][row] if "prompts" in columns else None
+        fault, score = _score(gold, completion_text(completion, prompt))
         rewards.append(None if _is_missing(gold) else score)
         if fault and not _is_missing(gold):
             faults.append(f"row {row} of the batch: {fault}")
