@@ -342,7 +342,7 @@ def test_two_hundred_programs_a_round_leave_nothing_behind(rounds: int) -> None:
         assert {count for _, count in counts} <= {2, 3, 4, 5}  # servers, and three readers
         assert {len(files) - 1 for files, _ in counts} == {count for _, count in counts}
         assert {number for files, _ in counts for number in files[1:]} == {3}
-        assert len({files[0] - 2 * count for files, count in counts}) == 1
+        assert len({files[0] - 3 * count for files, count in counts}) == 1
         ours = {os.getpid(), *sandbox.pids()}
 
         def zombies() -> list[list[str]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from escapes import DEEP, REAL_CLOCK
 from programs import python
 
 from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, pool
@@ -168,24 +169,6 @@ def test_resources_are_limited(confined: dict[str, object]) -> None:
     soft, hard = limits["AS"]
     assert soft == hard
     assert MEMORY < soft < MEMORY + 2 * space
-
-
-DEEP = """
-get = object.__getattribute__
-for c in type.__getattribute__(object, '__subcl' + 'asses__')():
-    if c.__name__ == '_wrap_close':
-        space = get(type.__getattribute__(c, '__init__'), '__glo' + 'bals__')
-p = space['sys'].modules['posix']
-for c in type.__getattribute__(object, '__subcl' + 'asses__')():
-    if c.__name__ == 'BuiltinImporter':
-        fresh = c
-"""
-"""Everything that Python could refuse is got round: only the kernel is left."""
-
-REAL_CLOCK = (
-    "import random\n" + DEEP + "def f():\n    space['sys'].modules.pop('time')\n"
-    "    m = fresh.load_module('time')\n    return {read}\n"
-)
 
 
 def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,8 +178,8 @@ class Process:
             folder = tempfile.TemporaryDirectory(prefix="code-verifier-")
         except OSError as error:
             raise SandboxUnavailable(
-                f"no temporary folder can be made: {error.strerror}; make room, or name a folder "
-                "that can be written: export TMPDIR=FOLDER"
+                f"no temporary folder can be made: {error.strerror}; make room, name a folder that "
+                "can be written (export TMPDIR=FOLDER), or allow files (ulimit -f unlimited)"
             ) from None
         with folder as jail:
             os.chmod(jail, 0o755)
@@ -430,7 +430,7 @@ class Pool:
             process = self._take(profile, fresh)
             try:
                 if process.pid is None:
-                    process.start()
+                    self._start(process)
                     self._inspect(process)
                 yield process
             except ProcessLost:
@@ -439,6 +439,20 @@ class Pool:
                 raise
             finally:
                 self._give(profile, process)
+
+    def _start(self, process: Process) -> None:
+        """Start a process; where it cannot, as files or processes are few, end the idle ones."""
+        try:
+            process.start()
+        except SandboxUnavailable:
+            with self._lock:
+                idle, self._idle = self._idle, []
+                self._all.difference_update(other for _, other in idle)
+            if not idle:
+                raise
+            for _, other in idle:
+                other.close()
+            process.start()
 
     def _take(self, profile: Profile, fresh: bool) -> Process:
         surplus = None

@@ -27,6 +27,7 @@ from code_verifier.pool import (
     Pool,
     ProcessLost,
     Profile,
+    Reply,
 )
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 
@@ -229,18 +230,26 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def _compile(self, program: str, input: str) -> tuple[bytes, int] | Verdict:
         """The code with its arguments, and the flags of `jail.wire`; or a verdict that refuses."""
-        limits = self.limits
-        task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
         try:
-            reply = self._pool.ask(_READER, Order(READER), task, limits.wall_s + _GRACE_S)
+            reply = self._read(program, input)
         except ProcessLost as error:
             if error.code == OUT_OF_BUDGET:
                 reason = "reading the program or the input took too much processor time"
                 return Verdict(Status.TIMEOUT, reason=reason)
+            try:
+                self._read("", "")
+            except ProcessLost:  # it reads nothing at all
+                reason = f"the reader of programs was lost: {error}"
+                return Verdict(Status.SANDBOX_ERROR, reason=reason)
             return Verdict(Status.SYNTAX_ERROR, reason=f"Python's parser broke on it: {error}")
         if reply.status != Status.OK:
             return Verdict(reply.status, reason=reply.reason)
         return reply.report, reply.flags
+
+    def _read(self, program: str, input: str) -> Reply:
+        limits = self.limits
+        task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
+        return self._pool.ask(_READER, Order(READER), task, limits.wall_s + _GRACE_S)
 
     def _profile(self, index: int, modules: str = COMMON) -> Profile:
         return Profile(STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)

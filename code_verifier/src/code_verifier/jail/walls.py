@@ -144,7 +144,8 @@ def forget(variables: tuple[str, ...]) -> None:
 
 def complain(error: BaseException) -> None:
     """Write type and message of an error for the caller, which reads the last line."""
-    _try(os.write, 2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
+    words = f"{type(error).__name__}: {error}".removesuffix(": ")
+    _try(os.write, 2, f"{words}\n".encode("utf-8", "replace"))
 
 
 def reset_signals() -> None:

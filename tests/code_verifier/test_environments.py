@@ -1,0 +1,500 @@
+"""Other builds of Python, older kernels, limits and variables of the caller: verdicts are equal, or
+one line names the cause."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confinement import confined, printed
+from escapes import DEEP, REAL_CLOCK
+
+from code_verifier import Limits, Sandbox, SandboxUnavailable, ScriptRunner, pool
+from code_verifier.cli import main
+from code_verifier.jail import syscalls
+
+LIMITS = Limits(wall_s=60.0, cpu_s=0.4)
+PROGRAMS = [
+    ("ok", "def f(x):\n    return [x, -x]", "1"),
+    ("ok", "import time\ndef f(x):\n    time.sleep(0.1)\n    return x", "1"),
+    ("exception", "def f(x):\n    return 1 // x", "0"),
+    ("exception", "def f(x):\n    return f(x)", "0"),
+    ("timeout", "def f(x):\n    while True: pass", "1"),
+    ("memory", "def f(x):\n    return [0] * 10**9", "1"),
+    ("too_long", "def f(x):\n    return 'a' * 20000", "1"),
+    ("violation", f"import random\n{DEEP}def f(x):\n    return p.open('/etc/passwd', 0)", "1"),
+    ("nondeterministic", "import random\ndef f(x):\n    return random.random()", "1"),
+    ("banned", "import socket\ndef f(x):\n    return 1", "1"),
+    ("syntax_error", "def f(x:", "1"),
+    ("not_literal", "def f(x):\n    return f", "1"),
+]
+LARGE = "line\n" * 60_000
+"""More than a pipe holds."""
+SCRIPTS = [
+    ("print(int(input()) * 2)", "21\n"),
+    ("import sys\na = sys.stdin.read()\nsys.stdin.seek(0)\nprint(a == sys.stdin.read())", "a\nb\n"),
+    ("import os\nprint(os.fstat(0).st_size, os.lseek(0, 0, 2))", "four"),
+    ("print('x' * 300_000)", ""),
+    ("", ""),
+    ("import os\nos._exit(0)", "unread"),
+    ("print('first')\nraise SystemExit(3)", ""),
+    ("1 / 0", ""),
+    ("while True: pass", ""),
+    ("import sys\nprint(len(sys.stdin.read()))", LARGE),
+    ("pass", LARGE),
+    (
+        "import fcntl, os\nfcntl.fcntl(0, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)",
+        "secret\n" * 9,
+    ),
+    ("import os, sys\nprint(repr(sys.stdin.read()), os.fstat(0).st_size, os.lseek(0, 0, 2))", "b"),
+    ("import sys\nprint(repr(sys.stdin.read()))", ""),
+]
+JUDGE = """
+from code_verifier import Limits, Sandbox, ScriptRunner, pool
+programs, scripts, limits = json.load(sys.stdin)
+with Sandbox(1, Limits(*limits)) as sandbox, ScriptRunner() as runner:
+    verdicts = [sandbox.check(*pair) for pair in programs]
+    runs = [runner.run(*pair, cpu_s=0.4) for pair in scripts]
+rows = [[v.status, v.output, v.reason, v.runs] for v in verdicts]
+rows += [[r.status, r.output.decode(), r.reason, r.exit_code] for r in runs]
+print(json.dumps(rows))
+"""
+"""Prints what programs and scripts give."""
+
+
+def judged(**more: str) -> Any:
+    words = [pair for _, *pair in PROGRAMS], SCRIPTS, [LIMITS.wall_s, LIMITS.cpu_s]
+    return printed(JUDGE, data=json.dumps(words), **more)
+
+
+@cache
+def elsewhere() -> Any:
+    """What they give where nothing is missing."""
+    return judged()
+
+
+WITHOUT = {
+    "functions of Python": (
+        "from code_verifier import pool\npool._BOOTSTRAP = pool._BOOTSTRAP.replace('m.main()', "
+        "'import os; del os.pidfd_open, os.memfd_create; m.main()')"
+    ),
+    "pidfd_open": "refuse(PIDFD_OPEN)",
+    "memfd_create": "refuse(MEMFD_CREATE)",
+    "both": "refuse(PIDFD_OPEN)\nrefuse(MEMFD_CREATE)",
+}
+
+
+def test_programs_and_scripts_end_as_meant_where_nothing_is_missing() -> None:
+    rows = elsewhere()
+    assert [row[0] for row in rows[: len(PROGRAMS)]] == [status for status, *_ in PROGRAMS]
+    outputs = [row[1] for row in rows[len(PROGRAMS) :]]
+    assert outputs[:4] == ["42\n", "True\n", "4 4\n", "x" * 300_000 + "\n"]
+    assert outputs[9:] == ["300000\n", "", "", "'b' 1 1\n", "''\n"]
+    assert [row[0] for row in rows[-7:]] == ["exception", "timeout", *["ok"] * 5][:7]
+
+
+@pytest.mark.parametrize("what", WITHOUT)
+def test_verdicts_are_equal_without(what: str) -> None:
+    assert judged(setup=WITHOUT[what]) == elsewhere()
+
+
+@pytest.mark.parametrize(
+    "limit", ["-v 4000000", "-f 100000", "-t 60", "-n 32", "-c 0", "-s 8192", "-f 1000 -v 6000000"]
+)
+def test_verdicts_are_equal_under_limits_of_the_caller(limit: str) -> None:
+    """And the doctor finds nothing to mend."""
+    doctor = confined(DOCTOR, shell=f"ulimit {limit}")
+    assert (doctor.returncode, doctor.stderr) == (0, "")
+    assert "unknown" not in doctor.stdout
+    assert judged(shell=f"ulimit {limit}") == elsewhere()
+
+
+DOCTOR = "from code_verifier.cli import main\nmain(['doctor'])"
+SMALL = {
+    "memory": (
+        "import code_verifier.cli, resource\n"
+        "most = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (most, most))",
+        r"memory",
+        "ulimit -v unlimited",
+    ),
+    "files": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+        "no temporary folder can be made",
+        "ulimit -f unlimited",
+    ),
+}
+
+
+def as_another_user(limit: int) -> str:
+    """Shell commands after which at most so many processes run, of a user who can read all."""
+    able = "--inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+    user = f"--reuid={1 << 29 | os.getpid()} --regid=65534 --clear-groups"
+    return f'set -- setpriv {user} {able} bash -c \'ulimit -u {limit}; exec "$@"\' bash "$@"'
+
+
+def is_unknown(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the doctor says of every layer that it does not know it."""
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
+    return len(rows) == 10 and {row[1] for row in rows} == {"unknown"}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_too_few_processes_are_named_in_one_line(limit: int) -> None:
+    if os.geteuid() or not shutil.which("setpriv"):
+        pytest.skip("needs root, whose processes no limit counts, and setpriv")
+    done = confined(DOCTOR, shell=as_another_user(limit))
+    assert done.returncode == 1
+    assert is_unknown(done)
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert "Resource temporarily unavailable; allow more processes: ulimit -u 256" in done.stderr
+
+
+@pytest.mark.parametrize("what", SMALL)
+def test_a_limit_that_is_too_small_is_named_in_one_line(what: str) -> None:
+    setup, cause, remedy = SMALL[what]
+    done = confined(DOCTOR, setup=setup)
+    assert done.returncode == 1
+    assert "MISSING" not in done.stdout
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert cause in done.stderr.lower()
+    assert remedy in done.stderr
+    assert ":;" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "setup", ["refuse(OPENAT, 30, 2, O_CREAT)", "refuse(MKDIR, 13)"], ids=["no file", "no folder"]
+)
+def test_without_a_folder_for_temporary_files_one_line_says_so(setup: str) -> None:
+    line = "error: no temporary folder can be made: "
+    done = confined(DOCTOR, setup=setup)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith(line)
+    assert "export TMPDIR=FOLDER" in done.stderr
+    assert is_unknown(done)
+    program = """
+from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
+said = []
+with Sandbox(1) as sandbox, ScriptRunner() as runner:
+    program = "def f(x): return x"
+    for run in (lambda: sandbox.run(program, "1"), lambda: runner.run("", "", cpu_s=1)):
+        try:
+            run()
+        except SandboxUnavailable as error:
+            said.append(str(error))
+print(json.dumps(said))
+"""
+    said = printed(program, setup=setup)
+    assert said == [done.stderr.removeprefix("error: ").strip()] * 2
+
+
+def test_the_variables_by_which_a_python_finds_its_files_reach_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, environments = subprocess.Popen, []
+
+    def noted(*words: Any, env: dict[str, str], **more: Any) -> Any:
+        environments.append(env)
+        return opened(*words, env=env, **more)
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/planted")
+    monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
+    monkeypatch.setenv("PYTHONSTARTUP", "/planted")
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with Sandbox(1) as sandbox:
+        assert sandbox.check("def f(x):\n    return x", "1").ok
+    assert environments
+    for env in environments:
+        assert (env["LD_LIBRARY_PATH"], env["PYTHONHOME"]) == ("/planted", sys.base_prefix)
+        assert "PYTHONSTARTUP" not in env
+
+
+def test_a_python_that_needs_its_home_gets_it() -> None:
+    """A copy of the interpreter elsewhere, which finds no files by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "python"
+        shutil.copy(os.path.realpath(sys.executable), copy)
+        copy.chmod(0o755)
+        setup = f"sys.executable = {str(copy)!r}"
+        home = {"PYTHONHOME": sys.base_prefix, "LD_LIBRARY_PATH": f"{sys.base_prefix}/lib"}
+        assert judged(setup=setup, **home) == elsewhere()
+
+
+SECRET = "/planted/secret"
+FUNCTION = (
+    "import random\n" + DEEP + "def f():\n    o = space['sys'].modules['os']\n"
+    "    seen = [p.environ, dict(o.environ), o.environb, o.environ._data]\n"
+    "    return str(seen) + str([k for k in space['sys'].modules if 'ctypes' in k])"
+)
+ORDINARY = """
+import gc, os, posix
+def seen():
+    texts = [str(posix.environ), str(dict(os.environ)), str(os.environb), str(os.environ._data)]
+    texts += [str(os.getenv(name)) for name in ("LD_LIBRARY_PATH", "PYTHONHOME")]
+    texts += [repr(item) for item in gc.get_objects() if type(item) in (dict, list, tuple)
+              and len(item) < 200]
+    for path in ("/proc/self/environ", "/proc/thread-self/environ", "/proc/1/environ"):
+        try:
+            texts.append(open(path).read())
+        except OSError:
+            pass
+    try:
+        import ctypes
+        libc = ctypes.CDLL(None)
+        libc.getenv.restype = ctypes.c_char_p
+        texts += [str(libc.getenv(name)) for name in (b"LD_LIBRARY_PATH", b"PYTHONHOME")]
+        place = ctypes.c_void_p.in_dll(libc, "environ").value
+        words = ctypes.cast(place, ctypes.POINTER(ctypes.c_char_p))
+        number = 0
+        while words[number] is not None:
+            texts.append(str(words[number]))
+            number += 1
+    except (ImportError, OSError):
+        pass
+    return SECRET in "".join(texts), "LC_ALL" in texts[1]
+"""
+
+
+def test_no_program_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", SECRET)
+    monkeypatch.setenv("NIX_LD", SECRET)
+    with Sandbox(1, Limits(60.0, 20.0, output_chars=10**6)) as sandbox:
+        verdict = sandbox.run(FUNCTION, "")
+        assert verdict.status == "ok", verdict
+        assert "LC_ALL" in str(verdict.output)
+        assert SECRET not in str(verdict.output)
+        assert "ctypes" not in str(verdict.output)
+    program = ORDINARY.replace("SECRET", f"''.join(reversed({SECRET[::-1]!r}))")
+    with ScriptRunner() as runner:
+        script = runner.run(f"{program}\nprint(seen())", "", cpu_s=20.0)
+        assert (script.output, script.reason) == (b"(False, True)\n", "")
+        more = {"limits_s": [20.0], "module_s": 20.0, "total_s": 60.0}
+        calls = runner.call(program, "seen", [()], **more)  # type: ignore[arg-type]
+        assert [value.text for value in calls.values] == ["(False, True)"], calls
+
+
+def patched(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Run this code in every server before it serves; `m` is `jail.server`."""
+    start = pool._BOOTSTRAP.replace("m.main()", f"exec({code!r}); m.main()")
+    monkeypatch.setattr(pool, "_BOOTSTRAP", start)
+
+
+LOST = {
+    "before it serves": ("raise OSError('planted words')", ".*OSError: planted words"),
+    "in a library": ("import no_such_module", "No module named 'no_such_module'; this Python does"),
+    "by a signal": ("import os; os.kill(os.getpid(), 9)", "it ended: Killed; type `code-ver"),
+    "for lack of memory": (
+        "def e(c): raise MemoryError\nm.Server = e",
+        "MemoryError; free or allow",
+    ),
+    "without a word": ("import os; os._exit(3)", "it ended; type `code-verifier doctor`"),
+}
+
+
+@pytest.mark.parametrize("when", LOST)
+def test_the_last_words_of_a_server_are_in_the_message(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    code, words = LOST[when]
+    patched(monkeypatch, code)
+    with Sandbox(1) as sandbox, pytest.raises(SandboxUnavailable, match=words) as caught:
+        sandbox.run("def f(x):\n    return x", "1")
+    assert "\n" not in str(caught.value)
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert done.stderr == f"error: {caught.value}\n".replace(f"; {pool.DOCTOR}", "")
+    assert "MISSING" not in done.stdout
+
+
+def test_so_are_those_of_a_server_that_ends_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    patched(
+        monkeypatch, "def e(s, o): raise RuntimeError('first\\nplanted error')\nm.Server.execute=e"
+    )
+    with Sandbox(1) as sandbox, ScriptRunner() as runner:
+        verdict = sandbox.run("def f(x):\n    return x", "1")
+        assert (verdict.status, verdict.output) == ("sandbox_error", None)
+        assert verdict.reason == "the fork server was lost: it ended: planted error"
+        script = runner.run("print(1)", "", cpu_s=10.0)
+        assert script.status == "sandbox_error"
+        assert script.reason == "a fork server was lost: it ended: planted error"
+
+
+def test_a_server_that_complains_without_end_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    patched(
+        monkeypatch,
+        "def e(s, o, run=m.Server.execute):\n"
+        "    for _ in range(99): m.walls.complain(OSError('x' * 9999))\n"
+        "    run(s, o)\nm.Server.execute = e",
+    )
+    with Sandbox(1) as sandbox, ScriptRunner() as runner:
+        assert sandbox.check("def f(x):\n    return x + 1", "1").output == "2"
+        assert runner.run("print(1)", "", cpu_s=10.0).output == b"1\n"
+
+
+REACH = """
+import os
+def seen():
+    done = []
+    for number in range(START, 16):
+        for attempt in (lambda: os.write(number, b"planted"), lambda: os.read(number, 1)):
+            try:
+                attempt()
+                done.append(number)
+            except OSError:
+                pass
+    return done
+"""
+
+
+def test_no_program_reaches_the_stream_of_errors_even_without_a_filter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(syscalls, "build", build)
+    function = (
+        "import random\n" + DEEP + "def f():\n    done = []\n    for n in range(16):\n"
+        "        for act in (lambda: p.write(n, b'x'), lambda: p.read(n, 1)):\n"
+        "            try:\n                act()\n                done.append(n)\n"
+        "            except OSError: pass\n    return done"
+    )
+    with Sandbox(1, allow_weak=True) as sandbox, ScriptRunner(allow_weak=True) as runner:
+        assert sandbox.run(function, "").output == "[]"
+        script = runner.run(f"{REACH.replace('START', '2')}\nprint(seen())", "", cpu_s=10.0)
+        assert script.output == b"[]\n"
+        more = {"limits_s": [9.0], "module_s": 9.0, "total_s": 30.0}
+        calls = runner.call(REACH.replace("START", "0"), "seen", [()], **more)  # type: ignore[arg-type]
+        assert [value.text for value in calls.values] == ["[]"], calls
+
+
+ADDRESSES = [
+    "def f(x):\n    return id(x) % 65536",
+    "def f(x):\n    return repr(object())[-6:]",
+    "def f(x):\n    return str(f)",
+    "class A: pass\ndef f(x):\n    return hash(A()) % 999",
+    "class A: pass\ndef f(x):\n    a = [A() for _ in range(9)]\n"
+    "    return [a.index(y) for y in set(a)]",
+    "def f(x):\n    return sorted([f, len, object()], key=id).index(len)",
+]
+"""Programs that show addresses."""
+PLAIN = [
+    PROGRAMS[0][1],
+    "def f(x):\n    return sorted(str(x))",
+    "import math\ndef f(x):\n    return math.sqrt(x)",
+]
+"""Programs that cannot reach chance."""
+CHECK = """
+import warnings
+from code_verifier import Limits, Sandbox
+with warnings.catch_warnings(record=True) as caught, Sandbox(1, Limits(60, 20)) as sandbox:
+    warnings.simplefilter("always")
+    pairs = [(p, "1") for p in json.load(sys.stdin)]
+    verdicts = [[v.status, v.reason] for v in sandbox.check_many(pairs)]
+    missing, layers = sandbox.missing_determinism(), sandbox.layers()
+with Sandbox(1) as other:
+    other.run("def f(x): return x", "1")
+warned = [(w.category.__name__, str(w.message)) for w in caught]
+print(json.dumps([verdicts, missing, layers, warned]))
+"""
+NO_NEW_CODE = {
+    "by the process": "if not refuse_new_code(): sys.exit(77)",
+    "by a filter": "refuse(MPROTECT, 13, 2, PROT_EXEC)",
+}
+
+
+@pytest.fixture(params=NO_NEW_CODE)
+def no_new_code(request: pytest.FixtureRequest) -> str:
+    """Python after which no memory becomes executable, as under SELinux without `execmem`."""
+    setup: str = NO_NEW_CODE[request.param]
+    if confined("", setup=setup).returncode == 77:
+        pytest.skip("this kernel has no PR_SET_MDWE")
+    return setup
+
+
+def test_where_addresses_are_not_scrambled_what_may_show_them_is_refused(no_new_code: str) -> None:
+    found: Any = printed(CHECK, data=json.dumps([*ADDRESSES, *PLAIN]), setup=no_new_code)
+    verdicts, missing, layers, warned = found
+    of_addresses, plain = verdicts[: len(ADDRESSES)], verdicts[len(ADDRESSES) :]
+    assert [status for status, _ in of_addresses] == ["nondeterministic"] * 6, of_addresses
+    assert [status for status, _ in plain] == ["ok"] * len(plain), plain
+    assert missing[0] == "addresses"
+    assert missing[1:] == ["clocks"] * (not layers["clocks"])
+    assert [category for category, _ in warned] == ["RuntimeWarning"] * len(missing)
+    assert warned[0][1].startswith("this machine lacks the layer 'addresses': a program that can")
+
+
+def test_commands_say_once_that_addresses_are_not_scrambled(
+    tmp_path: Path, no_new_code: str
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    lines = [{"program": program, "input": "1"} for program in [*ADDRESSES, *PLAIN]]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = "from code_verifier.cli import main\nmain(sys.argv[1:])"
+    done = confined(
+        command, "check", rows, "--out", tmp_path / "out", "--workers", 2, setup=no_new_code
+    )
+    assert done.returncode in (0, 1)
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert sum("'addresses'" in line for line in warned) == 1
+    assert len(warned) == len(set(warned))
+    assert "Traceback" not in done.stderr
+    doctor = confined(DOCTOR, setup=no_new_code)
+    assert (doctor.returncode, doctor.stderr) == (0, "")
+    layer = next(line for line in doctor.stdout.splitlines() if "addresses" in line)
+    assert layer.split()[:2] == ["addresses", "MISSING"]
+    assert "no verdict depends" not in doctor.stdout
+
+
+@pytest.mark.parametrize("more", ["", "refuse(MUNMAP, 1)"], ids=["unmapped", "kept"])
+def test_no_program_is_accepted_for_a_clock_that_could_not_be_replaced(more: str) -> None:
+    """Also where a child cannot give up the kernel's code that reads them."""
+    reads = ("m.time()", "m.monotonic()", "m.perf_counter_ns()", "m.time_ns()", "m.gmtime()[5]")
+    programs = json.dumps([REAL_CLOCK.format(read=read) for read in reads])
+    setup = f"{NO_NEW_CODE['by a filter']}\n{more}"
+    program = CHECK.replace('(p, "1")', '(p, "")')
+    verdicts, missing, layers, _ = printed(program, data=programs, setup=setup)  # type: ignore[misc]
+    assert "ok" not in [status for status, _ in verdicts], verdicts
+    assert layers["clocks"] == (not more)
+    assert missing == ["addresses"] + ["clocks"] * bool(more)
+
+
+BREAKS = """
+import os
+from code_verifier.jail import reader
+def breaking(text, input, chars, read=reader._read):
+    if CONDITION:
+        os._exit(9)
+    return read(text, input, chars)
+reader._read = breaking
+"""
+
+
+def test_only_a_text_that_breaks_the_parser_is_the_programs_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader that breaks on every text is ours."""
+    start = pool._BOOTSTRAP
+    for condition, status, words in (
+        ("'planted' in text", "syntax_error", "Python's parser broke on it: it ended"),
+        ("True", "sandbox_error", "the reader of programs was lost: it ended"),
+    ):
+        with monkeypatch.context() as patch, Sandbox(1) as sandbox:
+            patch.setattr(pool, "_BOOTSTRAP", start)
+            patched(patch, BREAKS.replace("CONDITION", condition))
+            verdict = sandbox.check("planted = 1\ndef f(x):\n    return x", "1")
+            assert (verdict.status, verdict.reason) == (status, words)
+            if status == "sandbox_error":
+                with pytest.raises(SandboxUnavailable, match=words):
+                    sandbox.self_test()
+            else:
+                assert sandbox.check("def f(x):\n    return x", "1").ok
