@@ -11,9 +11,9 @@ import pytest
 from json_lines import read_rows
 from rich.console import Console
 
-from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict
+from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict, pool
 from code_verifier.jail.wire import READER
-from code_verifier.pool import Pool, ProcessLost
+from code_verifier.pool import Pool, Process, ProcessLost
 from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare
@@ -152,6 +152,23 @@ def test_nothing_begins_where_no_program_is_judged_and_a_resume_begins_it(
     assert not (home / "metrics.jsonl").exists()
     worked("resume", home, "--quiet")
     assert len(read_rows(home / "metrics.jsonl")) == 4
+
+
+def test_a_run_says_once_which_layers_of_determinism_are_missing(runs, tmp_path, monkeypatch):
+    start = Process.start
+
+    def without(process):
+        start(process)
+        process.layers |= dict.fromkeys(("addresses", "clocks"), False)
+
+    monkeypatch.setattr(Process, "start", without)
+    monkeypatch.setattr(pool, "_lacking", set())
+    result = command(*(word for word in runs.arguments(tmp_path / "run") if word != "--quiet"))
+    assert result.exit_code == 0, result.output
+    line = "  warning: this machine lacks the sandbox's addresses and clocks: verdicts may differ"
+    assert [words[: len(line)] for words in result.stderr.splitlines() if "lacks" in words] == [
+        line
+    ]
 
 
 def test_a_step_of_which_most_is_not_judged_stops_the_run_and_a_resume_loses_nothing(

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -318,7 +319,12 @@ def _opened(
         rows = islice(read_rows(directory / METRICS, StepRow), done)
         stack.enter_context(progress.showing(config, directory, done, rows))
         sandbox = stack.enter_context(open_sandbox(config))
-        sandbox.self_test()  # before the base is loaded
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of layers: the progress names them
+            sandbox.self_test()  # before the base is loaded
+            missing = sandbox.missing_determinism()
+        if missing:
+            progress.lacking(missing)
         population: Population | RemotePopulation
         if ray is None and workers in (None, 1):
             population = stack.enter_context(open_population(config, template))

@@ -98,6 +98,13 @@ class Progress:
         """Print the workers' number and machines."""
         self._print(f"  on {places}")
 
+    def lacking(self, layers: Sequence[str]) -> None:
+        """Print which layers of determinism the sandbox lacks on this machine."""
+        self._print(
+            f"  warning: this machine lacks the sandbox's {' and '.join(layers)}: verdicts may "
+            "differ from those of other machines; type `code-verifier doctor`"
+        )
+
     def phase(self, phase: str) -> None:
         """Show the phase that begins. The bar starts with the first, after the base is loaded."""
         self._bar.remove_task(self._phase)
