@@ -186,7 +186,7 @@ def test_addresses_differ_where_the_kernel_places_all_memory_alike() -> None:
 
 
 SHOWN = (
-    "list({3, None, 5, 8})",
+    *(("list({3, None, 5, 8})",) if sys.version_info < (3, 12) else ()),  # a constant since
     "[kind.__name__ for kind in {int, str, float, list}]",
     "[g.__name__ for g in {min, max, sum}]",
     "hash(f) % 8",

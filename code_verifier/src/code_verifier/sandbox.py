@@ -15,7 +15,20 @@ from typing import Any
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, SandboxUnavailable, Status
 from code_verifier.grading import grade_answer, validate_proposal
-from code_verifier.jail.wire import ALL, CHANCE, COMMON, FUNCTION, MISSING, MORE, READER, STRICT
+from code_verifier.jail.wire import (
+    ALL,
+    CHANCE,
+    COMMON,
+    FUNCTION,
+    MISSING,
+    MORE,
+    READER,
+    SEEN,
+    STRICT,
+    TEXTS,
+    UNKNOWN,
+    UNSEEN,
+)
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import cores, ordered_map
 from code_verifier.pool import (
@@ -113,8 +126,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         """Return the layers that this machine lacks and without which chance may decide a verdict:
         `addresses`, `clocks`, or, as a rule, none. Raises SandboxUnavailable.
 
-        Where `addresses` is missing, `check` refuses every program that can reach chance. The first
-        process of a sandbox that lacks one also gives a RuntimeWarning, once for each layer.
+        Where `addresses` is missing, `check` refuses every program that can reach chance or makes
+        texts of values. The first process of a sandbox that lacks one also gives a RuntimeWarning,
+        once for each layer.
         """
         layers = self.layers()
         return tuple(name for name in DETERMINISM if not layers[name])
@@ -192,8 +206,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
 
     def _judge(self, program: str, input: str, runs: int) -> Verdict:
         """Execute `runs` times, or sixteen times if `runs` is above 1 and the program or the input
-        can reach a source of chance. The verdict is the first that is not ok or has another output,
-        else ok. Raises CodeVerifierError when an argument is not a str."""
+        can reach a source of chance, or an execution saw an address. The verdict is the first that
+        is not ok or has another output, else ok. Raises CodeVerifierError when an argument is not a
+        str."""
         texts: dict[str, object] = {"program": program, "input": input}
         for name, text in texts.items():
             if not isinstance(text, str):
@@ -206,27 +221,26 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if isinstance(compiled, Verdict):
             return compiled
         code, flags = compiled
-        has_chance = runs > 1 and flags & CHANCE
-        if has_chance:
-            runs = max(runs, CHANCE_RUNS)
         modules = ALL if flags & MORE else COMMON
-        first = self._execute(code, 0, modules)
-        if not first.ok:
+        first, sight, modules = self._execute(code, 0, modules)
+        if not first.ok or runs == 1:
             return first
-        wall_ms = first.wall_ms
-        for index in range(1, runs):
-            verdict = self._execute(code, index, modules)
+        sights, wall_ms, index = {sight}, first.wall_ms, 1
+        while index < _needed(runs, flags, sights):
+            verdict, sight, modules = self._execute(code, index, modules)
+            sights.add(sight)
             wall_ms = max(wall_ms, verdict.wall_ms)
+            index += 1
             if verdict.ok and verdict.output == first.output:
                 continue
             if verdict.status in _INCONCLUSIVE:
-                return Verdict(verdict.status, None, verdict.reason, wall_ms, index + 1)
+                return Verdict(verdict.status, None, verdict.reason, wall_ms, index)
             other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
             reason = f"gave {_short(first.output)}, then {_short(other)}"
-            return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index + 1)
-        if has_chance and "addresses" in self.missing_determinism():
-            return Verdict(Status.NONDETERMINISTIC, None, _UNKNOWN, wall_ms, runs)
-        return Verdict(Status.OK, first.output, "", wall_ms, runs)
+            return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index)
+        if UNKNOWN in sights and flags & (CHANCE | TEXTS):
+            return Verdict(Status.NONDETERMINISTIC, None, _UNKNOWN, wall_ms, index)
+        return Verdict(Status.OK, first.output, "", wall_ms, index)
 
     def _compile(self, program: str, input: str) -> tuple[bytes, int] | Verdict:
         """The code with its arguments, and the flags of `jail.wire`; or a verdict that refuses."""
@@ -254,9 +268,9 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _profile(self, index: int, modules: str = COMMON) -> Profile:
         return Profile(STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)
 
-    def _execute(self, code: bytes, index: int, modules: str) -> Verdict:
+    def _execute(self, code: bytes, index: int, modules: str) -> tuple[Verdict, int, str]:
         """Execute once, with hash seed and clocks `index`; again with all modules if one was
-        missing."""
+        missing. Returns the verdict, whether it saw an address (see `wire`), and the modules."""
         limits = self.limits
         task = marshal.dumps((code, vars(limits)))
         wall_s, room = limits.wall_s, 4 * limits.output_chars + 4096
@@ -265,7 +279,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             reply = self._pool.ask(self._profile(index, modules), order, task, wall_s + _GRACE_S)
         except ProcessLost as error:
             reason = f"the fork server was lost: {error}"
-            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1)
+            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1), UNSEEN, modules
         if reply.status == MISSING:
             return self._execute(code, index, ALL)
         status, text = reply.status, reply.reason
@@ -274,8 +288,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if status == Status.OK and (problem := _forged(text)):
             status, text = Status.VIOLATION, f"the result is forged: {problem}"
         if status == Status.OK:
-            return Verdict(status, text, "", reply.wall_ms, 1)
-        return Verdict(status, None, text, reply.wall_ms, 1)
+            return Verdict(status, text, "", reply.wall_ms, 1), reply.number, modules
+        return Verdict(status, None, text, reply.wall_ms, 1), UNSEEN, modules
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same settings, and processes of its own."""
@@ -318,6 +332,12 @@ def _reported(report: bytes) -> tuple[str, str]:
     if mark and status in _OF_PROGRAM:
         return status, text
     return Status.VIOLATION, "left without a whole report"
+
+
+def _needed(runs: int, flags: int, sights: set[int]) -> int:
+    """How often to execute a program of these flags that saw this of addresses."""
+    seen = SEEN in sights or (UNKNOWN in sights and flags & TEXTS)
+    return max(runs, CHANCE_RUNS) if seen or flags & CHANCE else runs
 
 
 def _short(text: str | None) -> str:

@@ -11,11 +11,12 @@ import builtins
 import gc
 import marshal
 import os
+import posix
 import sys
 
 from code_verifier.canonical import canonical
 from code_verifier.errors import LiteralError, Status
-from code_verifier.jail import wire
+from code_verifier.jail import addresses, wire
 from code_verifier.jail.imports import ALLOWED
 
 TYPE_CHECKING = False
@@ -42,6 +43,7 @@ def prepare(modules: str) -> None:
                 module.__dict__.pop(place, None)
     sys.version = sys.version.partition(" ")[0]
     sys.argv, sys.path = [""], []
+    posix.environ.clear()  # os.environ's, too
     sys.meta_path[:] = [_Missing] if modules == wire.COMMON else []
     sys.modules["program"] = _program
     _program.__dict__.clear()
@@ -66,6 +68,7 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
     sys.set_int_max_str_digits(limits["int_digits"])
     gc.freeze()  # so that the collector's turns depend on the program alone
     failure: BaseException | None = None
+    addresses.forget()
     names = _program.__dict__
     try:
         gc.enable()
@@ -79,6 +82,7 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
         raise
     except BaseException as error:
         failure = error
+    room[0] = addresses.seen()
     _settrace(None)
     _setprofile(None)
     gc.disable()

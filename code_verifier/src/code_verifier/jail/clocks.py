@@ -21,29 +21,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-STARTS = (  # seconds since 1970: year, month, day, weekday, half of the day and parities differ
-    981_173_106,  # 2001-02-03 04:05:06
-    2_172_692_837,  # 2038-11-06 20:27:17
-    1_434_540_671,  # 2015-06-17 11:31:11
-    1_798_761_599,  # 2026-12-31 23:59:59
-    1_709_164_800,  # 2024-02-29 00:00:00
-    1_891_864_443,  # 2029-12-13 13:34:03
-    1_254_903_262,  # 2009-10-07 08:14:22
-    2_533_992_090,  # 2050-04-19 17:21:30
+STARTS = (
+    1_350_736_247,  # 2012-10-20 12:30:47, Saturday
+    1_609_477_260,  # 2021-01-01 05:01:00, Friday
+    2_249_885_228,  # 2041-04-18 08:07:08, Thursday
+    1_652_454_133,  # 2022-05-13 15:02:13, Friday
+    1_788_975_185,  # 2026-09-09 17:33:05, Wednesday
+    1_546_215_348,  # 2018-12-31 00:15:48, Monday
+    987_933_570,  # 2001-04-22 09:59:30, Sunday
+    1_881_270_017,  # 2029-08-12 23:00:17, Sunday
+    1_181_283_994,  # 2007-06-08 06:26:34, Friday
+    1_909_592_579,  # 2030-07-06 18:22:59, Saturday
+    2_876_953_855,  # 2061-03-02 01:50:55, Wednesday
+    2_540_059_916,  # 2050-06-28 20:11:56, Tuesday
+    1_835_448_264,  # 2028-02-29 14:44:24, Tuesday
+    957_411_929,  # 2000-05-04 03:45:29, Thursday
+    1_268_653_081,  # 2010-03-15 11:38:01, Monday
+    2_142_770_022,  # 2037-11-25 13:53:42, Wednesday
 )
+"""Seconds since 1970, searched: they show every weekday and month, no hour, minute, second, day of
+the month or year twice, a leap day and a year's end. The first two differ in all that has two
+sides: parities, halves and working days."""
 _SECOND = 1_000_000_000
-_STEP = 34_567_891  # about 400 days and 2 hours
+_FRACTION = 618_033_988  # of a second, the golden ratio: even, for the parity is the tick's
 _state = {"now": 0, "tick": 1000, "left": 10 * _SECOND}
 
 
 def install(index: int, wall_s: float) -> None:
     """Give the module `time` of this process the clocks of execution `index`."""
     module: Any = time
-    turn, place = divmod(index, len(STARTS))
-    start = (STARTS[place] + turn * _STEP) * _SECOND
+    start = STARTS[index] * _SECOND + index * _FRACTION % _SECOND
     _state["left"] = int(wall_s * _SECOND)
     _state["tick"] = 800 + 127 * index
-    boot = 20_011 * 5 ** (index % len(STARTS)) * _SECOND + 104_729 * (index + 1)  # hours to years
+    boot = 20_011 * 5 ** (index % 8) * _SECOND + 104_729 * (index + 1)  # hours to years
     work = 31 * 1_000_000 * (index + 1) + 7 * index
     offsets = {
         "time": start,

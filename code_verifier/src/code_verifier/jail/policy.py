@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Any
 
 from code_verifier.jail import wire
-from code_verifier.jail.chance import MEMBERS, Nodes, Program
+from code_verifier.jail.chance import MEMBERS, Nodes, Program, makes_texts
 from code_verifier.jail.imports import ALLOWED, COMMON, words
 from code_verifier.syntax import bound_names
 
@@ -48,7 +48,7 @@ def examine(tree: ast.Module) -> tuple[str | None, int]:
     refusal = _refusal(nodes, tree)
     imported = {alias.name.partition(".")[0] for n in nodes[ast.Import] for alias in n.names}
     imported |= {str(node.module).partition(".")[0] for node in nodes[ast.ImportFrom]}
-    flags = wire.MORE * (not imported <= COMMON)
+    flags = wire.MORE * (not imported <= COMMON) | wire.TEXTS * makes_texts(nodes)
     return refusal, flags | wire.CHANCE * (refusal is None and _has_chance(nodes, imported))
 
 
@@ -99,8 +99,7 @@ def reason(name: str) -> str:
 
 
 def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
-    """Whether a program of these nodes may reach entropy, clocks, the order of sets, or hashes and
-    addresses of objects."""
+    """Whether a program of these nodes may reach entropy, clocks, hashes or the order of sets."""
     if not imported <= MEMBERS.keys():
         return True
     if nodes[ast.Set] or nodes[ast.SetComp] or nodes[ast.MatchClass]:
@@ -108,6 +107,4 @@ def _has_chance(nodes: Nodes, imported: set[str]) -> bool:
     program = Program(nodes)
     if not program.has_quiet_members() or not program.has_quiet_names():
         return True
-    if program.has_algebra() and program.keeps_a_view():
-        return True
-    return program.makes_texts() and (program.keeps_an_address() or program.keeps_an_instance())
+    return program.has_algebra() and program.keeps_a_view()

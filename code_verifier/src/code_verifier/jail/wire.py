@@ -40,10 +40,13 @@ ROOM = 4096
 the name of the exception that ended a script."""
 LENGTH = struct.Struct("<I")
 REPLY = struct.Struct("<BBIddH")
-"""Status; flags of a compiled program; number of the call or exit code; processor seconds;
-milliseconds; bytes of the reason."""
-CHANCE, MORE = 1, 2
-"""Flags: the program can reach a source of chance, or imports more than the common modules."""
+"""Status; flags of a compiled program; number of the call, of a function or exit code; processor
+seconds; milliseconds; bytes of the reason."""
+CHANCE, MORE, TEXTS = 1, 2, 4
+"""Flags: the program can reach a source of chance, imports more than the common modules, or
+converts values to text."""
+UNSEEN, SEEN, UNKNOWN = 0, 1, 2
+"""Number of a function: whether it has seen an address, which only the layer `addresses` knows."""
 MISSING = "missing_module"
 """Status of a child that imports a module which its server does not hold."""
 REASON_BYTES = 1 << 12
