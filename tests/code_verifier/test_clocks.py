@@ -1,9 +1,53 @@
 """Clocks of the sandbox's own: good for measuring, useless for telling the time."""
 
+import calendar
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 import pytest
 from programs import python
 
 from code_verifier import Limits, Sandbox
+from code_verifier.jail.clocks import STARTS
+
+DATES = [datetime.fromtimestamp(start, UTC) for start in STARTS]
+TWO_SIDES: dict[str, Callable[[datetime], bool]] = {
+    **{
+        f"odd {name}": lambda date, name=name: bool(getattr(date, name) % 2)
+        for name in ("year", "month", "day", "hour", "minute", "second")
+    },
+    "odd weekday": lambda date: bool(date.weekday() % 2),
+    "odd week": lambda date: bool(date.isocalendar().week % 2),
+    "odd quarter": lambda date: bool((date.month - 1) // 3 % 2),
+    "odd day of the year": lambda date: bool(date.timetuple().tm_yday % 2),
+    "odd day of all days": lambda date: bool(date.toordinal() % 2),
+    "weekend": lambda date: date.weekday() > 4,
+    "leap year": lambda date: calendar.isleap(date.year),
+    "morning": lambda date: date.hour < 12,
+    "working hours": lambda date: 9 <= date.hour < 17,
+    "first half of the year": lambda date: date.month <= 6,
+    "first half of the month": lambda date: date.day <= 15,
+    "first half of the hour": lambda date: date.minute < 30,
+    "first half of the minute": lambda date: date.second < 30,
+}
+
+
+def test_the_clocks_show_what_a_program_may_ask_for() -> None:
+    assert {date.weekday() for date in DATES} == set(range(7))
+    assert {date.month for date in DATES} == set(range(1, 13))
+    for name in ("year", "day", "hour", "minute", "second"):
+        assert len({getattr(date, name) for date in DATES}) == 16, name
+    days = {(date.month, date.day) for date in DATES}
+    assert {(1, 1), (2, 29), (12, 31)} <= days
+    assert {0, 12} <= {date.hour for date in DATES}
+    assert {1, 53} <= {date.isocalendar().week for date in DATES}
+    assert any(date.day == 13 and date.weekday() == 4 for date in DATES)
+
+
+@pytest.mark.parametrize("side", TWO_SIDES)
+def test_the_first_two_clocks_differ_in_all_that_has_two_sides(side: str) -> None:
+    first, second = (TWO_SIDES[side](date) for date in DATES[:2])
+    assert first != second
 
 
 @pytest.mark.parametrize(
@@ -21,6 +65,20 @@ from code_verifier import Limits, Sandbox
         "datetime.datetime.now().microsecond % 2",
         "datetime.datetime.now(datetime.timezone.utc).month",
         "datetime.datetime.today().day > 15",
+        "datetime.datetime.now().microsecond < 10",
+        "datetime.date.today().weekday() == 0",
+        "datetime.date.today().weekday() == 2",
+        "datetime.date.today().day == 1",
+        "datetime.date.today().day in (2, 8, 9)",
+        "datetime.date.today().isocalendar()[1] % 2",
+        "(datetime.date.today() + datetime.timedelta(days=1)).year == datetime.date.today().year",
+        "(datetime.date.today().month - 1) // 3 == 2",
+        "datetime.datetime.now().hour == 12",
+        "datetime.datetime.now().hour in (15, 17)",
+        "time.gmtime().tm_mon in (8, 9)",
+        "time.gmtime().tm_yday > 365",
+        "time.gmtime().tm_year % 4 == 0",
+        "time.strftime('%a') == 'Mon'",
         "timeit.default_timer()",
     ],
 )

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 OWN_RECURSION, OWN_DIGITS = 10_000, 4300
 _REASON_CHARS = 300
+_FRAMES = 5
+"""Frames below those of a program, beyond the one that a script has."""
 _settrace, _setprofile = sys.settrace, sys.setprofile
+_get_depth, _set_depth = sys.getrecursionlimit, sys.setrecursionlimit
 _program = type(sys)("program")
 
 
@@ -45,6 +48,8 @@ def prepare(modules: str) -> None:
     sys.argv, sys.path = [""], []
     posix.environ.clear()  # os.environ's, too
     sys.meta_path[:] = [_Missing] if modules == wire.COMMON else []
+    sys.getrecursionlimit = lambda: _get_depth() - _FRAMES
+    sys.setrecursionlimit = lambda limit, /: _set_depth(limit + _FRAMES if limit > 0 else limit)
     sys.modules["program"] = _program
     _program.__dict__.clear()
     names = {"__name__": "program", "__builtins__": dict(vars(builtins))}
@@ -72,7 +77,7 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
     names = _program.__dict__
     try:
         gc.enable()
-        sys.setrecursionlimit(limits["recursion"])
+        _set_depth(limits["recursion"] + _FRAMES)
         exec(code, names)
         entry = names.get("f")
         if entry is None:
@@ -86,7 +91,7 @@ def function(task: bytes, room: mmap.mmap) -> NoReturn:
     _settrace(None)
     _setprofile(None)
     gc.disable()
-    sys.setrecursionlimit(OWN_RECURSION)
+    _set_depth(OWN_RECURSION)
     sys.set_int_max_str_digits(OWN_DIGITS)
     if failure is not None:
         report = f"{Status.EXCEPTION}\n{reason_of(failure)}"
