@@ -88,8 +88,9 @@ BOXES = ["{}", "[{}]", "({}, 1)", "[[{}], 2]", "deque([{}])", "defaultdict(int, 
 TEXTS = [
     "str({})", "repr({})", "ascii({})", "format({})", "f'{{{}}}'", "f'{{{}!r:>60}}'", "f'{{{}=}}'",
     "'%s' % ({},)", "'%r' % ({},)", "'{{}}'.format({})", "'{{0!r}}'.format({})",
-    "'{{a}}'.format(a={})", "'{{a}}'.format_map({{'a': {}}})", "''.join(map(str, [{}]))", "str([{}])",
-    "message({})", "written({})", "later({})", "say({})", "Said({}).text()", "'{{0.n}}'.format(Plain({}))",
+    "'{{a}}'.format(a={})", "'{{a}}'.format_map({{'a': {}}})", "''.join(map(str, [{}]))",
+    "str([{}])", "message({})", "written({})", "later({})", "say({})", "Said({}).text()",
+    "'{{0.n}}'.format(Plain({}))",
 ]  # fmt: skip
 DIGITS = r"re.search(r'0x([0-9a-f]+)', {})[1]"
 ENDS = [

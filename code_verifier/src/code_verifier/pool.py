@@ -331,8 +331,8 @@ def remedy(words: str) -> str:
 OUT_OF_BUDGET = -getattr(signal, "SIGPROF", 27)  # which Windows lacks
 REQUIRED_LAYERS = ("seccomp", "no_new_privs")
 DETERMINISM = {
-    "addresses": "a program that can reach chance is refused even if all executions agree, because "
-    "they see much the same addresses",
+    "addresses": "a program that can reach chance or makes texts of values is refused even if all "
+    "executions agree, because they see much the same addresses",
     "clocks": "a program that gets round the simulated clocks can read the real ones, and be "
     "accepted by chance",
 }

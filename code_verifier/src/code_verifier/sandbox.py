@@ -66,7 +66,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     r"""Runs programs, each execution in a fresh confined process.
 
     workers: executions at a time. limits: of one execution. runs: executions of one `check`, each
-    with its own hash seed and clocks; a program that can reach a source of chance gets 16.
+    with its own hash seed and clocks; a program that can reach a source of chance, or sees an
+    address, gets 16.
     comparison: how answers are compared. allow_weak: run even where the kernel offers no
     system-call filter.
 

@@ -6,12 +6,15 @@ them: what each stops, its file, and the file of its tests. docs/threat-model.md
 and what is not stopped.
 
 1. A process for reading: no text breaks or delays the caller or a program. `reader`; test_walls.
-2. Policy: stops nothing. It refuses early, with a reason, and finds programs that can reach chance
-   and need more executions. `policy`, `chance`; test_corpus, test_walls.
+2. Policy: stops nothing. It refuses early, with a reason, and finds programs that can reach
+   entropy, clocks or the order of sets and need more executions. `policy`, `chance`; test_corpus,
+   test_walls.
 3. A fresh child for each execution: nothing of another program. `server`; test_corpus, test_faults.
 4. Modules imported before the fork: none beyond the list. `imports`; test_corpus.
 5. Clocks, entropy, hash seeds and addresses differ in each execution: no output depends on the
-   time, the process or the build. `clocks`, `entropy`, `addresses`; test_clocks, test_walls.
+   time, the process or the build. A program that sees an address is noticed, and executed more
+   often. `clocks`, `entropy`, `addresses` with the source `addresses.S`; test_clocks,
+   test_addresses, test_walls.
 6. Another user, namespaces, an empty root and Landlock: no files, network and signals, even if the
    filter has a hole. `walls`; test_layers.
 7. Limits of memory, processor time, files and processes, and of real time by the server: no waste

@@ -1,4 +1,4 @@
-/* The machine code of addresses.py, which holds the same bytes; test_walls.py compares them:
+/* The machine code of addresses.py, which holds the same bytes; test_addresses.py compares them:
 
        as [--defsym AARCH64=1] --defsym SEEN=1 --defsym FACTOR=2 ... addresses.S
 
