@@ -39,8 +39,8 @@ def test_words_letters_and_units_have_kinds() -> None:
     assert canonical_gold("90", "How many minutes? How many hours? In all?").unit == ""
     assert canonical_gold("2e27", "Give it in centimeters.").unit == "cm"
     assert canonical_gold("1.6", r"How wide is it (in $\mathrm{cm}$ )?").unit == "cm"
-    assert canonical_gold("1.6", r"Answer in $\mathrm{cm}^2$.").unit == ""
-    assert canonical_gold("1.6", r"Answer in $\mathrm{~kJ} / \mathrm{mole}$.").unit == "kj"
+    assert canonical_gold("1.6", r"Answer in $\mathrm{cm}^2$.").unit == "cm^2"
+    assert canonical_gold("1.6", r"Answer in $\mathrm{~kJ} / \mathrm{mole}$.").unit == "kJ"
     assert canonical_gold("1.6", "What is it in degrees Celsius?").unit == "celsius"
     assert canonical_gold("8", "A tax of 5 percent is paid. What is left?").unit == ""
 

@@ -13,8 +13,8 @@ from numbers import Number
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.notation import GOLD_RULES, MAX_LENGTH, PATTERNS, closing, tokens
-from evals.math.units import canonical_unit
+from evals.math.notation import GOLD_RULES, MAX_LENGTH, PATTERNS, closing, plain, tokens
+from evals.math.units import canonical_unit, measured
 from evals.math.words import in_digits
 from evals.recipes import Template, own_turn
 
@@ -49,7 +49,7 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     odd_type = isinstance(raw, bool) or not isinstance(raw, str | Number)
     if odd_type or str(raw) in ("", "nan", "inf", "-inf"):
         raise EvalsError(f"the right answer is {raw!r:.80}; expected a text, a number or a list")
-    text = str(raw).strip()
+    text = plain(str(raw)).strip()
     money = "\\$" in text
     for pattern, put in GOLD_RULES:
         text = pattern.sub(put, text).strip()
@@ -75,8 +75,9 @@ def _unit_of(question: str) -> str:
     mark_at = question.rfind("?")
     end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
-    units = set(PATTERNS["asks_unit"].findall(sentence))
-    return canonical_unit(units.pop()) if len(units) == 1 else ""
+    units = {canonical_unit(text) for text in PATTERNS["asks_unit"].findall(sentence)}
+    units = {unit for unit in units if measured(unit)[0]}
+    return units.pop() if len(units) == 1 else ""
 
 
 def _is_plain_text(text: str) -> bool:
@@ -103,6 +104,8 @@ _BASE = re.compile(r"_\{?(\d+|[a-z]+)\}?|[\s$~)\\]*+(?:text\{\s*+)?\(?(?:in )?ba
 """The base of a number in a box, after the box."""
 _NO_VALUE = re.compile(r"(?:indeed )?(?:in)?(?:correct|right|wrong|valid|verified|consistent)\b")
 """Words after "the answer is" that are no answer."""
+_EXCLAIMED = re.compile(r"(?<=\d)!(?=\**(?:\s+[A-Z]|\s*$))")
+"""The end of a sentence, which is no factorial: The answer is 42!"""
 _JOINED = re.compile(r"\s*(?:,|;|,?\s*(?:and|or)\b)\s*(?=\$|\\\()")
 _AFTER = re.compile(
     r"\s*(?:(?P<words>(?:\((?!and\b))?[A-Za-z])|[/_^!*+=<>\[\\-])(?:[^.,;:\n$]|\.(?=\S))*"
@@ -216,7 +219,7 @@ def _phrase(tail: str) -> Extraction | None:
         rest = tail[match.end() :].lstrip(" \t:*\n`")
         if "would" in match[0] and re.match(r"[^.\n]{0,80}\bif\b", rest):
             continue
-        text = _value_of(rest)
+        text = _value_of(_EXCLAIMED.sub(".", rest, count=1))
         if text and not _NO_VALUE.match(text):
             return Extraction(text, "phrase")
     return None

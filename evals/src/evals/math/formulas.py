@@ -198,7 +198,7 @@ class _Reader:
         if abs(int(re.split("[eE]", text + "e0")[1])) > 2_000:
             raise TooLarge("guard: exponent")
         after = self.peek()
-        if "." in text and after.text in ("overline", "dot"):
+        if "." in text and after.text == "overline":
             return self.repeating(text)
         tree = number(Fraction(text))
         if not text.isdigit():

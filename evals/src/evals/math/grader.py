@@ -16,7 +16,7 @@ from typing import NamedTuple
 from evals.errors import EvalsError
 from evals.math.answers import TEXT, Gold, extract, trim
 from evals.math.formulas import Tree, has, number, replaced, signed, variables
-from evals.math.notation import MAX_LENGTH, TooLarge, Unreadable, tokens
+from evals.math.notation import MAX_LENGTH, MODULO, TooLarge, Unreadable, plain, tokens
 from evals.math.numbers import Evaluator, Undefined, Value
 from evals.math.shapes import (
     Form,
@@ -26,12 +26,13 @@ from evals.math.shapes import (
     Several,
     Unread,
     Words,
+    alike,
     mapped,
     numeric,
     shape,
     unread,
 )
-from evals.math.units import converted, units_differ
+from evals.math.units import converted, measured, units_differ
 from evals.math.words import changes, in_digits, is_condition, same_words
 from evals.recipes import Template
 
@@ -50,7 +51,7 @@ _CHOICE = re.compile(
 _DESCRIBED = re.compile(r"(?:\\text|[\s~${}.]|(?!(?:and|or)\b)[A-Za-z]{2,}+|\d++|a\b)*+")
 """The words or the number that may follow the letter of a choice."""
 _THOUSANDS = re.compile(
-    r"(?<![\d.,/])\d{1,3}(?:(?:,(?:\\!)?|\\[,:; ]|[~ \u2009\u202f])\d{3})+(?![\d,/]|\s*,\s*\d)"
+    r"(?<![\d.,/])\d{1,3}(?:(?:,(?:\\!)?|\\[,:; ]|[~ ])\d{3})+(?![\d,/]|\s*,\s*\d)"
 )
 _ROUGHLY = (
     r"(?<![A-Za-z\\])(?:about|approximately|approx\.?|around|roughly|nearly|almost)(?![A-Za-z])"
@@ -78,6 +79,7 @@ def grade(gold: Gold, response: str, template: Template | None = None) -> Match:
 
 def compare(gold: Gold, answer: str) -> Match:
     """Return whether an answer equals the gold, and by which rule."""
+    answer = plain(answer)
     lettered = _CHOICE.fullmatch(answer)
     first, second, after = lettered.groups() if lettered else ("", "", "")
     if gold.kind == "choice":
@@ -175,6 +177,8 @@ class _Comparison:
 
     def plain(self, answer: str) -> str:
         """The answer with numbers in digits, and \\approx before a value that is only rounded."""
+        if "mod" in self.gold.text:
+            answer = MODULO.sub(r"\\pmod ", answer)
         answer = _OR_ROUGHLY.sub(r"\\approx \1", in_digits(answer[: MAX_LENGTH + 1]))
         return re.sub(_ROUGHLY, " ", answer) if self.gold.measured else answer
 
@@ -182,6 +186,12 @@ class _Comparison:
         return self.match(gold, answer).correct
 
     def match(self, gold: Form, answer: Form) -> Match:
+        gold, answer = alike(gold, answer)
+        labelled, labels = _by_label(gold), _by_label(answer)
+        if shared := labelled.keys() & labels.keys():
+            same = all(self.same(labelled[label], labels[label]) for label in shared)
+            if not same or labelled.keys() == labels.keys():
+                return Match(same, "list")
         golds = values = None
         if not isinstance(gold, Quantity):
             golds, values = _by_name(gold), _by_name(answer)
@@ -217,7 +227,10 @@ class _Comparison:
     def same_values(self, gold: Form, answer: Form) -> bool:
         """Whether the answer has every value of the gold and no other, in any order, but for p = 3,
         q = 4."""
-        if by_name := _by_name(answer):
+        by_name = _by_name(answer)
+        if by_name and len({re.sub(r"[\d_{}]+$", "", name) for name in by_name}) == 1:
+            answer = Several(tuple(by_name.values()))  # x_1 = 3, x_2 = 5
+        elif by_name:
             items = gold.items if isinstance(gold, Several) else ()
             if items and not any(isinstance(item, Relation | Ordered) for item in items):
                 values = _point(by_name).items
@@ -265,8 +278,9 @@ class _Comparison:
         same_name = gold.names[0] and any(n[:1] == gold.names[0][0] for n in answer.names[:-1])
         if value is not None and same_name:
             return self.match_side(answer, value)
-        is_same = (gold.signs == answer.signs and "=" not in gold.signs) and all(
-            map(self.same, gold.sides, answer.sides)
+        orders = [answer.sides, answer.sides[::-1]] if gold.signs == ("!=",) else [answer.sides]
+        is_same = (gold.signs == answer.signs and "=" not in gold.signs) and any(
+            all(map(self.same, gold.sides, sides)) for sides in orders
         )
         return Match(is_same, "equation")
 
@@ -337,17 +351,21 @@ class _Comparison:
     def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
         wanted, tree = gold.tree, answer.tree
-        if not gold.unit:
+        if "/" not in unit and (not gold.unit or measured(unit)[0] == "dollar1"):
             answer_unit = answer_unit.partition("/")[0]
         if unit == "degree" and not answer_unit and has(tree, "pi"):
             answer_unit = "radian"
         if answer_unit == "percent":
             tree, answer_unit = ("percent", tree), ""
         equal = self.evaluator.equal
-        if unit == "percent":
+        if unit == self.gold.unit == "percent" and not has(wanted, "percent"):
+            tree = tree[1] if tree[0] == "percent" else tree
+        elif unit == "percent":
             if equal(wanted, tree):
                 return Match(True, "value")
             wanted, tree = (t[1] if t[0] == "percent" else t for t in (wanted, tree))
+        elif unit[:4] == answer_unit[:4] == "mod ":
+            return Match(unit == answer_unit and self.congruent(wanted, tree, unit[4:]), "modulus")
         elif units_differ(unit, answer_unit) and not (
             answer_unit == "degree" and unit in ("celsius", "fahrenheit")
         ):
@@ -358,6 +376,15 @@ class _Comparison:
         if any(equal(wanted, other) for other in _respelled(wanted, tree)):
             return Match(True, "value")
         return Match(False, "value")
+
+    def congruent(self, one: Tree, other: Tree, modulus: str) -> bool:
+        """Whether two values are in the same class of whole numbers, or equal."""
+        if self.evaluator.equal(one, other):
+            return True
+        if not modulus.isdigit() or not int(modulus) or variables(one) | variables(other):
+            return False
+        gap = self.evaluator.value(("add", one, ("negate", other)), {})
+        return isinstance(gap, Fraction) and gap % int(modulus) == 0
 
 
 def _spells_one(wanted: list[Form], values: list[Form]) -> bool:
@@ -400,6 +427,20 @@ def _by_name(form: Form) -> dict[str, Form] | None:
     return by_name if len(by_name) == len(names) == len(values) else None
 
 
+def _by_label(form: Form) -> dict[str, Form]:
+    """The values by the counted things: of 3 boys, 5 girls; of boys: 3, girls: 5."""
+    by_label: dict[str, Form] = {}
+    for item in form.items if isinstance(form, Several) else ():
+        label = item.unit if isinstance(item, Quantity) else ""
+        if isinstance(item, Relation):
+            label = item.names[0] if isinstance(item.sides[0], Words) else ""
+        value = item.sides[-1] if isinstance(item, Relation) else item
+        if not label or measured(label)[0] or label in by_label:
+            return {}
+        by_label[label.lower().removesuffix("s")] = value
+    return by_label if len(by_label) > 1 else {}
+
+
 def _point(by_name: dict[str, Form]) -> Ordered:
     """The values in the order of their names: x before y, a_2 before a_10."""
     return Ordered("(", ")", tuple(by_name[name] for name in sorted(by_name, key=_order)))
@@ -410,7 +451,7 @@ def _order(name: str) -> list[tuple[int, str]]:
 
 
 def _difference(relation: Relation) -> Tree | None:
-    trees = [side.tree for side in relation.sides if isinstance(side, Quantity)]
+    trees = [side.tree for side in relation.sides if isinstance(side, Quantity) and not side.unit]
     if relation.signs != ("=",) or len(trees) != 2:
         return None
     return ("add", trees[0], ("negate", trees[1]))

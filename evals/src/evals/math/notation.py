@@ -56,17 +56,20 @@ _CHARACTERS = str.maketrans(
         },
     }
 )
+_PLAIN = str.maketrans({c: put for put in ("-", " ", "") for c in _LISTS["characters"][put]})
 _SCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789+-n0123456789n")
 
 
 def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
     """Patterns with their replacements."""
-    named = {part.upper(): _LISTS[part] for part in ("no_solution", "raised", "parts")}
+    parts = ("no_solution", "raised", "mod", "dotted", "unit_vector")
+    named = {part.upper(): _LISTS[part] for part in parts}
     known = re.compile("|".join(named))
     rows = _LISTS[name]
     return [(re.compile(known.sub(lambda m: named[m[0]], row)), put) for row, put in rows]
 
 
+MODULO = re.compile(_LISTS["mod"])
 _REWRITTEN, GOLD_RULES = _rules("rewritten"), _rules("gold")
 PATTERNS = {name: re.compile(text) for name, text in _LISTS["patterns"].items()}
 _TOKEN = re.compile(
@@ -77,6 +80,9 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|<=|>=|!=|=<|==|=>|\S)",
     re.DOTALL,
 )
+_CAPITALS = re.compile("[AP]M|[KMGT][BJW]|M[NV]|EUR|GBP|INR|JPY|USD")
+"""Units in capitals, which are no products of letters."""
+_DIGITS = re.compile(r"\d+")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SAME = {"**": "^", "=<": "<=", "==": "=", "\\|": "|"}
 _LETTERS = re.compile(
@@ -84,6 +90,11 @@ _LETTERS = re.compile(
     "|theta|omega|[A-Za-z]"
 )
 """The names and letters in a run of letters."""
+
+
+def plain(text: str) -> str:
+    """Return the text with one minus sign and hyphen, one space, and no invisible characters."""
+    return text.translate(_PLAIN)
 
 
 def tokens(text: str, words: bool = False) -> list[Token]:
@@ -166,8 +177,12 @@ def _word(run: str, words: bool) -> list[Token]:
 
 def _command(name: str, text: str, place: int, words: bool) -> tuple[list[Token], int]:
     """The tokens of a command, and the place behind it."""
-    if name in ("color", "textcolor", "pmod"):
+    if name in ("color", "textcolor"):
         return [], _group(text, place)[1]
+    if name == "pmod":
+        digits = _DIGITS.match(text, place)
+        content, place = (digits[0], digits.end()) if digits else _group(text, place)
+        return [Token("modulus", content.strip())], place
     if name in ("bmod", "mod"):
         return [Token("text", "mod")], place
     if name in _FONTS or name in ("begin", "end"):
@@ -195,14 +210,15 @@ def _text(font: str, content: str, words: bool) -> list[Token]:
         return [Token("sign", "reals" if bare == "R" else "complexes")]
     if re.search(r"\d|\\[A-Za-z]|[%$=]", bare):
         return _scan(bare, True)
-    if re.fullmatch(r"[A-Za-z]|[A-Z]{2,6}", bare):
+    if re.fullmatch(r"[A-Za-z]|[A-Z]{2,6}", bare) and not _CAPITALS.fullmatch(bare):
         return _word(bare, words)
     sequence = []
     for part in re.split(r"\b(and|or)\b|^(,)$", re.sub(r"[\\~]", " ", bare), flags=re.IGNORECASE):
         if part and part.lower() in ("and", "or", ","):
             sequence.append(Token("sign", part.lower()))
-        elif part and part.strip(" ,.;"):
-            sequence.append(Token("text", part.strip(" ,;")))
+        elif part and part.strip(" ,.;:"):
+            sequence.append(Token("text", part.strip(" ,;:")))
+            sequence += [Token("sign", ":")] * part.rstrip().endswith(":")
     return sequence
 
 

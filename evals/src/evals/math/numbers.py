@@ -28,6 +28,8 @@ MAX_EXPONENT = 10_000
 MAX_DEGREE = 10**30
 """The largest degree of a root; higher ones are too close to 1 to be distinguished."""
 MAX_FACTORIAL = 2_000
+MIN_DIGITS = 400
+"""Fewest digits with which two formulas are compared that agree at 100."""
 MAX_WORK = 100_000
 """Most operations of one comparison; an operation on long fractions counts as several."""
 
@@ -58,6 +60,8 @@ class Evaluator:
         self._work = work
         self._price = 1 if library is cmath else 20
         self._library = library
+        self._reach = 0.0
+        """Bits between 1 and the largest or the smallest number so far."""
         self._cut = False
         """Whether the last value used a root, a logarithm or an arc that is not real."""
 
@@ -88,8 +92,9 @@ class Evaluator:
         parts = [self._value(part, point) for part in tree[1:]]
         if self._library is not cmath and any(not isinstance(part, Fraction) for part in parts):
             parts = [self._inexact(part) for part in parts] if kind in _OPERATIONS else parts
-        if kind in _FLOORS and self._library is cmath and not isinstance(parts[0], Fraction):
-            return Evaluator(True, _context(100), self._work).value(tree, point)
+        rough = self._library is cmath or self._library.dps < MIN_DIGITS
+        if kind in _FLOORS and rough and not isinstance(parts[0], Fraction):
+            return Evaluator(True, _context(MIN_DIGITS), self._work).value(tree, point)
         if kind in _FUNCTIONS or kind in _INVERSE:
             result = self._function(kind, self._inexact(parts[0]))
         elif kind in ("add", "multiply"):
@@ -113,6 +118,12 @@ class Evaluator:
             self._work -= bits // 128
             if bits > MAX_BITS:
                 raise TooLarge("guard: digits")
+            size = result.numerator.bit_length() - result.denominator.bit_length()
+        elif self._library is cmath or not result:
+            size = 0
+        else:
+            size = self._library.mag(result)
+        self._reach = max(self._reach, abs(size))
         if self._work < 0:
             raise TooLarge("guard: work")
         return result
@@ -181,22 +192,24 @@ class Evaluator:
         return True if agreed >= min(2, len(names) + 1) else None
 
     def _agree(self, one: Tree, other: Tree, point: Point) -> bool:
-        """Whether two formulas agree at a point to 90 digits.
+        """Whether two formulas agree at a point to 100 digits, and to so many more that the largest
+        and the smallest number in them do not hide a difference.
 
         What rounding leaves of a difference of nothing is less the more digits there are.
         """
-        gaps = []
-        for digits in (100, 50):
+        gaps, reach = [], 0.0
+        for digits in (100, MIN_DIGITS):
+            digits += int(min(reach, MAX_BITS))  # a bit for each: thrice as many as in them
             precise = Evaluator(True, _context(digits), self._work)
             try:
                 values = [precise._inexact(precise.value(tree, point)) for tree in (one, other)]
             except Undefined:
                 return False
-            self._work = precise._work
+            self._work, reach = precise._work, precise._reach
             gaps.append(abs(values[0] - values[1]))
-            if gaps[0] <= max(map(abs, values)) * 1e-90:
-                return True
-        return bool(gaps[0] <= gaps[1] * 1e-40)
+        tenth = precise._library.mpf(10) ** -1
+        rounding = max(map(abs, values)) * tenth ** (digits - 10)
+        return bool(gaps[1] <= max(rounding, gaps[0] * tenth ** (0.8 * (digits - 100))))
 
     def _points(
         self, one: Tree, other: Tree, names: list[str], nodes: list[Tree]
@@ -292,7 +305,7 @@ def _floor(argument: Value) -> Value:
         return Fraction(math.floor(argument))
     if abs(argument.imag) > 1e-9:
         raise Undefined("floor of a complex number")
-    real = argument.real + 1e-80
+    real = argument.real + 1e-200
     return Fraction(int(real - real % 1))
 
 

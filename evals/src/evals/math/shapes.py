@@ -6,13 +6,15 @@ several intervals.
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TypeAlias, TypeGuard
 
-from evals.math.formulas import Tree, formula, number, variables
+from evals.math.formulas import Tree, formula, number, replaced, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
-from evals.math.units import unit
+from evals.math.numbers import Evaluator
+from evals.math.units import converted, unit
 from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label
 
 
@@ -69,9 +71,10 @@ Form: TypeAlias = Quantity | Words | Unread | Ordered | Several | Relation
 _INFINITY: Tree = ("constant", "infty")
 _LOWEST, _HIGHEST = Quantity(("negate", _INFINITY)), Quantity(_INFINITY)
 _LINE = ("(", ")", (_LOWEST, _HIGHEST))
+_AXES = {"imath", "jmath", "kmath"}
 _AND = {",", ";", "and", "or", "row"}
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~="}
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_FLIPPED = {">": "<", ">=": "<="}
 _SCOPE = re.compile(
     r"(?:for|where|such|with|if|when|given|since|because|as|and|up|respectively)\b"
     r"|in (?=(?:the )?(?:interval|set|simplest|simplified|lowest|exact|decimal|standard)\b)"
@@ -141,7 +144,8 @@ def shape(sequence: list[Token]) -> Form:
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
-        return overlap or Several(tuple(map(shape, parts)))
+        form = overlap or Several(tuple(map(shape, parts)))
+        return form if "or" in marks else _excluding(form)
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
@@ -149,6 +153,8 @@ def shape(sequence: list[Token]) -> Form:
     parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
         parts, _ = split(_without_arguments(sequence), _RELATIONS)
+        if all(mark in (">", ">=") for mark in marks):
+            parts, marks = parts[::-1], [_FLIPPED[mark] for mark in marks[::-1]]
         names = tuple(map(_name, parts))
         sides = tuple(
             _side(part, is_last=part is parts[-1] and not name)
@@ -158,13 +164,20 @@ def shape(sequence: list[Token]) -> Form:
     parts, _ = split(sequence, ("∈",))
     if len(parts) == 2:
         return shape(parts[1]) if _names(parts[0]) else Unread(_joined_text(sequence))
-    if any(token.text == "without" for token in sequence):
+    parts, _ = split(sequence, ("without",))
+    if len(parts) > 1:
+        holes = shape(parts[1]) if _joined_text(parts[0]) == "reals" else None
+        if holes and parts[1][0].text == "\\{":
+            return Relation((Words("reals"), holes), ("!=",), ("", ""))
         return Words(_joined_text(sequence))
     parts, _ = split(sequence, (":",))
+    if len(parts) == 2 and [token.kind for token in parts[0]] == ["text"] and _name(parts[0]):
+        label = parts[0][0].text
+        return Relation((Words(label), shape(parts[1])), ("=",), (label, ""))
     ratio = tuple(map(shape, parts)) if len(parts) > 1 else ()
     if ratio and all(isinstance(part, Quantity) for part in ratio):
         return Ordered(":", ":", ratio)
-    return _bracketed(sequence) or _value(sequence)
+    return _transposed(sequence) or _bracketed(sequence) or _value(sequence)
 
 
 def _trimmed(sequence: list[Token]) -> list[Token]:
@@ -214,10 +227,7 @@ def _is_ray(form: Form) -> TypeGuard[Ordered]:
 def _interval(
     sides: tuple[Form, ...], signs: tuple[str, ...], names: tuple[str, ...]
 ) -> Ordered | None:
-    """The interval of `a < x <= b`, `x > a` and their mirror images; None for others."""
-    if all(sign in (">", ">=") for sign in signs):
-        sides, names = sides[::-1], names[::-1]
-        signs = tuple(_FLIPPED[sign] for sign in signs[::-1])
+    """The interval of `a < x <= b` and `a < x`; None for others."""
     if not all(sign in ("<", "<=") for sign in signs):
         return None
     left, right = "(" if signs[0] == "<" else "[", ")" if signs[-1] == "<" else "]"
@@ -304,6 +314,23 @@ def _bracketed(sequence: list[Token]) -> Form | None:
     return form if start == 0 or form is None else _scaled(sequence[:start], form)
 
 
+def _transposed(sequence: list[Token]) -> Form | None:
+    """The columns of [1, 2]^T as rows; None for others."""
+    texts = [token.text for token in sequence] or [""]
+    bare = [text for text in texts[-4:] if text not in ("{", "}")]
+    cut = len(sequence) - (4 if texts[-1] == "}" else 2)
+    if bare[-2:] not in (["^", "T"], ["^", "top"], ["^", "intercal"]) or cut < 1:
+        return None
+    form = _bracketed(sequence[:cut])
+    if not isinstance(form, Ordered) or texts[cut] != "^":
+        return None
+    rows = [item.items if isinstance(item, Ordered) else (item,) for item in form.items]
+    turned = zip(*rows, strict=True) if form.left == "matrix" else rows
+    if len(set(map(len, rows))) > 1:
+        return None
+    return Ordered("matrix", "matrix", tuple(Ordered("row", "row", tuple(row)) for row in turned))
+
+
 def _opening(sequence: list[Token]) -> int | None:
     """The place of the bracket that the last token closes; None where it closes none."""
     depth = 0
@@ -341,10 +368,15 @@ def _value(sequence: list[Token]) -> Form:
     except Unreadable:
         has_words_only = text and all(t.kind == "text" for t in sequence)
         return Words(text) if has_words_only else Unread(text or "nothing")
+    if rest and rest[0].kind == "modulus":
+        return Quantity(tree, f"mod {rest[0].text}") if len(rest) == 1 else Unread(text)
     tree, rest = _enlarged(tree, rest)
     name = unit(rest) if rest else ""
     if name is None:
-        return Unread(_joined_text(rest))
+        places = [place for place, token in enumerate(rest) if token.kind == "number"]
+        first = unit(rest[: places[0]]) if places and places[0] else None
+        total = _total([Quantity(tree, first), _value(rest[places[0] :])]) if first else None
+        return total or Unread(_joined_text(rest))
     if tree[0] == "negate" and tree[1][0] == "degrees":
         tree = ("degrees", ("negate", tree[1][1]))
     if tree[0] == "degrees":
@@ -361,3 +393,132 @@ def _enlarged(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
         return tree, rest
     first = [rest[0]._replace(text=more)] if more else []
     return ("multiply", tree, number(LARGE[large])), [*first, *rest[1:]]
+
+
+def alike(one: Form, other: Form) -> tuple[Form, Form]:
+    """Return two answers in one shape, if one may be spelled in the shape of the other.
+
+    3:45 pm and 15:45; x != 2 and a union of intervals; 225 minutes and 3 hours, 45 minutes; a
+    vector as a tuple, as a column and in i, j, k.
+    """
+    first, second = _time(one), _time(other)
+    if first and second and (first[1] or second[1]):
+        times = [_on_the_day(*first), _on_the_day(*second)]
+        if not (first[1] and second[1]) and first[0] == second[0]:
+            times = [0, 0]
+        return Quantity(number(times[0])), Quantity(number(times[1]))
+    holes, others = _holes(one), _holes(other)
+    if holes and others and (isinstance(one, Relation) or isinstance(other, Relation)):
+        if holes[0] == others[0] or "" in (holes[0], others[0]):
+            return holes[1], others[1]
+    if isinstance(one, Several) and isinstance(other, Quantity):
+        return _total(one.items) or one, other
+    if isinstance(one, Quantity) and isinstance(other, Several):
+        return one, _total(other.items) or other
+    sizes = [len(form.items) for form in (one, other) if isinstance(form, Ordered)]
+    has_axes = any(isinstance(f, Quantity) and _AXES & variables(f.tree) for f in (one, other))
+    if len(sizes) == 1 or has_axes:
+        one, other = (_vector(form, sizes[0] if sizes else 3) for form in (one, other))
+    if isinstance(one, Ordered) and isinstance(other, Ordered) and "(" in (one.left, other.left):
+        one, other = _flat(one), _flat(other)
+    return one, other
+
+
+def _time(form: Form) -> tuple[int, str] | None:
+    """The minutes of a time of day as written, and am, pm or ""; None for others."""
+    clock = isinstance(form, Ordered) and form.left == ":" and len(form.items) == 2
+    parts = form.items if isinstance(form, Ordered) and clock else (form,)
+    numbers = [p.tree[1] for p in parts if isinstance(p, Quantity) and p.tree[0] == "number"]
+    half = getattr(parts[-1], "unit", "")
+    if len(numbers) < len(parts) or half not in (("am", "pm", "") if clock else ("am", "pm")):
+        return None
+    hour, minute = (*numbers, Fraction(0))[:2]
+    whole = hour.denominator == minute.denominator == 1 and 0 <= hour <= 24 and 0 <= minute < 60
+    return (int(60 * hour + minute), half) if whole else None
+
+
+def _on_the_day(minutes: int, half: str) -> int:
+    return minutes % 720 + 720 * (half == "pm") if half else minutes
+
+
+def _excluding(form: Form) -> Form:
+    """x != 2, x != 3 as x != 2, 3."""
+    first = form.items[0] if isinstance(form, Several) else None
+    if not isinstance(first, Relation) or not isinstance(form, Several) or not first.names[0]:
+        return form
+    points = [item.sides[1] if isinstance(item, Relation) else item for item in form.items]
+    same = [
+        item
+        for item in form.items
+        if isinstance(item, Quantity)
+        or (
+            isinstance(item, Relation) and item.signs == ("!=",) and item.names[0] == first.names[0]
+        )
+    ]
+    return (
+        replace(first, sides=(first.sides[0], Several(tuple(points))))
+        if len(same) == len(points) and first.signs == ("!=",)
+        else form
+    )
+
+
+def _holes(form: Form) -> tuple[str, Form] | None:
+    """The name of a number, and the values that it has not; None for others."""
+    if isinstance(form, Relation) and form.signs == ("!=",):
+        place = 0 if form.names[0] or not form.names[1] else 1
+        return form.names[place], form.sides[1 - place]
+    items = form.items if isinstance(form, Several) else ()
+    rays = [
+        i
+        for i in items
+        if isinstance(i, Ordered) and i.left + i.right == "()" and len(i.items) == 2
+    ]
+    begins, ends = ({ray.items[place] for ray in rays} for place in (0, 1))
+    points = begins - {_LOWEST}
+    if (
+        len(rays) < max(2, len(items))
+        or points != ends - {_HIGHEST}
+        or len(points) != len(rays) - 1
+    ):
+        return None
+    return "", points.pop() if len(points) == 1 else Several(tuple(points))
+
+
+def _total(items: Iterable[Form]) -> Quantity | None:
+    """The sum of 3 hours and 45 minutes; None if the units do not measure the same."""
+    trees: dict[str, Tree | None] = {}
+    for item in items:
+        if not isinstance(item, Quantity) or item.unit in trees:
+            return None
+        first = next(iter(trees), item.unit)
+        trees[item.unit] = converted(item.tree, item.unit, first)
+    values = [tree for tree in trees.values() if tree is not None]
+    return Quantity(("add", *values), first) if len(values) == len(trees) else None
+
+
+def _vector(form: Form, size: int) -> Form:
+    """2i - j as (2, -1); other forms as they are."""
+    if not isinstance(form, Quantity):
+        return form
+    tree, names = _with_axes(form.tree), ("imath", "jmath", "kmath")
+    units = [{n: number(n == name) for n in names} for name in names[:size]]
+    parts = [replaced(tree, unit) for unit in units]
+    total = ("add", *(("multiply", p, ("variable", n)) for p, n in zip(parts, names, strict=False)))
+    if not _AXES & variables(tree) or not Evaluator().equal(tree, total):
+        return form
+    return Ordered("(", ")", tuple(map(Quantity, parts)))
+
+
+def _with_axes(tree: Tree) -> Tree:
+    """The tree with i, j, k as unit vectors."""
+    if tree[0] in ("constant", "variable"):
+        return ("variable", f"{tree[1]}math") if tree[1] in ("i", "j", "k") else tree
+    return tuple(_with_axes(part) if isinstance(part, tuple) else part for part in tree)
+
+
+def _flat(form: Ordered) -> Ordered:
+    """A column of a matrix as a tuple."""
+    rows = [row.items for row in form.items if isinstance(row, Ordered) and len(row.items) == 1]
+    if form.left != "matrix" or len(rows) < max(2, len(form.items)):
+        return form
+    return Ordered("(", ")", tuple(row[0] for row in rows))

@@ -1,7 +1,10 @@
 """Units after a value: their names, their sizes, and values in another unit."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 from evals.math.formulas import Tree, number
 from evals.math.notation import UNIT_LETTERS, Token
@@ -9,26 +12,51 @@ from evals.math.words import SIZES, WORDS, is_condition, is_name, is_plain, word
 
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 _CANONICAL: dict[str, str] = {}
-for _kind, _units in SIZES.items():
-    for _size, _name, *_others in map(str.split, _units.split(",")):
-        _SIZES[_name] = (_kind, Fraction(_size))
-        _CANONICAL |= dict.fromkeys((_name, *_others), _name)
-_PREFIX = re.compile(r"(?:[numkMGµμ]|nano|micro|milli|kilo|mega|giga)(?=[a-zA-Z])")
+_SMALL = {"p": "pico", "n": "nano", "u": "micro", "m": "milli", "c": "centi", "d": "deci"}
+_LARGE = {"k": "kilo", "M": "mega", "G": "giga", "T": "tera"}
+_POWERS = dict(zip("pnumcdkMGT", (-12, -9, -6, -3, -2, -1, 3, 6, 9, 12), strict=True))
+
+
+def _add(dimension: str, size: Fraction, names: list[str]) -> None:
+    """Enter a unit, and its multiples: under the prefixes of names that end in * or +."""
+    bare = [name.rstrip("*+") for name in names]
+    _SIZES[bare[0]] = (dimension, size)
+    _CANONICAL.update(dict.fromkeys(bare, bare[0]))
+    for letter, word in (_SMALL | _LARGE).items():
+        marked = [n[:-1] for n in names if n[-1] == "*" or (n[-1] == "+" and letter in _LARGE)]
+        multiples = [(word if len(name) > 3 else letter) + name for name in marked]
+        if multiples:
+            _add(dimension, size * Fraction(10) ** _POWERS[letter], multiples)
+
+
+for _dimension, _units in SIZES.items():
+    for _size, *_names in map(str.split, _units.split(",")):
+        _add(_dimension, Fraction(_size), _names)
+_LOWER: dict[str, str | None] = {}
+"""Names in lower case, of which some are of two units: mw."""
+for _name, _short in _CANONICAL.items():
+    _LOWER[_name.lower()] = _short if _LOWER.get(_name.lower(), _short) == _short else None
+_LOWER |= {name: short for name, short in _CANONICAL.items() if name.islower()}
+_SAME = ({"pound", "gbp"}, {"ton", "t"})
+"""Names that may be of one unit, and may be of two."""
 _LASTING = re.compile(r"[a-z] (?:in|over the|in the)$")
 """Words after which a number belongs to the unit: 366 downloads over the 3 months."""
 _SIGNS = re.compile(r"[!%=<>+]|^\s*[-*]|(?<!')'(?!')")
-_PER = re.compile(r"(?<!\s)\s+per\s+")
-_POWER = re.compile(r"\b(sq(?:uared?)?\b)|\b(cu(?:bic|bed)?\b)|\^\{?([23])")
-_IGNORED = re.compile(
-    r"""
-    \b(?:square|squared|sq|cubic|cubed|cu)\b  # square inches
-    |\b(?:of|per|old|long)\b                  # 7 years old
-    |/?\s*\b(?:mol|moles?)\b                  # kJ/mol
-    |\^\{?-?\d\}?                             # cm^2
-    |[{}.,*\s]
-    """,
-    re.VERBOSE,
-)
+_PER = re.compile(r"(?<!\s)\s+(?:per|an?)\s+")
+_FRACTION = re.compile(r"frac\s*\{([^{}]+)\}(?=\s*\{)")
+_POWER = re.compile(r"\b(?:sq(?:uared?)?|cu(?:bic|bed)?)\b|\^\{?[23]")
+_FACTOR = re.compile(r"([A-Za-z°%]+|''|[\"'])(?:[\s}.]*\^[\s{]*(-?\d))?")
+_SPELLED = [
+    (re.compile(pattern, re.IGNORECASE), put)
+    for pattern, put in (
+        (r"\\(?!mu\b)[a-z]+|[{}~$]|\b(?-i:US)\b", " "),
+        (r"/\s*mol(?:es?)?\b|\b(?:degrees?\b|°)\s*(?=celsius|fahrenheit|[CFK]\b)", " "),
+        (r"\\?\bmu\s+(?=[a-z])", "u"),
+        (r"\bpounds? sterling\b", "gbp"),
+        (r"\b(?:square|sq)\b\.?\s*([a-z]+)|([a-z]+)\s+squared\b", r"\1\2^2 "),
+        (r"\b(?:cubic|cu)\b\.?\s*([a-z]+)|([a-z]+)\s+cubed\b", r"\1\2^3 "),
+    )
+]
 
 
 def unit(after: list[Token]) -> str | None:
@@ -68,57 +96,75 @@ def _unit_text(after: list[Token]) -> str | None:
 def _is_raised(text: str, words: list[str]) -> bool:
     """Whether signs change a unit: cents squared; only a length may be squared."""
     sized = [word for word in words if word.lower() not in WORDS["links"]]
-    kind = _measured(canonical_unit(text))[0].partition("^")[0] if len(sized) == 1 else ""
-    powers = len(_POWER.findall(text)) - (kind in ("metre", "foot"))
+    kind = measured(named(sized[0]) or "")[0] if len(sized) == 1 else ""
+    powers = len(_POWER.findall(text)) - (kind == "m1")
     return (kind != "" and powers > 0) or _SIGNS.search(text.partition("(")[0]) is not None
+
+
+def named(word: str) -> str | None:
+    """Return the short name of a unit, or None."""
+    return _CANONICAL.get(word) or (_LOWER.get(word.lower()) if len(word) > 1 else None)
 
 
 def is_unit(word: str, alone: bool = False) -> bool:
     """Return whether a word is a unit or a counted thing. alone: no other word is after a value."""
     if len(word) == 1:
         return word in (UNIT_LETTERS if alone else UNIT_LETTERS | {"a"})
-    small, base = word.lower(), _PREFIX.sub("", word, count=1)
-    units = _CANONICAL.keys() | WORDS["units"] | WORDS["links"]
-    return small in units or base in WORDS["prefixed"] or is_plain(small)
+    small = word.lower()
+    return named(word) is not None or small in WORDS["links"] or is_plain(small)
 
 
 def canonical_unit(text: str) -> str:
-    """Return the short name of a common unit, of a length with its power: cm^2; else the text."""
-    top, slash, bottom = _PER.sub("/", text.partition("(")[0]).partition("/")
-    if slash and (below := canonical_unit(bottom)):
-        return f"{canonical_unit(top)}/{below}"
-    bare = _IGNORED.sub(" ", top).strip().lower()
-    name = _CANONICAL.get(bare) or _CANONICAL.get(bare.split(" ")[0], bare)
-    if _SIZES.get(name, ("",))[0] not in ("metre", "foot"):
-        return name
-    power = _POWER.search(text.lower().replace(" ", "") if "^" in text else text.lower())
-    return name if power is None else f"{name}^{power[3] or (2 if power[1] else 3)}"
+    """Return a unit in short names: kg*m^2/s; of counted things, the text."""
+    text = _FRACTION.sub(r"\1/", text.partition("(")[0])
+    for pattern, put in _SPELLED:
+        text = pattern.sub(put, text)
+    top, slash, bottom = _PER.sub("/", text).partition("/")
+    factors = []
+    for word, power in _FACTOR.findall(top):
+        if (name := named(word)) is not None:
+            factors.append(f"{name}^{power}" if power else name)
+        elif word.lower() not in WORDS["links"]:
+            break
+    name = "*".join(factors) or re.sub(r"\b(?:of|old|long)\b|[.,*\s]+", " ", top).strip().lower()
+    below = canonical_unit(bottom) if slash else ""
+    return f"{name}/{below}" if below else name
 
 
 def units_differ(one: str, other: str) -> bool:
-    """Return whether both are common units, and different ones."""
-    return one != other and all(_measured(name)[0] for name in (one, other))
+    """Return whether both are known units, and different ones."""
+    known = one != other and {one, other} not in _SAME
+    return known and all(measured(name)[0] for name in (one, other))
 
 
 def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
     """Return a value in another unit; None if the two do not measure the same."""
-    (kind, size), (wanted_kind, wanted_size) = map(_measured, (unit_name, wanted))
+    (kind, size), (wanted_kind, wanted_size) = map(measured, (unit_name, wanted))
     if not kind or kind != wanted_kind:
         return None
     return ("divide", ("multiply", tree, size), wanted_size)
 
 
-def _measured(name: str) -> tuple[str, Tree]:
-    """The quantity that a unit measures, and its size; also of cm^2 and km/h."""
-    if "/" in name:
-        parts = [_measured(part) for part in name.split("/", 1)]
-        known = all(kind for kind, _ in parts)
-        return "/".join(kind for kind, _ in parts) * known, ("divide", *(size for _, size in parts))
-    base, _, power = name.partition("^")
-    kind, size = _SIZES.get(base, ("", Fraction(1)))
-    if power and not power.isdigit():
-        kind, power = "", ""
-    tree = ("degrees", number(1)) if base == "degree" else number(size)
-    if power:
-        return f"{kind}^{power}", ("power", tree, number(int(power)))
-    return kind, tree
+@lru_cache(maxsize=1024)
+def measured(name: str) -> tuple[str, Tree]:
+    """Return the dimension of a unit such as km/h, kg-1 m2, and its size; "" if it has none."""
+    powers, size = Counter[str](), number(1)
+    for base, power in _factors(name):
+        if base not in _SIZES:
+            return "", number(1)
+        dimension, factor = _SIZES[base]
+        tree = number(factor)
+        if dimension == "degrees":
+            dimension, tree = "rad", ("degrees", tree)
+        for part, exponent in _factors(dimension):
+            powers[part] += exponent * power
+        size = ("multiply", size, ("power", tree, number(power)))
+    return " ".join(f"{part}{powers[part]}" for part in sorted(powers) if powers[part]), size
+
+
+def _factors(name: str) -> Iterator[tuple[str, int]]:
+    """The names in kg*m/s^2, with their powers."""
+    for place, part in enumerate(name.split("/")):
+        for factor in part.split("*"):
+            base, _, power = factor.partition("^")
+            yield base, int(power or 1) * (-1 if place else 1)

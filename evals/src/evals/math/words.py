@@ -32,13 +32,32 @@ _NUMBER_WORD = rf"(?:{_any(*_ONES, *_TENS, *LARGE)}|an?(?=[\s-]+{_any(*LARGE)}\b
 _SPELLED = re.compile(
     rf"(?<![\w.^]){_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)", re.IGNORECASE
 )
+_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6}
+_PARTS |= {"seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
+_FRACTION = re.compile(
+    rf"(?<![\w.,/^)}}])(?:(\d+)[\s-]+and[\s-]+|(?<!and ))(an?|\d+)[\s-]+({_any(*_PARTS)})(s?)\b",
+    re.IGNORECASE,
+)
+_HALF = re.compile(r"(?<!and )\bhalf an? (?=[a-z])", re.IGNORECASE)
+_OVER = re.compile(r"(?<![\w.^])(\d+) over (\d+)(?![\w.])")
 _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s*\$?\1\b\$?)")
 
 
 def in_digits(text: str) -> str:
     """Return the text with its spelled numbers in digits, without a repetition: fifteen (15)."""
+    text = _HALF.sub("0.5 ", text)
     digits = _SPELLED.sub(lambda match: _digits(match[0]), text)
-    return text if digits == text else _TWICE.sub(r"\1", digits)
+    text = text if digits == text else _TWICE.sub(r"\1", digits)
+    return _OVER.sub(r"\\frac{\1}{\2}", _FRACTION.sub(_fraction, text))
+
+
+def _fraction(match: re.Match[str]) -> str:
+    """The fraction of `3 quarters`, `a half` and `5 and a half`; `3 quarter` is none."""
+    whole, top, part, plural = match.groups()
+    count = int(top) if top.isdigit() else 1
+    if (count != 1) != bool(plural):
+        return match[0]
+    return rf"{whole or ''}\frac{{{count}}}{{{_PARTS[part.lower()]}}}"
 
 
 def _digits(run: str) -> str:
