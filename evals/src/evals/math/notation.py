@@ -80,7 +80,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z]+)|(?P<sign>\*\*|<=|>=|!=|=<|==|=>|\S)",
     re.DOTALL,
 )
-_CAPITALS = re.compile("[AP]M|[KMGT][BJW]|M[NV]|EUR|GBP|INR|JPY|USD")
+_CAPITALS = re.compile("[AP]M|[KMGT][BJLNVW]|EUR|GBP|INR|JPY|USD")
 """Units in capitals, which are no products of letters."""
 _DIGITS = re.compile(r"\d+")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)

@@ -199,7 +199,9 @@ class Evaluator:
         """
         gaps, reach = [], 0.0
         for digits in (100, MIN_DIGITS):
-            digits += int(min(reach, MAX_BITS))  # a bit for each: thrice as many as in them
+            digits += 200 * math.ceil(reach / 300)  # twice as many as in them
+            if digits > MAX_EXPONENT:
+                raise TooLarge("guard: digits")
             precise = Evaluator(True, _context(digits), self._work)
             try:
                 values = [precise._inexact(precise.value(tree, point)) for tree in (one, other)]

@@ -409,8 +409,8 @@ def alike(one: Form, other: Form) -> tuple[Form, Form]:
         return Quantity(number(times[0])), Quantity(number(times[1]))
     holes, others = _holes(one), _holes(other)
     if holes and others and (isinstance(one, Relation) or isinstance(other, Relation)):
-        if holes[0] == others[0] or "" in (holes[0], others[0]):
-            return holes[1], others[1]
+        named = holes[0] and others[0] and holes[0] != others[0]
+        return (one, other) if named else (holes[1], others[1])
     if isinstance(one, Several) and isinstance(other, Quantity):
         return _total(one.items) or one, other
     if isinstance(one, Quantity) and isinstance(other, Several):
