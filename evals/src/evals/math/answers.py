@@ -33,7 +33,9 @@ class Gold:
     measured: bool = False
 
 
-_THOUSANDS = re.compile(r"\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}|[ \u2009\u202f])\d{3})+")
+_THOUSANDS = re.compile(
+    r"([£€¥₹]?\s*)(\d{1,3}(?:(?:,|,?\\[!,:;]\s*|\{,\}| )\d{3})+)(\s*\\\w+\s*\{[^{}\d\\]*\})?"
+)
 _CHOICE = re.compile(r"(?:\\(?:text|math|bold)\w*\s*\{\s*)?\(?\s*([A-J])\s*\)?\s*\}?")
 TEXT = re.compile(r"\\(?:text|textbf|mathrm)\s*\{\s*([^{}]*[A-Za-z]{2,}[^{}]*?)\s*\}")
 
@@ -53,8 +55,8 @@ def canonical_gold(raw: object, question: str = "", unit: str = "", measured: bo
     money = "\\$" in text
     for pattern, put in GOLD_RULES:
         text = pattern.sub(put, text).strip()
-    if _THOUSANDS.fullmatch(text):
-        text = re.sub(r"\D", "", text)
+    if parts := _THOUSANDS.fullmatch(text):
+        text = parts[1] + re.sub(r"\D", "", parts[2]) + (parts[3] or "")
     if choice := _CHOICE.fullmatch(text):
         return Gold(choice[1], "choice")
     if words := TEXT.fullmatch(text):

@@ -105,7 +105,8 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
 
     The right answer is in the first of the columns `answer`, `final_answer`, `ground_truth` and
     `solution` that the dataset has: a number, LaTeX, a solution that marks it by a box or by
-    `####`, or a list of required values. A row without one gives None, which for TRL means that the
+    `####`, or a list of required values. The column `question` or `problem`, if there is one, may
+    ask for per cent or name a unit. A row without one gives None, which for TRL means that the
     reward does not apply. If a right answer cannot be read, an answer must have the same text; a
     warning names the first such row of a batch, and their number. Raises EvalsError when the
     dataset has none of the columns.
@@ -116,11 +117,12 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     golds = next((columns[name] for name in _COLUMNS if name in columns), None)
     if golds is None:
         raise EvalsError(f"the dataset has none of the columns {', '.join(_COLUMNS)}")
+    asked = columns.get("question") or columns.get("problem") or [""] * len(completions)
     rewards: list[float | None] = []
     faults: list[str] = []
-    for row, (completion, gold) in enumerate(zip(completions, golds, strict=True)):
+    for row, (completion, gold, text) in enumerate(zip(completions, golds, asked, strict=True)):
         prompt = columns["prompts"][row] if "prompts" in columns else None
-        fault, score = _score(gold, completion_text(completion, prompt))
+        fault, score = _score(gold, completion_text(completion, prompt), text)
         rewards.append(None if _is_missing(gold) else score)
         if fault and not _is_missing(gold):
             faults.append(f"row {row} of the batch: {fault}")
@@ -135,13 +137,15 @@ def math_score(
 ) -> float:
     """Return the reward of one completion with the arguments of verl's `compute_score`.
 
-    It is 1.0 for the right final answer, else 0.0. If a ground truth cannot be read, an answer must
-    have the same text, and there is a warning.
+    It is 1.0 for the right final answer, else 0.0. The question, which may ask for per cent or name
+    a unit, is `question` of extra_info, as in verl's GSM8K, else data_source. If a ground truth
+    cannot be read, an answer must have the same text, and there is a warning.
 
         >>> math_score("gsm8k", "so the answer is #### 1,200", "1200")
         1.0
     """
-    fault, score = _score(ground_truth, solution_str)
+    question = extra_info.get("question") if isinstance(extra_info, Mapping) else None
+    fault, score = _score(ground_truth, solution_str, question or data_source)
     if fault:
         warnings.warn(f"{fault}; {_UNREAD}", stacklevel=2)
     return score
@@ -169,13 +173,13 @@ def _is_missing(gold: object) -> bool:
     return gold is None or gold == "" or gold != gold
 
 
-def _score(truth: Any, response: str) -> tuple[str, float]:
+def _score(truth: Any, response: str, question: object = "") -> tuple[str, float]:
     """Why a right answer cannot be read, or "", and the reward of a response."""
     marked = extract(truth) if isinstance(truth, str) else None
     text = marked.text if marked and marked.rule in _MARKED else truth
     gold = None
     try:
-        gold = canonical_gold(text)
+        gold = canonical_gold(text, question if isinstance(question, str) else "")
         grader.check_gold(gold)
     except EvalsError as error:
         return str(error), float(gold is not None and grader.has_text(gold.text, response))

@@ -6,8 +6,8 @@ several intervals.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias, TypeGuard
 
@@ -51,9 +51,11 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Several:
-    """Values in any order: a set, the solutions of an equation, the parts of a union."""
+    """Values in any order: a set, the solutions of an equation, the parts of a union. either:
+    whether "or" is between them."""
 
     items: tuple["Form", ...]
+    either: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,7 @@ def shape(sequence: list[Token]) -> Form:
     parts = [part for part in map(_trimmed, parts) if part]
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
-        form = overlap or Several(tuple(map(shape, parts)))
-        return form if "or" in marks else _excluding(form)
+        return overlap or Several(tuple(map(shape, parts)), either="or" in marks)
     sequence = parts[0] if parts else sequence
     parts, _ = split(sequence, ("∪",))
     if len(parts) > 1:
@@ -375,7 +376,8 @@ def _value(sequence: list[Token]) -> Form:
     if name is None:
         places = [place for place, token in enumerate(rest) if token.kind == "number"]
         first = unit(rest[: places[0]]) if places and places[0] else None
-        total = _total([Quantity(tree, first), _value(rest[places[0] :])]) if first else None
+        parts = (Quantity(tree, first or ""), _value(rest[places[0] :])) if first else ()
+        total = _total(Several(parts)) if parts else None
         return total or Unread(_joined_text(rest))
     if tree[0] == "negate" and tree[1][0] == "degrees":
         tree = ("degrees", ("negate", tree[1][1]))
@@ -403,18 +405,16 @@ def alike(one: Form, other: Form) -> tuple[Form, Form]:
     """
     first, second = _time(one), _time(other)
     if first and second and (first[1] or second[1]):
-        times = [_on_the_day(*first), _on_the_day(*second)]
-        if not (first[1] and second[1]) and first[0] == second[0]:
-            times = [0, 0]
+        as_written = first[0] == second[0] and not (first[1] and second[1])
+        times = [0 if as_written else _on_the_day(*time) for time in (first, second)]
         return Quantity(number(times[0])), Quantity(number(times[1]))
     holes, others = _holes(one), _holes(other)
-    if holes and others and (isinstance(one, Relation) or isinstance(other, Relation)):
-        named = holes[0] and others[0] and holes[0] != others[0]
-        return (one, other) if named else (holes[1], others[1])
+    if holes and others and (holes[0] == others[0] or "" in (holes[0], others[0])):
+        return holes[1], others[1]
     if isinstance(one, Several) and isinstance(other, Quantity):
-        return _total(one.items) or one, other
+        return _total(one) or one, other
     if isinstance(one, Quantity) and isinstance(other, Several):
-        return one, _total(other.items) or other
+        return one, _total(other) or other
     sizes = [len(form.items) for form in (one, other) if isinstance(form, Ordered)]
     has_axes = any(isinstance(f, Quantity) and _AXES & variables(f.tree) for f in (one, other))
     if len(sizes) == 1 or has_axes:
@@ -441,54 +441,31 @@ def _on_the_day(minutes: int, half: str) -> int:
     return minutes % 720 + 720 * (half == "pm") if half else minutes
 
 
-def _excluding(form: Form) -> Form:
-    """x != 2, x != 3 as x != 2, 3."""
-    first = form.items[0] if isinstance(form, Several) else None
-    if not isinstance(first, Relation) or not isinstance(form, Several) or not first.names[0]:
-        return form
-    points = [item.sides[1] if isinstance(item, Relation) else item for item in form.items]
-    same = [
-        item
-        for item in form.items
-        if isinstance(item, Quantity)
-        or (
-            isinstance(item, Relation) and item.signs == ("!=",) and item.names[0] == first.names[0]
-        )
-    ]
-    return (
-        replace(first, sides=(first.sides[0], Several(tuple(points))))
-        if len(same) == len(points) and first.signs == ("!=",)
-        else form
-    )
-
-
 def _holes(form: Form) -> tuple[str, Form] | None:
-    """The name of a number, and the values that it has not; None for others."""
+    """The name of a number, if there is one, and the values that it has not; None for others."""
     if isinstance(form, Relation) and form.signs == ("!=",):
         place = 0 if form.names[0] or not form.names[1] else 1
         return form.names[place], form.sides[1 - place]
     items = form.items if isinstance(form, Several) else ()
-    rays = [
-        i
-        for i in items
-        if isinstance(i, Ordered) and i.left + i.right == "()" and len(i.items) == 2
-    ]
+    if isinstance(form, Several) and isinstance(items[0], Relation) and not form.either:
+        excluded = [(items[0].names[0], i) if isinstance(i, Quantity) else _holes(i) for i in items]
+        names = {part[0] if part else None for part in excluded}
+        points = {part[1] for part in excluded if part}
+        return (str(names.pop()), Several(tuple(points))) if len(names) == 1 and points else None
+    rays = [item for item in items if isinstance(item, Ordered) and len(item.items) == 2]
     begins, ends = ({ray.items[place] for ray in rays} for place in (0, 1))
     points = begins - {_LOWEST}
-    if (
-        len(rays) < max(2, len(items))
-        or points != ends - {_HIGHEST}
-        or len(points) != len(rays) - 1
-    ):
+    is_open = all(ray.left + ray.right == "()" for ray in rays) and points == ends - {_HIGHEST}
+    if len(items) < 2 or not is_open or not len(points) + 1 == len(rays) == len(items):
         return None
     return "", points.pop() if len(points) == 1 else Several(tuple(points))
 
 
-def _total(items: Iterable[Form]) -> Quantity | None:
+def _total(form: Several) -> Quantity | None:
     """The sum of 3 hours and 45 minutes; None if the units do not measure the same."""
     trees: dict[str, Tree | None] = {}
-    for item in items:
-        if not isinstance(item, Quantity) or item.unit in trees:
+    for item in form.items:
+        if not isinstance(item, Quantity) or item.unit in trees or form.either:
             return None
         first = next(iter(trees), item.unit)
         trees[item.unit] = converted(item.tree, item.unit, first)

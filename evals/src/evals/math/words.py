@@ -39,13 +39,14 @@ _FRACTION = re.compile(
     re.IGNORECASE,
 )
 _HALF = re.compile(r"(?<!and )\bhalf an? (?=[a-z])", re.IGNORECASE)
+_OF = re.compile(rf"\b({_any(*_PARTS)}s?) of an? (?={_any('thousand', 'million', 'billion')}\b)")
 _OVER = re.compile(r"(?<![\w.^])(\d+) over (\d+)(?![\w.])")
 _TWICE = re.compile(r"\b(\d+)(?:\s*\(\s*\1\s*\)|\s*\\text\{\s*\(\1\)\s*\}|\s*:\s*\$?\1\b\$?)")
 
 
 def in_digits(text: str) -> str:
     """Return the text with its spelled numbers in digits, without a repetition: fifteen (15)."""
-    text = _HALF.sub("0.5 ", text)
+    text = _OF.sub(r"\1 ", _HALF.sub("0.5 ", text))
     digits = _SPELLED.sub(lambda match: _digits(match[0]), text)
     text = text if digits == text else _TWICE.sub(r"\1", digits)
     return _OVER.sub(r"\\frac{\1}{\2}", _FRACTION.sub(_fraction, text))
