@@ -105,6 +105,27 @@ def test_the_reward_of_a_batch_and_the_score_of_one() -> None:
         math_reward(completions, gold=answers)
 
 
+def test_a_question_names_the_unit_of_a_score() -> None:
+    question = {"question": "What percent of them sing?"}
+    assert math_score("gsm8k", r"\boxed{8\%}", "8", question) == 1.0
+    assert math_score("gsm8k", r"\boxed{800\%}", "8", question) == 0.0
+    assert math_score("How many meters is it?", r"\boxed{5\text{ km}}", "5") == 0.0
+    answers = [r"\boxed{0.5\%}", r"\boxed{50\%}"]
+    assert math_reward(answers, answer=[".5"] * 2, problem=[question["question"]] * 2) == [1.0, 0.0]
+
+
+def test_an_exclamation_mark_ends_a_sentence_and_not_a_formula() -> None:
+    assert math_score("", "So the answer is 42! Great.", "42") == 1.0
+    assert math_score("", "So the answer is $5!$.", "5") == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:the right answer")
+def test_a_noun_that_is_in_no_list_equals_itself() -> None:
+    assert math_score("", r"\boxed{14/2\text{ zorps}}", r"7\text{ zorps}") == 1.0
+    for answer in ("7", "7 blargs", "8 zorps", "7 half zorps"):
+        assert math_score("", rf"\boxed{{{answer}}}", r"7\text{ zorps}") == 0.0
+
+
 def test_a_measured_formula_is_of_positive_amounts() -> None:
     gold = canonical_gold(r"\sqrt{4 \pi G \rho r^2}", measured=True)
     assert compare(gold, r"2 r \sqrt{\pi G \rho}").correct

@@ -82,6 +82,7 @@ _TOKEN = re.compile(
 )
 _CAPITALS = re.compile("[AP]M|[KMGT][BJLNVW]|EUR|GBP|INR|JPY|USD")
 """Units in capitals, which are no products of letters."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _DIGITS = re.compile(r"\d+")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SAME = {"**": "^", "=<": "<=", "==": "=", "\\|": "|"}
@@ -109,7 +110,7 @@ def tokens(text: str, words: bool = False) -> list[Token]:
         text = re.sub("[₀₁₂₃₄₅₆₇₈₉ₙ]+", lambda m: f"_{{{m[0].translate(_SCRIPTS)}}}", text)
         text = re.sub(r"√\s*(?:\(([^()]*)\)|(\d+|[A-Za-z]))", r"\\sqrt{\1\2}", text)
         text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS)).translate(_CHARACTERS)
-    for pattern, put in _REWRITTEN:
+    for pattern, put in () if _NUMBER.fullmatch(text) else _REWRITTEN:
         text = pattern.sub(put, text)
     depth = 0
     for character in text:

@@ -375,7 +375,7 @@ def _value(sequence: list[Token]) -> Form:
     name = unit(rest) if rest else ""
     if name is None:
         places = [place for place, token in enumerate(rest) if token.kind == "number"]
-        first = unit(rest[: places[0]]) if places and places[0] else None
+        first = unit(rest[: places[0]]) if places and len(places) < 4 else None
         parts = (Quantity(tree, first or ""), _value(rest[places[0] :])) if first else ()
         total = _total(Several(parts)) if parts else None
         return total or Unread(_joined_text(rest))
