@@ -15,20 +15,7 @@ from typing import Any
 from code_verifier.canonical import canonical
 from code_verifier.errors import CodeVerifierError, LiteralError, SandboxUnavailable, Status
 from code_verifier.grading import grade_answer, validate_proposal
-from code_verifier.jail.wire import (
-    ALL,
-    CHANCE,
-    COMMON,
-    FUNCTION,
-    MISSING,
-    MORE,
-    READER,
-    SEEN,
-    STRICT,
-    TEXTS,
-    UNKNOWN,
-    UNSEEN,
-)
+from code_verifier.jail import wire
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import cores, ordered_map
 from code_verifier.pool import (
@@ -49,7 +36,7 @@ _INCONCLUSIVE = (Status.SANDBOX_ERROR, Status.TIMEOUT, Status.MEMORY)
 _OF_PROGRAM = (Status.OK, Status.EXCEPTION, Status.NOT_LITERAL, Status.TOO_LONG)
 """The statuses that a child may report; the program may have forged the report."""
 _GRACE_S = 10.0
-_READER = Profile(READER, 1 << 30)
+_READER = Profile(wire.READER, 1 << 30)
 _KEPT = 2 * len(HASH_SEEDS) + 1
 _TEST_PROGRAMS = (
     ("def f(x):\n    return x + 1", Status.OK),
@@ -222,7 +209,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if isinstance(compiled, Verdict):
             return compiled
         code, flags = compiled
-        modules = ALL if flags & MORE else COMMON
+        modules = wire.ALL if flags & wire.MORE else wire.COMMON
         first, sight, modules = self._execute(code, 0, modules)
         if not first.ok or runs == 1:
             return first
@@ -239,7 +226,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             other = verdict.output if verdict.ok else f"{verdict.status} ({verdict.reason})"
             reason = f"gave {_short(first.output)}, then {_short(other)}"
             return Verdict(Status.NONDETERMINISTIC, None, reason, wall_ms, index)
-        if UNKNOWN in sights and flags & (CHANCE | TEXTS):
+        if wire.UNKNOWN in sights and flags & (wire.CHANCE | wire.TEXTS):
             return Verdict(Status.NONDETERMINISTIC, None, _UNKNOWN, wall_ms, index)
         return Verdict(Status.OK, first.output, "", wall_ms, index)
 
@@ -264,10 +251,10 @@ class Sandbox(AbstractContextManager["Sandbox"]):
     def _read(self, program: str, input: str) -> Reply:
         limits = self.limits
         task = marshal.dumps((program, input[: limits.input_chars + 1], limits.input_chars))
-        return self._pool.ask(_READER, Order(READER), task, limits.wall_s + _GRACE_S)
+        return self._pool.ask(_READER, Order(wire.READER), task, limits.wall_s + _GRACE_S)
 
-    def _profile(self, index: int, modules: str = COMMON) -> Profile:
-        return Profile(STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)
+    def _profile(self, index: int, modules: str = wire.COMMON) -> Profile:
+        return Profile(wire.STRICT, self.limits.memory_mb << 20, modules, index, self.limits.wall_s)
 
     def _execute(self, code: bytes, index: int, modules: str) -> tuple[Verdict, int, str]:
         """Execute once, with hash seed and clocks `index`; again with all modules if one was
@@ -275,14 +262,14 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         limits = self.limits
         task = marshal.dumps((code, vars(limits)))
         wall_s, room = limits.wall_s, 4 * limits.output_chars + 4096
-        order = Order(FUNCTION, limits.cpu_s, limits.cpu_s, wall_s, wall_s, wall_s, room)
+        order = Order(wire.FUNCTION, limits.cpu_s, limits.cpu_s, wall_s, wall_s, wall_s, room)
         try:
             reply = self._pool.ask(self._profile(index, modules), order, task, wall_s + _GRACE_S)
         except ProcessLost as error:
             reason = f"the fork server was lost: {error}"
-            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1), UNSEEN, modules
-        if reply.status == MISSING:
-            return self._execute(code, index, ALL)
+            return Verdict(Status.SANDBOX_ERROR, reason=reason, runs=1), wire.UNSEEN, modules
+        if reply.status == wire.MISSING:
+            return self._execute(code, index, wire.ALL)
         status, text = reply.status, reply.reason
         if status == Status.OK:
             status, text = _reported(reply.report)
@@ -290,7 +277,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             status, text = Status.VIOLATION, f"the result is forged: {problem}"
         if status == Status.OK:
             return Verdict(status, text, "", reply.wall_ms, 1), reply.number, modules
-        return Verdict(status, None, text, reply.wall_ms, 1), UNSEEN, modules
+        return Verdict(status, None, text, reply.wall_ms, 1), wire.UNSEEN, modules
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process has the same settings, and processes of its own."""
@@ -337,8 +324,8 @@ def _reported(report: bytes) -> tuple[str, str]:
 
 def _needed(runs: int, flags: int, sights: set[int]) -> int:
     """How often to execute a program of these flags that saw this of addresses."""
-    seen = SEEN in sights or (UNKNOWN in sights and flags & TEXTS)
-    return max(runs, CHANCE_RUNS) if seen or flags & CHANCE else runs
+    seen = wire.SEEN in sights or (wire.UNKNOWN in sights and flags & wire.TEXTS)
+    return max(runs, CHANCE_RUNS) if seen or flags & wire.CHANCE else runs
 
 
 def _short(text: str | None) -> str:

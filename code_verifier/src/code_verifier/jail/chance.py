@@ -113,17 +113,12 @@ class Program:
             for node in nodes[ast.Import]
             for item in node.names
         }
-        imports = [(node, item) for node in nodes[ast.ImportFrom] for item in node.names]
-        self.members = {item.asname or item.name: item.name for _, item in imports}
-        self.sources = {
-            item.asname or item.name: str(node.module).partition(".")[0] for node, item in imports
-        }
         self.names = {node.id for node in nodes[ast.Name]}
         self.attributes = {node.attr for node in nodes[ast.Attribute]}
         self.texts = {node.value for node in nodes[ast.Constant] if type(node.value) is str}
-        self.bindings = [*_bindings(nodes), *self.modules, *self.sources]
-        """The names that it binds, each as often as it is bound."""
-        self.bound = set(self.bindings)
+        imported = {x.asname or x.name for node in nodes[ast.ImportFrom] for x in node.names}
+        self.bound = imported.union(self.modules, _bindings(nodes))
+        """The names that it binds."""
 
     def has_quiet_members(self) -> bool:
         """Whether it uses quiet members of modules only, and modules for nothing else."""
