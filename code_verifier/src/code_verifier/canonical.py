@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_CHARS = 100_000
 MAX_DEPTH = 64
 NOT_FINITE = "a float that is not finite has no literal"
+_TYPES = "None, bool, int, float, complex, str, bytes, list, tuple, set or dict"
 MAX_INT_BITS = 14_280  # a little under 4300 decimal digits, Python's own default limit
 LONG_INTEGER = "an integer of more than 4298 digits"
 _NAME_CHARS = 80
@@ -79,7 +80,7 @@ def _atom(value: Any, kind: type, room: int) -> str:
         return "..."
     elif kind is not bool and value is not None:
         name = type.__dict__["__name__"].__get__(kind)[:_NAME_CHARS]
-        raise LiteralError(f"a value of type {name!r} is not a literal")
+        raise LiteralError(f"a value of type {name!r} is not a literal; expected {_TYPES}")
     return repr(value)
 
 

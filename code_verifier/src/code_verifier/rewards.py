@@ -14,12 +14,13 @@ from functools import cache
 from typing import Any
 
 from code_verifier.answers import find_answer, find_program, opened_thought
-from code_verifier.errors import CodeVerifierError, SandboxUnavailable
+from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable
 from code_verifier.parallel import cores, ordered_map
 from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.assertions import SHOWN
 from code_verifier.scripts.runner import ScriptRunner
 from code_verifier.scripts.suites import Suite, read_tests, run_tests
+from code_verifier.syntax import bound_names, parse_program
 from code_verifier.tasks import Grade, Task, program_of
 
 Parse = Callable[[str], str | None]
@@ -28,9 +29,9 @@ TEST_S = 6.0
 """Processor seconds that a program may take for each test, as in LiveCodeBench."""
 _COLUMNS = frozenset(
     str.split(
-        "kind program snippet imports output inputs outputs visible test_list assert_case "
+        "kind program snippet imports input output inputs outputs visible test_list assert_case "
         "test test_imports test_setup_code entry_point fn_name input_output public_tests "
-        "private_tests generated_tests public_test_cases private_test_cases metadata "
+        "private_tests generated_tests public_test_cases private_test_cases metadata prompt "
         "canonical_solution code reference_solution solution solutions"
     )
 )
@@ -76,6 +77,8 @@ class Reward:
         self._sandbox = sandbox
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        if "prompts" in columns:  # TRL's name for the column `prompt`
+            columns.setdefault("prompt", columns["prompts"])
         table = {name: column for name, column in columns.items() if name in _COLUMNS}
         prompts = columns.get("prompts")
         pairs: dict[int, tuple[Task | Suite, str]] = {}
@@ -155,8 +158,20 @@ def reference_of(row: Mapping[str, Any]) -> str | None:
             value = [text for language, text in pairs if language in (3, "PYTHON3")]
         text = next(iter(value), None) if isinstance(value, list) else value
         if isinstance(text, str) and text.strip():
-            program = f"{row.get('prompt') or ''}{text}" if name == _REFERENCES[0] else text
-            return find_program(program) if "```" in text else program
+            program = find_program(text) if "```" in text else text
+            return _continued(row, text) if name == _REFERENCES[0] else program
+    return None
+
+
+def _continued(row: Mapping[str, Any], text: str) -> str | None:
+    """The program of a solution that continues the row's prompt, or is whole; None if the prompt
+    is a chat or lacks the function that the solution is the body of."""
+    prompt = row["prompt"] if isinstance(row.get("prompt"), str) else ""
+    entry = row.get("entry_point")
+    for part, program in ((prompt, prompt + text), (prompt + text, prompt + text), (text, text)):
+        with suppress(ProgramError):
+            if entry is None or entry in bound_names(parse_program(part).tree):
+                return program
     return None
 
 

@@ -98,6 +98,7 @@ def parse_program(program: str | ParsedProgram) -> ParsedProgram:
     when the text is not Python, longer than MAX_PROGRAM or nested too deeply."""
     if isinstance(program, ParsedProgram):
         return program
+    program = program.removeprefix("\ufeff")  # a byte order mark
     if len(program) > MAX_PROGRAM:
         raise ProgramError(
             f"the program has {len(program)} characters; expected at most {MAX_PROGRAM}"

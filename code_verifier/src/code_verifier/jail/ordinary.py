@@ -69,12 +69,15 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _settle(streams, {}, request["recursion"])
     room.seek(wire.ROOM)
     try:
-        prelude: dict[str, Any] = {}
-        test = tests.Test(request["test"], request["entry"]) if request["test"] else None
-        entry = _load(request, prelude)
+        module = type(sys)("solution")
+        names = module.__dict__
+        exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
+        test = tests.Test(request["test"], request["entry"], names) if request["test"] else None
+        sys.modules["solution"] = module
+        entry = _load(request, names)
         if test is not None:
             room[:8] = (1).to_bytes(8, "little")
-            test.run(entry, sys.modules["solution"].__dict__, prelude)
+            test.run(entry, names)
             _end(room, Status.OK, request["mark"])
     except BaseException as error:
         _end(room, Status.EXCEPTION, reason_of(error))
@@ -97,14 +100,8 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
     _end(room, Status.OK, "")
 
 
-def _load(request: dict[str, Any], prelude: dict[str, Any]) -> Any:
-    """Execute the module, and return the function to call. prelude: receives the names that exist
-    before the program runs."""
-    module = type(sys)("solution")
-    sys.modules["solution"] = module
-    names = module.__dict__
-    exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
-    prelude |= names
+def _load(request: dict[str, Any], names: dict[str, Any]) -> Any:
+    """Execute the module in these names, and return the function to call."""
     code = compile(request["program"], "<program>", "exec", dont_inherit=True)
     if request["test"]:
         tests.refuse_reaching(code)

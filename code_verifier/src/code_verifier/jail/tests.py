@@ -1,63 +1,91 @@
 """A test that runs in the process of the program that it judges, because it looks at more than
 data: objects, functions, generators, exceptions, changed arguments.
 
-The program could change the names that the test uses. So the test keeps its own built-in names, and
-restores all modules after the program has been loaded. Values that the test compares, calculates
-with, tests for truth or passes to a function of a library are judged first: data is converted to
-the built-in type that it extends, and an object that compares by a method of the program fails the
-test. A program is refused if it has a name that leads from its frames to those of the test.
-docs/threat-model.md says which holes remain.
+The program could change what the test uses. So the program gets copies of the built-in names and of
+all modules, and classes and functions of libraries cannot be changed. Values that the test
+compares, calculates with, tests for truth or passes to a function of a library are judged first:
+data is converted to the built-in type that it extends, an object of the program compares by its
+attributes, and an object of a library that may ask one of the program fails the test. A program is
+refused if it has a name that leads from its frames to those of the test. docs/threat-model.md says
+which holes remain.
 """
 
 from __future__ import annotations
 
+import array
 import ast
 import builtins
 import gc
 import operator
 import re
 import sys
-from collections import deque
+from collections import Counter, OrderedDict, deque, namedtuple
 from collections.abc import Iterator
-from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from itertools import chain
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 from code_verifier.jail import walls
+from code_verifier.syntax import bound_names
 
 _REACHING = re.compile(
     r"_getframe|_current_frames|\bf_(?:back|locals|globals|builtins)\b|\b(?:tb|gi|cr|ag)_frame\b"
     r"|get_referrers|get_referents|get_objects|settrace|setprofile|setitimer|addaudithook"
-    r"|__subclasses__|__globals__|(?:^|import )(?:inspect|ctypes|bdb|pdb)(?:$|[.;\n])"
+    r"|__subclasses__|__globals__|__self__|(?:^|import )(?:inspect|ctypes|bdb|pdb)(?:$|[.;\\n])"
 )
 """Names that a program needs only to reach the test in its process."""
 _COMPARING = (
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__abs__"),
-    *("__bool__", "__contains__", "__instancecheck__", "__subclasscheck__"),
-    *("__array_function__", "__array_ufunc__", "__array__"),
+    *("__xor__", "__rxor__", "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__"),
+    *("__truediv__", "__rtruediv__", "__bool__", "__contains__"),
+    *("__array_function__", "__array_ufunc__", "__array__", "__array_interface__"),
 )
+"""Methods that may be handed an expected value."""
+_ITERATING = ("__next__", "__iter__", "__getitem__")
+_PLAIN: dict[Any, Any] = {int: 0, float: 0.0, complex: 0j, str: "", bytes: b"", bytearray: b""}
 _CONTAINERS = (list, tuple, set, frozenset, dict, deque)
-_ITERATORS = (GeneratorType, map, filter, zip)
-_PLAIN: dict[Any, Any] = {int: 0, float: 0.0, complex: 0j, str: "", bytes: b""}
-_ASKING = ("isinstance", "issubclass", "callable", "hasattr", "getattr", "type", "id", "print")
+_VIEWS = [type(getattr(kind(), n)()) for kind in (dict, OrderedDict) for n in ("keys", "items")]
+_SOUND = (
+    *(Decimal, date, datetime, time, timedelta, timezone, range),
+    *(array.array, memoryview, re.Pattern, BuiltinFunctionType),
+)
+"""Types that ask no other object."""
+_ASKING = str.split("isinstance issubclass callable hasattr getattr type id print")
+_READING = str.split(
+    "len list tuple dict iter next enumerate reversed str repr format hash vars dir append "
+    "appendleft extend insert"
+)
+"""Functions and methods that compare nothing."""
+_SEEKING = str.split(
+    "count index remove discard isdisjoint issubset issuperset intersection difference"
+)
+"""Methods of containers that compare their items with an argument."""
+_HARMLESS = {*dir(object), "__getnewargs__", "__class_getitem__"}.difference(
+    _COMPARING, ("__hash__", "__format__", "__getattribute__")
+)
+"""Names that a class of data may have of its own."""
 _mro_of = type.__dict__["__mro__"].__get__
 _space_of = type.__dict__["__dict__"].__get__
-_MOST_DEEP = 50
+_field: Any = type(vars(namedtuple("_Pair", "a b"))["a"])
+_MOST_DEEP = 1000
 _TEST = "_test_"
-_known: set[type] = set()
-_methods: dict[tuple[type, str], Any] = {}
+_known: set[int] = set()
+"""The types before the program, by identity: a metaclass may define how its classes compare."""
+_flags: list[Any] = []
+_links: list[tuple[int, str, int]] = []
+"""A module, and the name of its attribute that is another module."""
 
 
 def prepare() -> None:
-    """Note how all types compare, once, before the fork."""
-    _known.update(walls.all_types())
-    for kind in _known:
-        _note(kind)
-
-
-def _note(kind: type) -> type:
-    space = _space_of(kind)
-    _methods.update({(kind, name): space[name] for name in _COMPARING if name in space})
-    return kind
+    """Note all types and modules, once, before the fork."""
+    kinds = walls.all_types()
+    _known.update(map(id, kinds))
+    _flags.extend(walls.flags_of(kinds))
+    for module in [m for m in sys.modules.values() if type(m) is ModuleType]:
+        names = vars(module).items()
+        _links.extend((id(module), k, id(x)) for k, x in names if type(x) is ModuleType)
 
 
 def own_function(function: Any, **names: Any) -> Any:
@@ -70,76 +98,233 @@ class Deceit(Exception):
 
 
 class Test:
-    """A module that defines `check`, made before the program. entry: the name of the candidate."""
+    """A module that defines `check`, made before the program. entry: the name of the candidate.
+    names: those of the prelude, in which the program will run."""
 
-    def __init__(self, text: str, entry: str) -> None:
+    def __init__(self, text: str, entry: str, names: dict[str, Any]) -> None:
         tree = ast.parse(text)
-        self.code = compile(_Judging(tree).visit(tree), "<test>", "exec", dont_inherit=True)
+        judging = _Judging(tree, {*vars(builtins), *names} - {entry})
+        self.code = compile(judging.visit(tree), "<test>", "exec", dont_inherit=True)
         self.entry = entry
-        self.builtins = dict(vars(builtins))
-        self.loaded = {name: m for name, m in sys.modules.items() if isinstance(m, ModuleType)}
-        self.modules = {id(m): (m, vars(m), dict(vars(m))) for m in self.loaded.values()}
-        self.copies: dict[int, ModuleType] = {}
-        self.note = _note
+        self.prelude = dict(names)
+        self.noted: list[type] = []
+        self.modules = {k: m for k, m in sys.modules.items() if k not in ("__main__", "solution")}
+        self.numpy: Any = self.modules.get("numpy")
+        names.update(self._lent(names))
+        self.builtins = vars(builtins) | {"__import__": self.imported}
+        for flags in _flags:
+            flags.value |= walls.IMMUTABLE
+        _protect_functions(
+            {id(vars(m)) for m in self.modules.values() if isinstance(m, ModuleType)}
+        )
         _hide_frames()
 
-    def run(self, entry: Any, program: dict[str, Any], prelude: dict[str, Any]) -> None:
+    def _lent(self, names: dict[str, Any]) -> dict[str, Any]:
+        """Put copies of all modules in their place, except for `sys`, whose copy is the test's;
+        return those that have names, and the built-in names."""
+        modules = {id(m): m for m in self.modules.values() if type(m) is ModuleType}
+        copies = {key: ModuleType(module.__name__) for key, module in modules.items()}
+        for key, module in modules.items():
+            vars(copies[key]).update(vars(module))
+        for key, name, value in _links:
+            if key in copies and value in copies and value != id(sys):
+                vars(copies[key])[name] = copies[value]
+        self.modules |= {"sys": copies.pop(id(sys)), "importlib": ModuleType("importlib")}
+        vars(self.modules["sys"])["modules"] = self.modules
+        importing = {"import_module": lambda name: self.imported(name, fromlist=(name,))}
+        vars(self.modules["importlib"]).update(vars(sys.modules["importlib"]) | importing)
+        sys.modules |= {k: copies[id(m)] for k, m in sys.modules.items() if id(m) in copies}
+        lent = {name: copies[id(value)] for name, value in names.items() if id(value) in copies}
+        return lent | {"__builtins__": vars(copies[id(builtins)])}
+
+    def imported(self, name: str, *_: Any, fromlist: Any = (), level: int = 0) -> Any:
+        """A module for an `import` of the test, as it was before the program."""
+        if level or name not in self.modules:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return self.modules[name if fromlist else name.partition(".")[0]]
+
+    def run(self, entry: Any, program: dict[str, Any]) -> None:
         """Call `check` with the entry. program: its names, which the test may use unless they are
-        built-in names or those of the prelude. prelude: the names before the program."""
-        sys.modules.update(self.loaded)
-        for module, space, before in self.modules.values():
-            if type(module) not in _known:
-                ModuleType.__setattr__(module, "__class__", ModuleType)
-            space.update(before)
-        names = {k: x for k, x in program.items() if k == self.entry or k not in self.builtins}
-        names |= {name: value for name, value in prelude.items() if name != self.entry}
+        built-in names, those of the prelude, or of numbers."""
+        names = {k: x for k, x in program.items() if k not in self.builtins}
+        names |= self.prelude | {"Decimal": Decimal, "Fraction": self.modules["fractions"].Fraction}
+        names |= {"np": self.numpy, "numpy": self.numpy} if self.numpy else {}
+        names |= {self.entry: program[self.entry]} if self.entry in program else {}
         names |= {"__name__": "test", "__builtins__": self.builtins, _TEST: self}
         exec(self.code, names)
         gc.freeze()
         names["check"](entry)
 
-    def module(self, value: Any) -> Any:
-        """A copy of a module as it was before the program; another value unchanged."""
-        if id(value) not in self.modules:
-            return value
-        if id(value) not in self.copies:
-            copy = self.copies[id(value)] = ModuleType("")
-            vars(copy).update(self.modules[id(value)][-1])
-        return self.copies[id(value)]
+    def note(self, kind: type) -> type:
+        """Trust a class of the test."""
+        self.noted.append(kind)
+        return kind
 
-    def judged(self, value: Any, depth: int = _MOST_DEEP) -> Any:
-        """The value, or the data of an instance of a subclass. Raises Deceit."""
+    def judged(self, value: Any, depth: int = _MOST_DEEP, each: bool = False) -> Any:
+        """The value, the data of an instance of a subclass, or an object's record. each: an object
+        that is iterated gives judged items. Raises Deceit."""
         kind = type(value)
-        if kind in _ITERATORS:
-            return (self.judged(item) for item in value)
+        if id(kind) in _ATOMS or any(kind is noted for noted in self.noted):
+            return value
         mro = _mro_of(kind)
-        for base, zero in _PLAIN.items():
-            if base in mro:
-                return value if kind is base or kind is bool else base.__add__(value, zero)
+        spaces = [_space_of(base) for base in mro]
+        if (base := _base_of(mro, tuple(_PLAIN))) is not None:
+            return base.__add__(value, _PLAIN[base])
+        if self.numpy and _base_of(mro, (self.numpy.ndarray, self.numpy.generic)):
+            return self._numbers(value, kind, depth)
+        if (base := _base_of(mro, _CONTAINERS)) is not None:
+            return self._items(value, mro, base, depth)
+        iterating = _ITERATING if each and id(kind) not in _known else _ITERATING[:1]
+        if any(name in space for space in spaces for name in iterating):
+            return (self.judged(item, depth - 1) for item in value)
+        methods = {}
         for name in _COMPARING:
-            owner = next((base for base in mro if name in _space_of(base)), object)
-            if _space_of(owner).get(name) is not _methods.get((owner, name)):
-                raise Deceit(f"a value has a method {name} of the program's own")
-        for base in _CONTAINERS if depth > 0 else ():
-            if base in mro:
-                before = [*(dict.items(value) if base is dict else base.__iter__(value))]
-                items = [self.judged(item, depth - 1) for item in before]
-                if all(map(operator.is_, items, before)):
-                    return value
-                if kind is not list:
-                    return base(items)
-                value[:] = items
+            owner = next((b for b, space in zip(mro, spaces, strict=True) if name in space), object)
+            if owner is not object:
+                methods[id(owner)] = owner, _space_of(owner)[name]
+        if not any(key in _known for key in methods):
+            return _Record(self, value) if methods else value
+        for owner, method in methods.values():
+            self._trust(value, mro, owner, method, depth)
         return value
+
+    def _trust(self, value: Any, mro: Any, owner: Any, method: Any, depth: int) -> None:
+        """Raise Deceit if a value that a library's class compares may ask the program's objects."""
+        if id(owner) not in _known or _own_names(mro, owner):
+            raise Deceit("a value has methods of the program's own")
+        parts: list[Any] = []
+        if isinstance(method, FunctionType):
+            parts = list(_parts_of(value).values())
+            is_sound = bool(parts)
+        elif is_sound := _base_of((owner,), _VIEWS) is not None:
+            parts = [*value]
+        else:
+            is_sound = _base_of((owner,), _SOUND + _dtype_of(self.numpy)) is not None
+            is_sound = is_sound and id(type(getattr(value, "tzinfo", None))) in _known
+        if not is_sound or not all(part is self.judged(part, depth - 1) for part in parts):
+            raise Deceit("a value may ask another object what it equals")
+
+    def _items(self, value: Any, mro: Any, base: Any, depth: int) -> Any:
+        """A container of judged items, of the built-in type if its class has methods of its own."""
+        before = [*(dict.items(value) if base is dict else base.__iter__(value))]
+        kinds = map(type, chain.from_iterable(before) if base is dict else before)
+        items = before
+        if not _ATOMS.issuperset(map(id, kinds)):
+            if depth <= 0:
+                raise Deceit("a value is nested too deeply, or holds itself")
+            items = [self.judged(item, depth - 1) for item in before]
+        owner = next(kind for kind in mro if "__eq__" in _space_of(kind))
+        is_plain = _base_of((owner,), (base, OrderedDict, Counter)) and not _own_names(mro, base)
+        return value if is_plain and all(map(operator.is_, items, before)) else base(items)
+
+    def _numbers(self, value: Any, kind: Any, depth: int) -> Any:
+        """An array or a number of numpy, as an exact array or a number."""
+        is_array = isinstance(value, self.numpy.ndarray)
+        if not is_array and id(kind) not in _known:
+            return self.judged(self.numpy.generic.item(value), depth - 1)
+        base = self.numpy.ndarray if is_array else self.numpy.generic
+        parts = base.ravel(value).tolist() if base.dtype.__get__(value).hasobject else []
+        if not all(part is self.judged(part, depth - 1) for part in parts):
+            raise Deceit("an array holds an object of the program")
+        return base.view(value, base) if is_array and kind is not base else value
+
+    def plain(self, value: Any) -> Any:
+        """The value, or the data of an instance of a class that replaces methods of its base."""
+        base = _base_of(_mro_of(type(value)), _DATA) if id(type(value)) not in _known else None
+        return self.judged(value) if base and _own_names(_mro_of(type(value)), base) else value
+
+    def owner(self, value: Any, name: str) -> Any:
+        """The value whose attribute the test reads. Raises Deceit for a method of a base of data
+        that the program replaced."""
+        kind = type(value)
+        if id(kind) in _ATOMS or (base := _base_of(_mro_of(kind), _DATA)) is None:
+            return value
+        if id(kind) not in _known and (name in _space_of(base) or name in _HARMLESS):
+            names = _own_names(_mro_of(kind), base)
+            if (
+                name in names
+                or "__getattribute__" in names
+                or name in getattr(value, "__dict__", ())
+            ):
+                raise Deceit(f"a value has a method {name} of the program's own")
+        return self.judged(value) if name in _SEEKING else value
+
+
+class _Record:
+    """An object of the program in a comparison: equal to one of its class with equal attributes."""
+
+    def __init__(self, test: Test, value: Any) -> None:
+        self.test, self.value = test, value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Record) or type(self.value) is not type(other.value):
+            return False
+        parts = [self.test.judged(_parts_of(record.value)) for record in (self, other)]
+        return bool(parts[0] == parts[1])
+
+    def __hash__(self) -> int:
+        return id(type(self.value))
+
+
+_ATOMS = {id(k) for k in (*_PLAIN, bool, NoneType, type(...), FunctionType, _Record)}
+"""Types whose values need no judgement."""
+_DATA = (*_PLAIN, *_CONTAINERS, *_SOUND)
+
+
+def _base_of(mro: Any, bases: Any) -> Any:
+    """The first of some bases that a class has; None without one. By identity, see `_known`."""
+    kinds = set(map(id, mro))
+    return next((base for base in bases if id(base) in kinds), None)
+
+
+def _own_names(mro: Any, base: Any) -> set[str]:
+    """Names of a library's class that classes of the program before it replace."""
+    names: set[str] = set()
+    for kind in mro:
+        if kind is base:
+            break
+        if id(kind) not in _known:
+            names.update(k for k, x in _space_of(kind).items() if type(x) is not _field)
+    names &= {*_space_of(base), *_space_of(object)}
+    return names - _HARMLESS
+
+
+def _parts_of(value: Any) -> dict[str, Any]:
+    """The attributes of an object."""
+    slots = [_space_of(kind).get("__slots__", ()) for kind in _mro_of(type(value))]
+    names = chain.from_iterable((s,) if isinstance(s, str) else s for s in slots)
+    parts = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return parts | dict(getattr(value, "__dict__", {}))
+
+
+def _dtype_of(numpy: Any) -> tuple[Any, ...]:
+    return (numpy.dtype,) if numpy else ()
+
+
+def _protect_functions(spaces: set[int]) -> None:
+    """Refuse changes of functions whose global names are of these."""
+    space: Any = gc.get_referents(FunctionType.__dict__)[0]
+    for name in ("__code__", "__defaults__", "__kwdefaults__"):
+
+        def put(f: Any, value: Any, put: Any = space[name].__set__, spaces: Any = spaces) -> None:
+            if id(f.__globals__) in spaces:
+                raise TypeError("a function of a library cannot be changed")
+            put(f, value)
+
+        space[name] = property(space[name].__get__, own_function(put))
+    walls.changed(FunctionType)
 
 
 class _Judging(ast.NodeTransformer):
     """Makes a test judge the values that it compares, calculates with, tests for truth and passes
     to functions that are built in or of a library."""
 
-    def __init__(self, tree: ast.AST) -> None:
-        imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+    def __init__(self, tree: ast.AST, names: set[str]) -> None:
+        nodes = [*ast.walk(tree)]
+        imports = [n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)]
+        bound = bound_names(tree, everywhere=True)
         self.known = {alias.asname or alias.name for node in imports for alias in node.names}
-        self.known |= vars(builtins).keys() - set(_ASKING)
+        self.known |= names - bound - set(_ASKING)
 
     def visit(self, node: ast.AST) -> Any:
         """The node, changed so that the values it uses are judged."""
@@ -147,28 +332,48 @@ class _Judging(ast.NodeTransformer):
         match node:
             case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
                 node.left = _call_of("judged", node.left)
-                node.comparators = [_call_of("judged", item) for item in node.comparators]
+                node.comparators = [
+                    _call_of("judged", item, each=isinstance(operation, ast.In | ast.NotIn))
+                    for operation, item in zip(node.ops, node.comparators, strict=True)
+                ]
             case ast.BinOp():
-                node.left, node.right = (
-                    _call_of("judged", node.left),
-                    _call_of("judged", node.right),
-                )
+                node.left = _call_of("judged", node.left)
+                node.right = _call_of("judged", node.right)
+            case ast.AugAssign():
+                node.value = _call_of("judged", node.value)
             case ast.BoolOp():
                 node.values = [_call_of("judged", item) for item in node.values]
             case ast.UnaryOp():
                 node.operand = _call_of("judged", node.operand)
+            case ast.Set():
+                node.elts = [_call_of("judged", item) for item in node.elts]
             case ast.Assert() | ast.If() | ast.While() | ast.IfExp():
                 node.test = _call_of("judged", node.test)
             case ast.comprehension():
+                node.iter = _call_of("plain", node.iter)
                 node.ifs = [_call_of("judged", item) for item in node.ifs]
+            case ast.For():
+                node.iter = _call_of("plain", node.iter)
             case ast.Match():
                 node.subject = _call_of("judged", node.subject)
+            case ast.FormattedValue():
+                node.value = _call_of("plain", node.value)
+            case ast.Subscript():
+                if isinstance(node.ctx, ast.Load):
+                    node.value = _call_of("plain", node.value)
+                if not isinstance(node.slice, ast.Slice):
+                    node.slice = _call_of("judged", node.slice)
             case ast.Call() if self.is_known(node.func):
-                node.args = [_call_of("judged", item) for item in node.args]
+                is_reading = _name_in(node.func) in _READING
+                is_reading |= any(keyword.arg == "key" for keyword in node.keywords)
+                method = "plain" if is_reading else "judged"
+                node.args = [_call_of(method, item, each=not is_reading) for item in node.args]
                 for keyword in node.keywords:
-                    keyword.value = _call_of("judged", keyword.value)
-            case ast.Attribute(ctx=ast.Load(), value=ast.Name() | ast.Attribute()):
-                node.value = _call_of("module", node.value)
+                    keyword.value = _call_of(method, keyword.value)
+            case ast.Attribute(ctx=ast.Load()):
+                name = ast.copy_location(ast.Constant(node.attr), node)
+                call = ast.Call(_of_test("owner", node), [node.value, name], [])
+                node.value = ast.copy_location(call, node)
             case ast.ClassDef():
                 node.decorator_list.append(_of_test("note", node))
         return node
@@ -177,14 +382,20 @@ class _Judging(ast.NodeTransformer):
         return getattr(function, "id", "") in self.known or isinstance(function, ast.Attribute)
 
 
-def _call_of(method: str, node: ast.expr) -> ast.expr:
+def _name_in(function: ast.expr) -> str:
+    return str(getattr(function, "id", "") or getattr(function, "attr", ""))
+
+
+def _call_of(method: str, node: ast.expr, each: bool = False) -> ast.expr:
     """A call of a method of the test with the value of a node."""
     if isinstance(node, ast.Constant):
         return node
     if isinstance(node, ast.Starred):
         node.value = _call_of(method, node.value)
         return node
-    return ast.copy_location(ast.Call(_of_test(method, node), [node], []), node)
+    keywords = [ast.keyword("each", ast.Constant(True))] if each else []
+    call = ast.Call(_of_test(method, node), [node], keywords)
+    return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
 def _of_test(method: str, node: ast.AST) -> ast.expr:

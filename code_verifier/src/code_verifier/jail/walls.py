@@ -225,6 +225,23 @@ def changed(kind: type) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
+IMMUTABLE = 1 << 8
+"""The flag of types whose attributes cannot be set."""
+
+
+def flags_of(kinds: set[type]) -> list[Any]:
+    """Return the flags of those types whose attributes can be set, where they lie in memory."""
+    word = ctypes.c_ulong
+    offsets = range(0, object.__basicsize__ + 256, ctypes.sizeof(word))
+    samples = (int, bool, list, TypeError)
+    place = next(
+        n
+        for n in offsets
+        if all(word.from_address(id(k) + n).value == k.__flags__ for k in samples)
+    )
+    return [word.from_address(id(k) + place) for k in kinds if not k.__flags__ & IMMUTABLE]
+
+
 def all_types() -> set[type]:
     """Return every class of the process."""
     kinds: set[type] = set()

@@ -104,7 +104,7 @@ def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str
     if names & _NO_DATA:
         return None
     unknown = names - known - bound_names(condition, everywhere=True) - modules_in(condition)
-    unknown = unknown - _contest_names() or unknown
+    unknown = unknown - contest_names() or unknown
     called = [node.func for node in ast.walk(condition) if isinstance(node, ast.Call)]
     unknown = unknown or {node.id for node in called if isinstance(node, ast.Name)}
     if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
@@ -127,7 +127,7 @@ def modules_in(condition: ast.expr) -> set[str]:
 
 
 @cache
-def _contest_names() -> frozenset[str]:
+def contest_names() -> frozenset[str]:
     """The names that contest programs find defined; in a condition they have this meaning."""
     names: dict[str, Any] = {}
     exec(ScriptRunner.CONTEST_NAMES, names)

@@ -178,10 +178,10 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         process, in place of the calls.
         """
         longest_s = max([module_s, *limits_s])
-        task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
-        task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
+        task: dict[str, Any] = {"program": program.removeprefix("\ufeff"), "prelude": prelude}
         mark = token_hex(16) if test else ""
-        task |= {"test": test, "mark": mark}
+        task |= {"entry": entry, "owner": owner, "draw": draw, "text_chars": text_chars}
+        task |= {"test": test, "mark": mark, "recursion": recursion}
         task["inputs"] = marshal.dumps([tuple(item) for item in inputs])
         task["limits"] = [float(limit) for limit in limits_s]
         walls = _WALL_FACTOR * longest_s, _WALL_FACTOR * total_s, _IDLE_S
@@ -213,14 +213,14 @@ class ScriptRunner(AbstractContextManager["ScriptRunner"]):
         walls = _WALL_FACTOR * cpu_s, _WALL_FACTOR * cpu_s, _IDLE_S
         data = stdin.encode("utf-8", "surrogatepass")
         order = Order(SCRIPT, cpu_s, cpu_s, *walls, output_bytes, data)
-        task: dict[str, Any] = {"program": program, "prelude": prelude, "recursion": recursion}
-        task["files"] = dict(files or {})
+        task: dict[str, Any] = {"program": program.removeprefix("\ufeff"), "prelude": prelude}
+        task |= {"files": dict(files or {}), "recursion": recursion}
         reply = self._reply(order, task)
         return ScriptRun(reply.report, reply.status, reply.reason, reply.cpu_s, reply.number % 256)
 
     def _reply(self, order: Order, task: dict[str, Any]) -> Reply:
         texts = [task["program"].encode("utf-8", "replace"), task["prelude"].encode()]
-        texts += task.get("files", {}).values()
+        texts += [task.get("test", "").encode(), *task.get("files", {}).values()]
         libraries = []  # only those that it names, because a larger process forks more slowly
         for name in LIBRARIES:
             spec = any(name.encode() in text for text in texts) and importlib.util.find_spec(name)

@@ -30,6 +30,7 @@ from code_verifier.scripts.assertions import (
     assertion,
     bound_in,
     check_of,
+    contest_names,
     modules_in,
     split_condition,
 )
@@ -41,6 +42,7 @@ _FEW_CHARS, _TEXT_CHARS = 1 << 14, 1 << 20
 _LEAST_BYTES = 1 << 24
 _MOST_BYTES = 1 << 30
 _RECURSION = 50_000
+_LIVECODEBENCH = ("public_test_cases", "private_test_cases")
 
 
 @dataclass(frozen=True)
@@ -50,24 +52,24 @@ class Suite:
     inputs: without outputs, assertions, or a module that defines `check`; with `entry`, the
     arguments of each call, a marshalled tuple; else standard inputs. outputs: the values that each
     call may return, a marshalled list; else the text to print. setup: trusted code before the
-    program and the assertions.
+    program and the assertions. draw: a returned iterator or view counts as a list.
     """
 
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...] = ()
     entry: str = ""
     setup: str = ""
+    draw: bool = True
 
     @property
     def name(self) -> str:
         """The name that a program has to define, if the tests show it; "" for a script."""
         if self.outputs or self.entry:
             return self.entry if self.entry != "Solution" else ""
-        for node in ast.walk(assertion(self.inputs[0])):
-            match node:
-                case ast.Call(ast.Name(name)) if not hasattr(builtins, name):
-                    return name
-        return ""
+        calls = [node for node in ast.walk(assertion(self.inputs[0])) if isinstance(node, ast.Call)]
+        names = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
+        names = [name for name in names if not hasattr(builtins, name)]
+        return [*(name for name in names if name not in contest_names()), *names, ""][0]
 
 
 def read_tests(row: Mapping[str, Any]) -> Suite:
@@ -110,7 +112,8 @@ def read_tests(row: Mapping[str, Any]) -> Suite:
     boxed = row.get("entry_point") is None  # as APPS has them
     pairs = [_call(*pair, boxed) for pair in zip(inputs, outputs, strict=True)]
     entry = text_field(row, "entry_point", "fn_name")
-    return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup)
+    draw = not any(name in row for name in _LIVECODEBENCH)  # which compares what is returned
+    return Suite(tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), entry, setup, draw)
 
 
 def _asserted(asserts: tuple[str, ...], setup: str) -> Suite:
@@ -127,7 +130,7 @@ def _contest_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if row.get("inputs") is not None:
         return row
     cases: list[Any] = []
-    for name in ("public_test_cases", "private_test_cases"):
+    for name in _LIVECODEBENCH:
         if row.get(name):
             cases += _parsed(name, row[name], list)
     for name in ("public_tests", "private_tests", "generated_tests"):
@@ -270,7 +273,15 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     inputs = [marshal.loads(data) for data in tests.inputs]
     calls = _call_all(
-        runner, program, tests.entry, inputs, cpu_s, tests.setup, "Solution", _FEW_CHARS
+        runner,
+        program,
+        tests.entry,
+        inputs,
+        cpu_s,
+        tests.setup,
+        "Solution",
+        _FEW_CHARS,
+        draw=tests.draw,
     )
     for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
         accepted = marshal.loads(data)
@@ -332,6 +343,7 @@ def _call_all(
     owner: str = "",
     text_chars: int = _TEXT_CHARS,
     test: str = "",
+    draw: bool = True,
 ) -> Calls:
     return runner.call(
         program,
@@ -344,7 +356,7 @@ def _call_all(
         owner=owner,
         recursion=_RECURSION,
         text_chars=text_chars,
-        draw=True,
+        draw=draw,
         test=test,
     )
 
