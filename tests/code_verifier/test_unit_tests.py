@@ -26,6 +26,7 @@ from code_verifier.scripts.suites import equal_output, read_tests, run_tests
 
 _FILE = Path(__file__).parent / "corpus" / "unit_tests.toml"
 CORPUS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+CHECKS: dict[str, Any] = tomllib.loads(_FILE.with_name("checks.toml").read_text(encoding="utf-8"))
 
 
 def packed(data: bytes) -> str:
@@ -298,15 +299,160 @@ def test_no_cheap_trick_passes_a_test_in_its_process(
     runner: ScriptRunner, cheat: dict[str, str]
 ) -> None:
     form = cheat["form"]
+    if form == "array":
+        pytest.importorskip("numpy")
     numpy = "import numpy as np\n" if form == "array" else ""
     check = f"{numpy}def check(candidate):\n    for n in range(1, 4):\n        assert {FORMS[form]}"
     tests = read_tests({"entry_point": "f", "test": check})
     is_list = form in ("are", "listed", "all", "items", "in")
-    honest = f"def f(x): return {'[2 * x]' if is_list else '2 * x'}  # numpy"
+    honest = f"def f(x): return {'[2 * x]' if is_list else '2 * x'}"
     if form == "value":
         honest = "class R: pass\ndef f(x):\n    r = R()\n    r.value = 2 * x\n    return r"
     assert run_tests(runner, honest, tests, 2.0).score == 1.0
     assert run_tests(runner, defined(cheat["program"]), tests, 2.0).score == 0.0
+
+
+def graded(runner: ScriptRunner, form: str, program: str) -> Grade:
+    """The grade by a test of a form, with numpy if the form or the program names it."""
+    condition = CHECKS["forms"][form]
+    imports = (
+        "import math, operator, statistics, datetime, fractions\nfrom decimal import Decimal\n"
+    )
+    if form == "Frac":  # which the test uses without importing it
+        imports = ""
+    if "np." in condition or "numpy" in program:
+        pytest.importorskip("numpy")
+        imports += "import numpy as np\n"
+    check = f"def check(candidate):\n    for n in range(1, 4):\n        assert {condition}"
+    program = CHECKS["eq"] + program if "Eq" in program else program
+    return run_tests(
+        runner, program, read_tests({"entry_point": "f", "test": imports + check}), 3.0
+    )
+
+
+def programs(part: str) -> list[tuple[str, str]]:
+    return [(form, program) for form, texts in CHECKS[part].items() for program in texts]
+
+
+@pytest.mark.parametrize(("form", "program"), programs("cheats"))
+def test_no_value_class_or_name_of_the_program_answers_for_the_test(
+    runner: ScriptRunner, form: str, program: str
+) -> None:
+    grade = graded(runner, form, program)
+    assert (grade.score, grade.judged) == (0.0, True)
+    assert "No module named" not in grade.reason
+
+
+@pytest.mark.parametrize(("form", "program"), programs("honest"))
+def test_right_values_of_many_types_pass(runner: ScriptRunner, form: str, program: str) -> None:
+    assert graded(runner, form, program) == Grade(1.0, "", 1, 1)
+
+
+@pytest.mark.parametrize("case", CHECKS["objects"])
+def test_right_objects_pass(runner: ScriptRunner, case: dict[str, str]) -> None:
+    imports = ""
+    if "np." in case["test"]:
+        pytest.importorskip("numpy")
+        imports = "import numpy as np\n"
+    row = {"entry_point": "f", "test": f"{imports}def check(candidate):\n{case['test']}"}
+    assert run_tests(runner, case["right"], read_tests(row), 3.0) == Grade(1.0, "", 1, 1)
+
+
+HEAD = "def g(x):\n    'Doubles.'\n"
+HUMAN = {
+    "prompt": HEAD,
+    "canonical_solution": "    return 2 * x\n",
+    "entry_point": "g",
+    "test": "def check(candidate):\n    assert candidate(2) == 4",
+}
+PLUS = """
+import numpy as np
+
+def assertion(out, exp, atol):
+    exact_match = out == exp
+    if not exact_match and atol != 0:
+        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
+    else:
+        assert exact_match
+
+def check(candidate):
+    inputs = [[1], [2], [0.5]]
+    results = [2, 4, 1.0]
+    for i, (inp, exp) in enumerate(zip(inputs, results)):
+        assertion(candidate(*inp), exp, 0)
+"""
+
+
+def test_rows_of_the_hub_as_trl_calls_the_reward() -> None:
+    """TRL leaves the column `prompt` out, and hands texts or chats as `prompts`."""
+    pytest.importorskip("numpy")
+    row = HUMAN | {"test": PLUS}
+    answers = {
+        HEAD + "    return 2 * x\n": 1.0,
+        "def g(x): return None": 0.0,
+        "def g(x): raise ValueError": 0.0,
+        "def g(x): return 2": 0.0,
+        "from unittest.mock import ANY\ndef g(x): return ANY": 0.0,
+        "def g(x): return 2 * x + (x == 1)": 0.0,
+    }
+    columns = {name: [row[name]] * 6 for name in row if name != "prompt"}
+    texts = [[{"role": "assistant", "content": fence(program)}] for program in answers]
+    for prompt in (HEAD, [{"role": "user", "content": "Double it."}], "Double it."):
+        scores = rewards.tests_reward()(prompts=[prompt] * 6, completions=texts, **columns)
+        assert scores == [*answers.values()]
+    assert [rewards.compute_score("plus", fence(a), row) for a in answers] == [*answers.values()]
+
+
+@pytest.mark.parametrize("prompt", ["Double it.", [{"role": "user", "content": "x"}], None, HEAD])
+def test_a_row_whose_solution_cannot_be_put_together_is_not_blamed(prompt: Any) -> None:
+    """Its solution is the body of a function whose head only a prompt that is Python has."""
+    row = HUMAN | {"prompt": prompt, "task_id": str(prompt)}
+    assert rewards.check_row(row) == (Grade(1.0, "", 1, 1) if prompt == HEAD else None)
+    columns = {name: [value] for name, value in row.items() if name != "prompt"}
+    reward = rewards.tests_reward()
+    assert reward(completions=[fence("def g(x): return 0")], prompts=[prompt], **columns) == [0.0]
+
+
+def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewards, "_checked", set())
+    row = HUMAN | {"canonical_solution": "    return 3 * x\n"}
+    columns = {name: [value] for name, value in row.items() if name != "prompt"}
+    with pytest.warns(UserWarning, match=r"not even its own solution passes \(test 1: not true"):
+        rewards.tests_reward()([fence("def g(x): return 0")], prompts=[HEAD], **columns)
+
+
+def test_a_wrong_task_is_named_by_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewards, "_checked", set())
+    row = {"kind": "code_i", "program": ADDS_ONE, "input": "1", "output": "3"}
+    columns = {name: [value] for name, value in row.items()}
+    with pytest.warns(UserWarning, match="not even its own solution passes"):
+        assert rewards.trl_reward()(["<answer>1</answer>"], **columns) == [0.0]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_program(runner: ScriptRunner) -> None:
+    assert runner.run("\ufeffprint(6)", "", cpu_s=2.0).output == b"6\n"
+    assert run_tests(runner, f"\ufeff{ADD}", read_tests(CALLS), 2.0).score == 1.0
+    assert rewards.compute_score("contest", fence(f"\ufeff{ADDS}"), ECHO) == 1.0
+
+
+@pytest.mark.parametrize(
+    "returned", ["map(int, a)", "(x for x in a)", "dict(zip(a, a)).values()", "iter(a)"]
+)
+def test_an_iterator_is_a_list_but_for_livecodebench(runner: ScriptRunner, returned: str) -> None:
+    program = f"def g(a): return {returned}"
+    case = {"input": "[1, 2]", "output": "[1, 2]", "testtype": "functional"}
+    official = {"public_test_cases": json.dumps([case]), "metadata": '{"func_name": "g"}'}
+    assert run_tests(runner, program, read_tests(official), 2.0).score == 0.0
+    usual = {"entry_point": "g", "inputs": [[[1, 2]]], "outputs": [[1, 2]]}
+    assert run_tests(runner, program, read_tests(usual), 2.0).score == 1.0
+
+
+def test_a_name_that_contests_have_is_not_the_programs(runner: ScriptRunner) -> None:
+    """Though it is the first that assertions call."""
+    tests = read_tests({"test_list": ["assert isclose(sum(f(x) for x in (1, 2)), 6.0)"]})
+    assert run_tests(runner, "def f(x): return 2 * x", tests, 2.0).score == 1.0
+    deceit = "isclose = lambda *a: True\ndef f(x): return 0"
+    assert run_tests(runner, deceit, tests, 2.0).score == 0.0
 
 
 def test_what_honest_programs_do_passes_in_the_process_of_a_test(runner: ScriptRunner) -> None:
@@ -399,12 +545,6 @@ def test_a_program_that_only_waits_is_ended(wait: str, monkeypatch: pytest.Monke
 
 
 SOLVED = {"test_list": ["assert f(1) == 2"], "code": "def f(x): return x + 1"}
-HUMAN = {
-    "prompt": "def g(x):\n    '''Doubles.'''\n",
-    "canonical_solution": "    return 2 * x\n",
-    "entry_point": "g",
-    "test": "def check(candidate):\n    assert candidate(2) == 4",
-}
 FUNCTION = {"kind": "code_f", "inputs": ["1", "2"], "outputs": ["2", "3"], "visible": 1}
 ADDS_ONE = "def f(x):\n    return x + 1"
 

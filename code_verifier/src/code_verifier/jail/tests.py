@@ -71,7 +71,7 @@ _space_of = type.__dict__["__dict__"].__get__
 _field: Any = type(vars(namedtuple("_Pair", "a b"))["a"])
 _MOST_DEEP = 1000
 _TEST = "_test_"
-_known: set[int] = set()
+_known: dict[int, type] = {}
 """The types before the program, by identity: a metaclass may define how its classes compare."""
 _flags: list[Any] = []
 _links: list[tuple[int, str, int]] = []
@@ -81,7 +81,7 @@ _links: list[tuple[int, str, int]] = []
 def prepare() -> None:
     """Note all types and modules, once, before the fork."""
     kinds = walls.all_types()
-    _known.update(map(id, kinds))
+    _known.update((id(kind), kind) for kind in kinds)
     _flags.extend(walls.flags_of(kinds))
     for module in [m for m in sys.modules.values() if type(m) is ModuleType]:
         names = vars(module).items()
@@ -107,6 +107,7 @@ class Test:
         self.code = compile(judging.visit(tree), "<test>", "exec", dont_inherit=True)
         self.entry = entry
         self.prelude = dict(names)
+        self.candidate: Any = None
         self.noted: list[type] = []
         self.modules = {k: m for k, m in sys.modules.items() if k not in ("__main__", "solution")}
         self.numpy: Any = self.modules.get("numpy")
@@ -151,6 +152,7 @@ class Test:
         names |= {"np": self.numpy, "numpy": self.numpy} if self.numpy else {}
         names |= {self.entry: program[self.entry]} if self.entry in program else {}
         names |= {"__name__": "test", "__builtins__": self.builtins, _TEST: self}
+        self.candidate = entry
         exec(self.code, names)
         gc.freeze()
         names["check"](entry)
@@ -174,14 +176,16 @@ class Test:
             return self._numbers(value, kind, depth)
         if (base := _base_of(mro, _CONTAINERS)) is not None:
             return self._items(value, mro, base, depth)
-        iterating = _ITERATING if each and id(kind) not in _known else _ITERATING[:1]
-        if any(name in space for space in spaces for name in iterating):
-            return (self.judged(item, depth - 1) for item in value)
         methods = {}
         for name in _COMPARING:
             owner = next((b for b, space in zip(mro, spaces, strict=True) if name in space), object)
             if owner is not object:
                 methods[id(owner)] = owner, _space_of(owner)[name]
+        iterating = (
+            _ITERATING if each and (id(kind) not in _known or not methods) else ("__next__",)
+        )
+        if any(name in space for space in spaces for name in iterating):
+            return (self.judged(item, depth - 1) for item in value)
         if not any(key in _known for key in methods):
             return _Record(self, value) if methods else value
         for owner, method in methods.values():
@@ -235,17 +239,13 @@ class Test:
 
     def owner(self, value: Any, name: str) -> Any:
         """The value whose attribute the test reads. Raises Deceit for a method of a base of data
-        that the program replaced."""
+        that the program replaced, unless the candidate is this class."""
         kind = type(value)
         if id(kind) in _ATOMS or (base := _base_of(_mro_of(kind), _DATA)) is None:
             return value
-        if id(kind) not in _known and (name in _space_of(base) or name in _HARMLESS):
-            names = _own_names(_mro_of(kind), base)
-            if (
-                name in names
-                or "__getattribute__" in names
-                or name in getattr(value, "__dict__", ())
-            ):
+        if id(kind) not in _known and (kind is not self.candidate or name in _SEEKING):
+            names = _own_names(_mro_of(kind), base) | {*getattr(value, "__dict__", ())}
+            if "__getattribute__" in names or (name in names and name in _space_of(base)):
                 raise Deceit(f"a value has a method {name} of the program's own")
         return self.judged(value) if name in _SEEKING else value
 
