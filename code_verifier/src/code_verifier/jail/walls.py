@@ -230,16 +230,14 @@ IMMUTABLE = 1 << 8
 
 
 def flags_of(kinds: set[type]) -> list[Any]:
-    """Return the flags of those types whose attributes can be set, where they lie in memory."""
+    """Return the flags of those types whose attributes can be set, where they lie in memory; none
+    where the interpreter does not keep them as CPython does."""
     word = ctypes.c_ulong
-    offsets = range(0, object.__basicsize__ + 256, ctypes.sizeof(word))
     samples = (int, bool, list, TypeError)
-    place = next(
-        n
-        for n in offsets
-        if all(word.from_address(id(k) + n).value == k.__flags__ for k in samples)
-    )
-    return [word.from_address(id(k) + place) for k in kinds if not k.__flags__ & IMMUTABLE]
+    for place in range(0, object.__basicsize__ + 256, ctypes.sizeof(word)):
+        if all(word.from_address(id(k) + place).value == k.__flags__ for k in samples):
+            return [word.from_address(id(k) + place) for k in kinds if not k.__flags__ & IMMUTABLE]
+    return []
 
 
 def all_types() -> set[type]:
