@@ -66,6 +66,17 @@ _HARMLESS = {*dir(object), "__getnewargs__", "__class_getitem__"}.difference(
     _COMPARING, ("__hash__", "__format__", "__getattribute__")
 )
 """Names that a class of data may have of its own."""
+_JUDGED: dict[type, str] = dict.fromkeys((ast.Assert, ast.If, ast.While, ast.IfExp), "test") | {
+    ast.AugAssign: "value",
+    ast.BinOp: "left right",
+    ast.BoolOp: "values",
+    ast.Match: "subject",
+    ast.Set: "elts",
+    ast.UnaryOp: "operand",
+    ast.comprehension: "ifs",
+}
+_READ: dict[type, str] = {ast.comprehension: "iter", ast.For: "iter", ast.FormattedValue: "value"}
+"""Parts of a test that are judged, and those of which data is only read."""
 _mro_of = type.__dict__["__mro__"].__get__
 _space_of = type.__dict__["__dict__"].__get__
 _field: Any = type(vars(namedtuple("_Pair", "a b"))["a"])
@@ -203,7 +214,7 @@ class Test:
         elif is_sound := _base_of((owner,), _VIEWS) is not None:
             parts = [*value]
         else:
-            is_sound = _base_of((owner,), _SOUND + _dtype_of(self.numpy)) is not None
+            is_sound = _base_of((owner,), _SOUND) or (self.numpy and owner is self.numpy.dtype)
             is_sound = is_sound and id(type(getattr(value, "tzinfo", None))) in _known
         if not is_sound or not all(part is self.judged(part, depth - 1) for part in parts):
             raise Deceit("a value may ask another object what it equals")
@@ -297,10 +308,6 @@ def _parts_of(value: Any) -> dict[str, Any]:
     return parts | dict(getattr(value, "__dict__", {}))
 
 
-def _dtype_of(numpy: Any) -> tuple[Any, ...]:
-    return (numpy.dtype,) if numpy else ()
-
-
 def _protect_functions(spaces: set[int]) -> None:
     """Refuse changes of functions whose global names are of these."""
     space: Any = gc.get_referents(FunctionType.__dict__)[0]
@@ -329,6 +336,12 @@ class _Judging(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """The node, changed so that the values it uses are judged."""
         self.generic_visit(node)
+        for method, fields in (("judged", _JUDGED), ("plain", _READ)):
+            for field in fields.get(type(node), "").split():
+                part = getattr(node, field)
+                is_list = isinstance(part, list)
+                calls = [_call_of(method, item) for item in (part if is_list else [part])]
+                setattr(node, field, calls if is_list else calls[0])
         match node:
             case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
                 node.left = _call_of("judged", node.left)
@@ -336,28 +349,6 @@ class _Judging(ast.NodeTransformer):
                     _call_of("judged", item, each=isinstance(operation, ast.In | ast.NotIn))
                     for operation, item in zip(node.ops, node.comparators, strict=True)
                 ]
-            case ast.BinOp():
-                node.left = _call_of("judged", node.left)
-                node.right = _call_of("judged", node.right)
-            case ast.AugAssign():
-                node.value = _call_of("judged", node.value)
-            case ast.BoolOp():
-                node.values = [_call_of("judged", item) for item in node.values]
-            case ast.UnaryOp():
-                node.operand = _call_of("judged", node.operand)
-            case ast.Set():
-                node.elts = [_call_of("judged", item) for item in node.elts]
-            case ast.Assert() | ast.If() | ast.While() | ast.IfExp():
-                node.test = _call_of("judged", node.test)
-            case ast.comprehension():
-                node.iter = _call_of("plain", node.iter)
-                node.ifs = [_call_of("judged", item) for item in node.ifs]
-            case ast.For():
-                node.iter = _call_of("plain", node.iter)
-            case ast.Match():
-                node.subject = _call_of("judged", node.subject)
-            case ast.FormattedValue():
-                node.value = _call_of("plain", node.value)
             case ast.Subscript():
                 if isinstance(node.ctx, ast.Load):
                     node.value = _call_of("plain", node.value)
