@@ -7,6 +7,7 @@ import tomllib
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from code_verifier import (
     rewards,
     scripts,
 )
-from code_verifier.jail import server
+from code_verifier.jail import server, walls
 from code_verifier.scripts.suites import equal_output, read_tests, run_tests
 
 _FILE = Path(__file__).parent / "corpus" / "unit_tests.toml"
@@ -356,6 +357,12 @@ def test_right_objects_pass(runner: ScriptRunner, case: dict[str, str]) -> None:
         imports = "import numpy as np\n"
     row = {"entry_point": "f", "test": f"{imports}def check(candidate):\n{case['test']}"}
     assert run_tests(runner, case["right"], read_tests(row), 3.0) == Grade(1.0, "", 1, 1)
+
+
+def test_flags_of_types_are_found_in_memory_or_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [flags.value for flags in walls.flags_of({int, Fraction})] == [Fraction.__flags__]
+    monkeypatch.setattr(walls.ctypes, "c_ulong", walls.ctypes.c_ubyte)  # too short to be flags
+    assert walls.flags_of({Fraction}) == []
 
 
 HEAD = "def g(x):\n    'Doubles.'\n"
