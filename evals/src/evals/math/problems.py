@@ -117,10 +117,10 @@ def math_reward(completions: Sequence[Any], **columns: Any) -> list[float | None
     golds = next((columns[name] for name in _COLUMNS if name in columns), None)
     if golds is None:
         raise EvalsError(f"the dataset has none of the columns {', '.join(_COLUMNS)}")
-    asked = columns.get("question") or columns.get("problem") or [""] * len(completions)
+    questions = columns.get("question") or columns.get("problem") or [""] * len(completions)
     rewards: list[float | None] = []
     faults: list[str] = []
-    for row, (completion, gold, text) in enumerate(zip(completions, golds, asked, strict=True)):
+    for row, (completion, gold, text) in enumerate(zip(completions, golds, questions, strict=True)):
         prompt = columns["prompts"][row] if "prompts" in columns else None
         fault, score = _score(gold, completion_text(completion, prompt), text)
         rewards.append(None if _is_missing(gold) else score)
