@@ -46,9 +46,9 @@ from selfplay import (
 from selfplay.learning.learner import MemberState
 from selfplay.members.population import open_population
 from selfplay.sampling.judge import open_sandbox
+from selfplay.sampling.prompts import template_of
 from selfplay.sampling.texts import Attempt, Proposed
 from selfplay.tasks.buffer import EASY, TaskBuffer, held_out_tasks
-from selfplay.tasks.template import template_of
 
 TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
 TASKS, ATTEMPTS, SAMPLES = 12, 8, 2

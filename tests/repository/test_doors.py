@@ -5,6 +5,7 @@ import importlib
 import tomllib
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 
@@ -64,6 +65,25 @@ def test_modules_of_a_package_form_no_cycle(package: str) -> None:
     TopologicalSorter(graph).prepare()
 
 
+def floors(package: str) -> list[str]:
+    """Return the rooms of a package from the lowest to the highest, as docs/architecture.md does."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = text.partition("## Floors")[2].partition(f"\n{package}\n")[2]
+    lines = takewhile(lambda line: line.startswith("  "), block.splitlines())
+    return [room for line in lines for room in line.partition(":")[0].split(",")]
+
+
+@pytest.mark.parametrize("package", sorted({*PACKAGES} - {"code_verifier", "lora_evo"}))
+def test_rooms_of_a_package_form_no_circle(package: str) -> None:
+    rooms, source = [room.strip() for room in floors(package)], ROOT / package / "src" / package
+    paths = [path for path in modules(package) if path.name not in ("__init__.py", "__main__.py")]
+    room_of = {path: path.relative_to(source).with_suffix("").parts[0] for path in paths}
+    assert sorted(rooms) == sorted({*room_of.values()})
+    for path, room in room_of.items():
+        names = {name.split(".")[1] for name in imports(path) if name.startswith(f"{package}.")}
+        assert not names.intersection(rooms[rooms.index(room) + 1 :]), path
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_folders_are_flat_and_hold_several_modules(package: str) -> None:
     assert not list(folder_faults(package))
@@ -90,7 +110,7 @@ def test_the_model_library_loads_with_the_first_model() -> None:
     slow = {"transformers", "huggingface_hub", "altair", "jinja2", "pandas", "peft", "ray"}
     program = (
         "import sys, lora_evo.model.opening, lora_evo.recovery, selfplay.training; "
-        "import selfplay.learning.sft, selfplay.members.remote; "
+        "import selfplay.sft, selfplay.members.remote; "
         f"print({slow} & set(sys.modules))"
     )
     assert python("-c", program) == "set()\n"

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from selfplay import load_preset, seed_tasks
+from selfplay.doctor import _gap
 from selfplay.machine.devices import GIB
-from selfplay.machine.doctor import _gap
 from selfplay.members import population
 from selfplay_command import command
 from separate_engine import SeparateEngine, open_separate
@@ -109,7 +109,7 @@ def test_one_token_that_rounding_moved_far_is_no_drift():
 
 def test_too_little_disk_or_memory_is_named_with_a_setting(here, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("selfplay.machine.doctor.shutil.disk_usage", lambda path: usage(9, 8, 1))
+    monkeypatch.setattr("selfplay.doctor.shutil.disk_usage", lambda path: usage(9, 8, 1))
     assert "try: --set keep_checkpoints=1" in failed(doctor())
     monkeypatch.undo()
     monkeypatch.chdir(here)

@@ -11,9 +11,9 @@ from league import League
 from lora_evo import LoraEvoError, adapter_hash, content_hash, read_lineage, verify
 from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
+from selfplay.checkpoint import read_checkpoint
 from selfplay.config import load_preset, refuse_hasty_evolution
 from selfplay.errors import ConfigError
-from selfplay.files.checkpoint import read_checkpoint
 from selfplay.files.layout import open_config
 from selfplay.files.read import conclusion, read_run
 from selfplay.machine.plan import plan_run

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from lora_evo import OPERATORS, Operator
+from selfplay.checkpoint import save_checkpoint
 from selfplay.errors import ConfigError, SelfplayError
-from selfplay.files.checkpoint import save_checkpoint
 from selfplay.files.layout import open_config
 from selfplay.files.read import read_run
 from selfplay.learning.rewards import TeacherReward, training_samples

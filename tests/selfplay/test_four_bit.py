@@ -13,11 +13,11 @@ from lora_evo import read_lineage
 from lora_evo.model import load_base_model, load_tokenizer, open_engine
 from selfplay import load_preset
 from selfplay.errors import ConfigError
-from selfplay.learning.sft import fine_tune
 from selfplay.machine import base_defaults
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.devices import GIB, Machine, gpu
 from selfplay.machine.plan import make_plan
+from selfplay.sft import fine_tune
 from selfplay.training import resume, train
 from selfplay_command import command, refused, train_until, worked
 

@@ -18,14 +18,14 @@ from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare
 from selfplay.files.read import conclusion, read_run
-from selfplay.files.write import metrics_row
 from selfplay.learning.rewards import training_samples
 from selfplay.reports import run_page
 from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.seeds import read_tasks
 from selfplay.step import match, propose, record_outcomes, solve, train_step, verify
-from selfplay.tasks.seeds import read_tasks
+from selfplay.step_rows import metrics_row
 from selfplay.tasks.template import NANO
 from selfplay.training import new_run
 from selfplay_command import command, refused, worked

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from processes import gone, living, started
-from selfplay.files.checkpoint import read_checkpoint
+from selfplay.checkpoint import read_checkpoint
 from selfplay.files.layout import lock
 
 pytestmark = [

@@ -18,7 +18,6 @@ from code_verifier import Proposal, Task
 from lora_evo.model import Rollout
 from selfplay.config import Config, read_config
 from selfplay.errors import SelfplayError
-from selfplay.files.write import frac_reward_zero_std, task_rows
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import (
     TEACHER_REWARDS,
@@ -29,6 +28,7 @@ from selfplay.learning.rewards import (
     whiten,
 )
 from selfplay.sampling.texts import FORM, Attempt, Proposed
+from selfplay.step_rows import frac_reward_zero_std, task_rows
 
 PROGRAM = "def f(a):\n    return a"
 OF_STUDENTS = partial(advantages, by_task=True)

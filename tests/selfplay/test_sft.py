@@ -15,9 +15,9 @@ from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measured
 from selfplay.files.read import conclusion, read_run
-from selfplay.learning.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.members.population import open_learner
 from selfplay.reports.run_page import summary
+from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.tasks.template import AZR, template_named
 from selfplay.training import warm_start
 from selfplay_command import command, refused, worked
@@ -54,7 +54,7 @@ def start(runs, data, out, *assignments, say=lambda text: None, **more):
 @pytest.fixture(scope="module", autouse=True)
 def _checkpoints_often():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfplay.learning.sft.SAVE_EVERY", 2)
+        patch.setattr("selfplay.sft.SAVE_EVERY", 2)
         yield
 
 

@@ -3,7 +3,7 @@
 import pytest
 from mortal import changes_until_death
 
-from selfplay.files.checkpoint import read_checkpoint
+from selfplay.checkpoint import read_checkpoint
 from selfplay.files.layout import LOCK, METRICS, RESOURCES
 from selfplay.training import resume, train
 

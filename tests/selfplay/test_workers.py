@@ -33,7 +33,7 @@ from selfplay.members.remote import (
     versions,
 )
 from selfplay.reports.progress import Progress
-from selfplay.tasks.template import template_of
+from selfplay.sampling.prompts import template_of
 from selfplay.training import resume, train
 from selfplay_command import command, refused, train_until
 

@@ -17,7 +17,7 @@ from programs import python
 from standing import start
 
 from processes import gone, started
-from selfplay.machine.doctor import DRIFT_LIMITS, drift
+from selfplay.doctor import DRIFT_LIMITS, drift
 from selfplay_command import outcome
 
 SMALL = (

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from selfplay.machine.doctor import DRIFT_LIMITS, drift
+from selfplay.doctor import DRIFT_LIMITS, drift
 from setting import SHARE, Setting, set_all
 
 KILL_AFTER = 2

@@ -195,8 +195,8 @@ def sft(
     tasks`. Give the --base, --preset and --set of the later run, and start that run with --set
     warm_start=OUT. To resume after an interruption, type the same command again.
     """
-    from selfplay.learning.sft import fine_tune
     from selfplay.machine.base_defaults import configured
+    from selfplay.sft import fine_tune
 
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
         raise ConfigError("--set steps is for the later run; type --steps for the steps of sft")
@@ -257,8 +257,8 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     sizes. Prints seconds and memory of each phase, and whether sampler and learner give equal
     probabilities. If a check fails, the exit code is 1 and the output says what to type.
     """
+    from selfplay.doctor import examine, to_text
     from selfplay.machine.base_defaults import configured
-    from selfplay.machine.doctor import examine, to_text
 
     config = configured(base, preset, assignments, as_json)
     diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))

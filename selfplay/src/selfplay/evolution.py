@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from league import League
 from lora_evo import Adapter, Lineage, make_child, read_lineage, save_adapter
 from lora_evo.model import stream
-from selfplay.files.checkpoint import write_member
+from selfplay.checkpoint import write_member
 from selfplay.files.rows import BirthRow
 from selfplay.run import Run
 

@@ -16,9 +16,9 @@ import msgspec
 from code_verifier import Status
 from league import Outcome, Pair
 from lora_evo.model import stream
+from selfplay.checkpoint import save_checkpoint
 from selfplay.evaluate import evaluate_members
 from selfplay.evolution import evolve
-from selfplay.files.checkpoint import save_checkpoint
 from selfplay.files.layout import EVALS, METRICS, RESOURCES, TASKS
 from selfplay.files.rows import (
     BASE,
@@ -30,7 +30,6 @@ from selfplay.files.rows import (
     append_rows,
     role_of,
 )
-from selfplay.files.write import metrics_row, task_rows
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
 from selfplay.machine.devices import memory_mb
@@ -38,6 +37,7 @@ from selfplay.reports.progress import Progress
 from selfplay.run import Run
 from selfplay.sampling.judge import program_metrics
 from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.step_rows import metrics_row, task_rows
 
 T = TypeVar("T")
 

@@ -16,11 +16,7 @@ import click
 from league import League
 from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, write_text
 from lora_evo.model import BaseModel, resolve, same_base
-from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
-from selfplay.errors import ConfigError
-from selfplay.evaluate import evaluate_members
-from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
-from selfplay.files.checkpoint import (
+from selfplay.checkpoint import (
     changed,
     newest_checkpoint,
     newest_step,
@@ -29,6 +25,10 @@ from selfplay.files.checkpoint import (
     settings_of,
     write_founders,
 )
+from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
+from selfplay.errors import ConfigError
+from selfplay.evaluate import evaluate_members
+from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
 from selfplay.files.layout import (
     CHANGES,
     CONFIG,
@@ -49,16 +49,17 @@ from selfplay.members.remote import RemotePopulation, open_workers
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
-from selfplay.step import train_step
-from selfplay.tasks.buffer import held_out_tasks, require_room
-from selfplay.tasks.seeds import (
+from selfplay.sampling.prompts import template_of
+from selfplay.seeds import (
     given_seeds,
     require_seeds,
     self_made_seeds,
     write_seeds,
     written_seeds,
 )
-from selfplay.tasks.template import Template, template_of
+from selfplay.step import train_step
+from selfplay.tasks.buffer import held_out_tasks, require_room
+from selfplay.tasks.template import Template
 
 
 def train(

@@ -9,9 +9,15 @@ from lora_evo.model import Request, Rollout, before_stop
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.sampling.texts import Attempt, Proposed, W
-from selfplay.tasks.template import Template, control_token_in, control_tokens
+from selfplay.tasks.kind import TaskKind
+from selfplay.tasks.template import Template, control_token_in, control_tokens, template_named
 
 _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
+
+
+def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
+    """Return the template of a configuration; handed: kinds that a program passed."""
+    return template_named(config.template, config.base, config.rollout.kinds, handed)
 
 
 class Prompts:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from code_verifier import Proposal, Task
-from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.tasks import azr, nano
 from selfplay.tasks.kind import BUILT_IN, TaskKind, kinds_in_play
@@ -103,11 +102,6 @@ def template_named(
         frame = azr.chat_frame(load_tokenizer(base), base)
         template = replace(template, stops=(azr.ANSWERED,), frame=frame, start_token=False)
     return template
-
-
-def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
-    """Return the template of a configuration; handed: kinds that a program passed."""
-    return template_named(config.template, config.base, config.rollout.kinds, handed)
 
 
 _MARK = re.compile(

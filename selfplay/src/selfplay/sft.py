@@ -34,8 +34,9 @@ from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import lock
 from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
-from selfplay.tasks.seeds import Say, Worked, read_tasks
-from selfplay.tasks.template import Template, control_token_in, control_tokens, template_of
+from selfplay.sampling.prompts import template_of
+from selfplay.seeds import Say, Worked, read_tasks
+from selfplay.tasks.template import Template, control_token_in, control_tokens
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
 """Settings and held-out losses, in the adapter's folder; and the checkpoint, in `OUT.part`."""
