@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from code_verifier import Proposal, Sandbox
-from lora_evo import write_text
+from lora_evo.files import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.tasks.buffer import EASY
 

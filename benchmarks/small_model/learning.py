@@ -33,7 +33,8 @@ import numpy as np
 import torch
 from easy_tasks import EACH, FAMILIES, draw, held_out
 
-from lora_evo import appearing, load_adapter, save_adapter, write_text
+from lora_evo import load_adapter, save_adapter
+from lora_evo.files import appearing, write_text
 from lora_evo.model import SupervisedLearner, TokenPair, derive_seed, drawn, token_pair
 from selfplay import (
     Config,

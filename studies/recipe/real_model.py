@@ -19,7 +19,7 @@ import numpy as np
 from studies.collapse.measures import tasks_in_bins
 
 from code_verifier import Proposal, Sandbox
-from lora_evo import write_text
+from lora_evo.files import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay import RunRecord, read_run
 from selfplay.files.rows import START

@@ -72,7 +72,8 @@ def test_help_is_whole_at_80_columns():
 HEAVY = """
 import sys
 import lora_evo
-from lora_evo import LoraEvoError, OPERATORS, family, read_lineage, write_text
+from lora_evo import LoraEvoError, OPERATORS, family, read_lineage
+from lora_evo.files import write_text
 from lora_evo.cli import main
 for words in ("--help", "-h", "operators", "lineage .", "mutate --help"):
     try:

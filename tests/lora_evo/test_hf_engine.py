@@ -7,8 +7,7 @@ import torch
 from probabilities import ROUNDING
 
 from lora_evo import LoraEvoError
-from lora_evo.model import Request
-from lora_evo.model.engine import derive_seed
+from lora_evo.model import Request, derive_seed
 from lora_evo.model.hf_engine import choose, keep_likely
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")

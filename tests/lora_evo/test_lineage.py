@@ -17,7 +17,7 @@ from lora_evo import (
     save_adapter,
     verify,
 )
-from lora_evo.lineage import tree
+from lora_evo.family import tree
 
 FILES = ["adapter_config.json", "adapter_model.safetensors", "lineage.json"]
 

@@ -11,8 +11,8 @@ from lora_evo_command import call
 
 from lora_evo import Adapter, AdapterConfig, LoraEvoError, Slot, load_adapter, mutate, save_adapter
 from lora_evo.model import TokenPair, linear_shapes, load_base_model
-from lora_evo.model.supervised import PromptRow, encode_row, read_rows
-from lora_evo.recovery import probe
+from lora_evo.probe import probe
+from lora_evo.retention_rows import PromptRow, encode_row, read_rows
 
 LETTERS = "Ġabcdefghijklmnopqrstuvwxyz"
 TARGETS = ["q_proj", "v_proj", "down_proj"]

@@ -22,7 +22,7 @@ from lora_evo import (
 from lora_evo.model import load_base_model
 from lora_evo.model.scoring import TokenPair
 from lora_evo.model.stacked_lora import export_adapter, stack_saved
-from lora_evo.model.supervised import PromptRow, SupervisedLearner, drawn, split_rows
+from lora_evo.model.supervised import SupervisedLearner, drawn
 from lora_evo.operators.operator import stream
 from lora_evo.recovery import (
     CHILD,
@@ -35,6 +35,7 @@ from lora_evo.recovery import (
     recovery,
     recovery_step,
 )
+from lora_evo.retention_rows import PromptRow, split_rows
 
 LETTERS = "abcdefghij"
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from lora_evo import Adapter, AdapterConfig, EngineStopped, LoraEvoError, Slot, 
 from lora_evo.model import BaseModel, load_base_model, open_engine
 from lora_evo.model import vllm_server as installed
 from lora_evo.model.engine import Request
-from lora_evo.model.opening import _open_on
+from lora_evo.model.saved_adapters import _open_on
 from lora_evo.model.vllm_engine import (
     AdapterFolder,
     check_adapter,
@@ -56,14 +56,14 @@ def test_another_version_is_refused_with_what_to_type(monkeypatch):
 
 def test_adapters_in_float32_are_refused_on_a_gpu_before_anything_loads(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("lora_evo.model.opening.require_vllm", lambda: "0.32.0")
-    monkeypatch.setattr("lora_evo.model.opening.load_base_model", None)
+    monkeypatch.setattr("lora_evo.model.saved_adapters.require_vllm", lambda: "0.32.0")
+    monkeypatch.setattr("lora_evo.model.saved_adapters.load_base_model", None)
     with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):
         open_engine("vllm", "a/b", {"x": "folder"}, dtype="float32")
 
 
 def test_a_base_that_is_stored_in_float32_is_refused_before_vllm_opens(tiny, monkeypatch):
-    monkeypatch.setattr("lora_evo.model.opening.VLLMEngine", None)
+    monkeypatch.setattr("lora_evo.model.saved_adapters.VLLMEngine", None)
     base = BaseModel("tiny", tiny.qwen(), None, None, "")
     assert base.dtype == "float32"
     with pytest.raises(LoraEvoError, match="type --dtype bfloat16"):

@@ -16,7 +16,7 @@ from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.question import Benchmark, Data
 from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, RECIPES
-from lora_evo import first_line
+from lora_evo.terminal import first_line
 
 GROUP = "evals.benchmarks"
 PUBLISHED = Data()

@@ -21,7 +21,8 @@ from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
 from evals.scores import base_rate, not_judged, require_verdicts, score, score_levels
-from lora_evo import check_output, text_table, write_text
+from lora_evo.files import check_output, write_text
+from lora_evo.terminal import text_table
 
 _PATH = click.Path(path_type=Path)
 _AT_LEAST_1 = click.IntRange(min=1)

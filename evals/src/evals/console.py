@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
-import lora_evo
+import lora_evo.terminal
 from code_verifier import CodeVerifierError, SandboxUnavailable, stop_on_signals
 from evals.errors import EvalsError
-from lora_evo import EngineStopped, LoraEvoError, remedy
+from lora_evo import EngineStopped, LoraEvoError
+from lora_evo.terminal import remedy
 
 _WRONG_PATH = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
-class Commands(lora_evo.Commands):
+class Commands(lora_evo.terminal.Commands):
     """Turns the return value of a command and its errors into an exit code and one line.
 
     0: done. 1: the work found a problem or was stopped. 2: wrong usage. 130: interrupted.

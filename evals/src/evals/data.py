@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evals.errors import EvalsError, optional
-from lora_evo import first_line
+from lora_evo.terminal import first_line
 
 
 @dataclass(frozen=True)

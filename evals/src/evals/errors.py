@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from lora_evo import pip_install
+from lora_evo.terminal import pip_install
 
 
 class EvalsError(ValueError):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from code_verifier import THOUGHT, without_thoughts
 from evals.errors import EvalsError
-from lora_evo import first_line
+from lora_evo.terminal import first_line
 
 CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
 CRUXEVAL = ("cruxeval_o", "cruxeval_i")

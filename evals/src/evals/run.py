@@ -18,7 +18,7 @@ from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, Verdict
 from evals.scores import Score
-from lora_evo import append_text, lock_folder, remove_empty, sweep, write_text
+from lora_evo.files import append_text, lock_folder, remove_empty, sweep, write_text
 
 RESULT_FILE = "result.json"
 Key: TypeAlias = tuple[str, int]

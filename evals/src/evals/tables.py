@@ -14,7 +14,7 @@ from evals.members import BASE, Group
 from evals.recipes import CODE, MATH
 from evals.run import Run
 from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
-from lora_evo import text_table
+from lora_evo.terminal import text_table
 
 TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
 TITLES |= {"code": "code avg", "math": "math avg", "total": "total avg"}

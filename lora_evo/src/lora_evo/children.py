@@ -13,12 +13,11 @@ from typing import Any
 import numpy
 import torch
 
-from lora_evo.compare import SlotChild, any_update, check_same_ends, effective_rank, numerical_rank
+from lora_evo.compare import any_update, check_same_ends, effective_rank, numerical_rank
 from lora_evo.errors import LoraEvoError, checked_count
 from lora_evo.files import appearing, refuse_existing
-from lora_evo.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.operators.operator import OPERATORS, Operator, Setup, find_operator
-from lora_evo.operators.thin import one_thread
+from lora_evo.operators.slot_child import SlotChild
 from lora_evo.peft.adapter import (
     Adapter,
     AdapterReader,
@@ -34,6 +33,8 @@ from lora_evo.peft.adapter import (
 from lora_evo.peft.card import CARD_FILE, model_card
 from lora_evo.peft.config import AdapterConfig
 from lora_evo.peft.directory import PathLike, combine, shortest_unique_names
+from lora_evo.peft.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
+from lora_evo.thin import one_thread
 
 _KEPT = 16 * 2**20
 """Bytes that raise glibc's trim threshold when they are freed, so that freed pages are reused."""

@@ -3,9 +3,10 @@
 import click
 
 from lora_evo import __version__
-from lora_evo.commands.adapters import distance, inspect, lineage, retention
+from lora_evo.commands.adapters import distance, inspect, lineage
 from lora_evo.commands.children import cross, merge, mutate, operators, verify
-from lora_evo.commands.terminal import Commands
+from lora_evo.commands.retention import retention
+from lora_evo.terminal import Commands
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.operators.thin import one_thread, prepared, thin
 from lora_evo.peft.adapter import (
     Adapter,
     Slot,
@@ -19,6 +18,7 @@ from lora_evo.peft.adapter import (
     slot_source,
 )
 from lora_evo.peft.directory import PathLike, combine
+from lora_evo.thin import one_thread, prepared, thin
 
 # A singular value below this share of the largest one counts as 0: masked, or never trained.
 NEGLIGIBLE = 1e-6
@@ -205,38 +205,6 @@ def check_same_ends(path: str, first: Slot, second: Slot) -> None:
         raise LoraEvoError(
             f"{path} maps {one[1]} to {one[0]} in one adapter and {two[1]} to {two[0]} in another"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class SlotChild:
-    """One module of a child, in the first parent's rank and scale."""
-
-    slot: Slot
-    spectrum: torch.Tensor
-    """The singular values of its update [k], largest first."""
-    relative_change: float | None
-    """|D' - D| / |D| against the first parent, before rounding to the storage dtype; None if D = 0
-    and D' is not."""
-    parent_norm: float
-    """|D|."""
-    source: int = 0
-    """Number of the parent, from 0, whose optimiser moments may be kept."""
-    moments_valid: bool = False
-    """Whether the optimiser moments of `source` still fit these factors."""
-    truncation_loss: float = 0.0
-    """Frobenius norm of the part that the rank cut off, divided by that of the whole."""
-
-
-def measured(path: str, parent: Slot, child: Slot) -> SlotChild:
-    """Return a child's module with its measures against the first parent's; moments are invalid."""
-    gap = slot_gap(path, parent, child)
-    return SlotChild(child, singular_values(child), gap.relative_change, gap.first)
-
-
-def unchanged(slot: Slot) -> SlotChild:
-    """Return the first parent's slot as the child's, with valid optimiser moments."""
-    values = singular_values(slot)
-    return SlotChild(slot, values, 0.0, float(torch.linalg.vector_norm(values)), moments_valid=True)
 
 
 def inspect_directory(directory: PathLike) -> dict[str, Any]:

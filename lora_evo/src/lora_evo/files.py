@@ -18,6 +18,10 @@ import click
 
 from lora_evo.errors import LoraEvoError
 
+__all__ = [
+    "appearing", "append_text", "check_output", "lock_folder", "remove_empty", "sweep",
+    "write_text",
+]  # fmt: skip
 _without_locks: set[int] = set()
 """The devices of which a warning was printed."""
 

@@ -9,10 +9,11 @@ from typing import Any
 from lora_evo.children import Birth
 from lora_evo.compare import Gap, slot_gap, total_gap
 from lora_evo.errors import LoraEvoError
-from lora_evo.lineage import Lineage, find_parents, lineage_of
+from lora_evo.family import find_parents, lineage_of
 from lora_evo.operators.operator import OPERATORS, Operator, find_operator
 from lora_evo.peft.adapter import open_adapter, slot_digest
 from lora_evo.peft.directory import PathLike, content_hash
+from lora_evo.peft.lineage import Lineage
 
 
 @dataclass(frozen=True)

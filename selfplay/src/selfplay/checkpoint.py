@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Struct, to_builtins
 
 from code_verifier import cores
-from lora_evo import Lineage, adapter_hash, appearing, save_adapter, sweep, write_text
+from lora_evo import Lineage, adapter_hash, save_adapter
+from lora_evo.files import appearing, sweep, write_text
 from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line, quote

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from lora_evo import Commands
+from lora_evo.terminal import Commands
 from selfplay import __version__
 from selfplay.errors import ConfigError, one_line_errors, program, quiet_libraries, quote, say
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
@@ -350,7 +350,7 @@ def compare(places: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     means over seeds and differences paired by seed, with 95 % intervals, and the members whose
     skill fell between two evaluations.
     """
-    from lora_evo import check_output
+    from lora_evo.files import check_output
     from selfplay.experiments import comparison
 
     if page is not None:

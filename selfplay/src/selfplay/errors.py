@@ -12,9 +12,10 @@ from pathlib import Path
 
 import click
 
-from lora_evo import EngineStopped, remedy
-from lora_evo import first_line as first_line
-from lora_evo import pip_install as pip_install
+from lora_evo import EngineStopped
+from lora_evo.terminal import first_line as first_line
+from lora_evo.terminal import pip_install as pip_install
+from lora_evo.terminal import remedy
 
 
 class SelfplayError(ValueError):

@@ -20,7 +20,7 @@ from code_verifier import (
     ordered_map,
     read_rows,
 )
-from lora_evo import write_text
+from lora_evo.files import write_text
 from lora_evo.model import derive_seed, stream
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError

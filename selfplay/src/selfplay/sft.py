@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from code_verifier import Task
-from lora_evo import Lineage, adapter_hash, appearing, check_output, save_adapter, write_text
+from lora_evo import Lineage, adapter_hash, save_adapter
+from lora_evo.files import appearing, check_output, write_text
 from lora_evo.model import (
     BaseModel,
     SupervisedLearner,

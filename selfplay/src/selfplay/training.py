@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from league import League
-from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, write_text
+from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage
+from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.checkpoint import (
     changed,

@@ -5,8 +5,8 @@ import torch
 from small_models import small_model
 from transformers import AutoConfig
 
+from lora_evo.model import stream
 from lora_evo.model.base import model_class
-from lora_evo.model.engine import stream
 
 VOCABULARY = 96
 WINDOW = 8

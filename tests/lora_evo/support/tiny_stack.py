@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_models import small_model
 
-from lora_evo.model.engine import stream
+from lora_evo.model import stream
 from lora_evo.model.stacked_linear import BASE
 from lora_evo.model.stacked_lora import export_adapter, stack_adapters
 

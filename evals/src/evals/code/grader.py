@@ -25,7 +25,7 @@ from evals.code.cases import WHOLE_CHARS, Arguments, FunctionProblem, first_wron
 from evals.data import cache_folder
 from evals.errors import EvalsError
 from evals.question import Outcome
-from lora_evo import appearing
+from lora_evo.files import appearing
 
 _FORMAT = 12
 _OUTPUT_BYTES = 1 << 28

@@ -1,29 +1,21 @@
-"""Commands that read adapters: `lora-evo inspect`, `distance`, `lineage`, `retention`."""
+"""Commands that read adapters: `lora-evo inspect`, `distance`, `lineage`."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from lora_evo.commands.terminal import (
+from lora_evo.errors import LoraEvoError
+from lora_evo.family import family, tree
+from lora_evo.peft.directory import adapter_folders
+from lora_evo.terminal import (
     FOLDER,
-    counter,
     json_option,
     number,
     print_json,
     say_unfit,
     text_table,
 )
-from lora_evo.errors import LoraEvoError
-from lora_evo.lineage import family, parents_on_disk, read_lineage, tree
-from lora_evo.peft.directory import adapter_folders, content_hash, shortest_unique_names
-
-if TYPE_CHECKING:  # they bring torch
-    from lora_evo.compare import Gap
-    from lora_evo.recovery import Behaviour, Recovery
 
 
 @click.command()
@@ -115,164 +107,3 @@ def lineage(directories: tuple[Path, ...], as_json: bool) -> None:
     else:
         click.echo(tree(members))
     sys.exit(1 if left_out else 0)
-
-
-@click.command()
-@click.argument("child", type=FOLDER)
-@click.option(
-    "--parent", "parent_folders", type=FOLDER, multiple=True,
-    help="Adapter directory of a parent; may be repeated. Default: the parents in lineage.json.",
-)  # fmt: skip
-@click.option("--model", help="Base model to run the adapters on: a folder, or a name on the hub.")
-@click.option("--load-in-4bit", is_flag=True, help="Load the base in bitsandbytes' 4 bits (NF4).")
-@click.option(
-    "--probes", type=FOLDER,
-    help='JSON Lines of prompts to compare outputs on: {"prompt", "completion"?}.',
-)  # fmt: skip
-@click.option(
-    "--train", type=FOLDER,
-    help='JSON Lines of examples to train on: {"prompt", "completion"}.',
-)  # fmt: skip
-@click.option(
-    "--steps", type=click.IntRange(min=2), default=50, show_default=True,
-    help="Optimiser steps of each training run.",
-)  # fmt: skip
-@click.option(
-    "--learning-rate", type=click.FloatRange(min=0, min_open=True), default=1e-4, show_default=True,
-    help="Step size of the AdamW optimiser.",
-)  # fmt: skip
-@json_option
-def retention(
-    child: Path,
-    parent_folders: tuple[Path, ...],
-    model: str | None,
-    load_in_4bit: bool,
-    probes: Path | None,
-    train: Path | None,
-    as_json: bool,
-    **training: Any,
-) -> None:
-    """Measure how much a child keeps and how fast it recovers.
-
-    Parents are those given with --parent, else the adapters next to CHILD that its lineage names.
-    Compares weights, which takes seconds; with --model and --probes also outputs, by
-    KL(parent||child) per token and its ratio to KL(base||parent).
-
-    --train trains the child on examples in five orders, and as controls the first parent and a
-    fresh adapter; a fifth of the prompts is held out. Fitness is the geometric mean of the
-    probabilities of a held-out completion's tokens. Prints the steps until the child stays at its
-    best parent's level, and its gain over the controls. The exit code is 0 if the child recovers in
-    all five orders, with a median of at most 20 steps, and the fresh adapter does not.
-    """
-    if (model is None) == bool(probes or train):
-        raise click.UsageError("--model needs --probes or --train, and they need --model")
-    folders = list(parent_folders) or parents_on_disk(child)
-    short = shortest_unique_names(folders)  # refuses duplicates
-    parents = dict(zip([str(parent) for parent in parent_folders] or short, folders, strict=True))
-
-    from lora_evo.compare import retention as compare
-
-    weights = {name: compare(folder, child) for name, folder in parents.items()}
-    behaviour: dict[str, Behaviour] = {}
-    trained: Recovery | None = None
-    if model is not None:
-        behaviour, trained = _run(child, parents, model, load_in_4bit, probes, train, training)
-    say_unfit([child, *folders])
-    lineage = read_lineage(child)
-    since = lineage.content_hash != content_hash(child) if lineage else None
-    valid = lineage.moments_valid if lineage else None
-    if as_json:
-        of_parents = {
-            name: {**comparison.to_dict(), "probe": asdict(behaviour[name]) if behaviour else None}
-            for name, comparison in weights.items()
-        }
-        report = {
-            "child": str(child),
-            "moments_valid_at_birth": valid,
-            "trained_since_birth": since,
-            "parents": of_parents,
-            "recovery": trained and trained.to_dict(),
-        }
-        print_json(report)
-    else:
-        for name, comparison in weights.items():
-            _print_gap(f"{child} against {name}", comparison.whole, behaviour.get(name))
-        click.echo(f"AdamW's state to train on with: {_moments(valid, since)}")
-        if trained:
-            _print_training(str(child), trained)
-    if trained and not (trained.passed() and trained.has_power):
-        why = "it does not recover"
-        if not trained.has_power:
-            why = "the training proves nothing, because a fresh adapter recovers as well"
-        click.echo(f"error: {child}: {why}", err=True)
-        sys.exit(1)
-
-
-def _moments(valid: bool | None, since: bool | None) -> str:
-    """Return the AdamW state to continue with. valid: at birth; since: trained since birth."""
-    if valid is None:
-        return "not known, there is no lineage.json"
-    if since:
-        return "the child's own: it was trained since its birth"
-    return "each module's from the parent it came from" if valid else "begin it anew"
-
-
-def _run(
-    child: Path,
-    folders: Mapping[str, Path],
-    model: str,
-    load_in_4bit: bool,
-    probes: Path | None,
-    train: Path | None,
-    training: Mapping[str, Any],
-) -> "tuple[dict[str, Behaviour], Recovery | None]":
-    from lora_evo.model.base import check_bits, choose_device, load_base_model
-    from lora_evo.model.supervised import read_rows
-    from lora_evo.peft.adapter import load_adapter
-    from lora_evo.recovery import probe, recovery
-
-    prompts, examples = (read_rows(file) if file else [] for file in (probes, train))
-    parents = {name: load_adapter(folder) for name, folder in folders.items()}
-    adapter = load_adapter(child)
-    base = load_base_model(model, choose_device("auto"), "float32", load_in_4bit)
-    if base.quantization is None:
-        check_bits(None, str(child), " (--load-in-4bit)")
-    behaviour: dict[str, Behaviour] = {}
-    if prompts:
-        with counter("probing rows") as progress:
-            behaviour = probe(base, parents, adapter, prompts, progress=progress)
-    if not examples:
-        return behaviour, None
-    with counter("training steps") as progress:
-        return behaviour, recovery(base, parents, adapter, examples, progress=progress, **training)
-
-
-def _print_gap(title: str, gap: "Gap", behaviour: "Behaviour | None") -> None:
-    click.echo(
-        f"{title}: change {number(gap.relative_change, 'from zero')}, distance "
-        f"{number(gap.distance)}, cosine {number(gap.cosine)}, norm ratio {number(gap.norm_ratio)}"
-    )
-    if b := behaviour:
-        click.echo(
-            f"  KL(parent||child) {b.kl:.4g} nats/token, KL(base||parent) {b.kl_scale:.4g}, "
-            f"ratio {number(b.kl_ratio)} ({b.prompts} prompts, {b.tokens} tokens)"
-        )
-
-
-def _print_training(child: str, trained: "Recovery") -> None:
-    last, median = trained.checks[-1], trained.median()
-    when = f"not within {last} steps" if median is None else f"after {median:g} steps"
-    click.echo(f"\n{child} in training: at its best parent's level {when}")
-    rows = []
-    for who, curves in trained.curves.items():
-        start, end = (sum(curve[at] for curve in curves) / len(curves) for at in (0, -1))
-        gain = "" if who == "child" else "{:+.3f} ({:+.3f} to {:+.3f})".format(*trained.gain(who))
-        never = trained.steps(who).count(None)
-        rows.append((who, trained.median(who), never, f"{start:.3f}", f"{end:.3f}", gain))
-    header = ("trained", "steps", "never", "at first", f"after {last}", "child's gain")
-    click.echo(text_table(header, rows))
-    levels = ", ".join(
-        f"{name} {level.mean:.3f} (95 % within {level.half_width:.3f})"
-        for name, level in trained.levels.items()
-    )
-    click.echo(f"parents' fitness: {levels}; {len(trained.curves['child'])} seeds")

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from lora_evo.commands.terminal import FOLDER, json_option, number, print_json, say_unfit
 from lora_evo.errors import LoraEvoError
-from lora_evo.lineage import Lineage
 from lora_evo.operators.operator import OPERATORS, VERBS, Operator, find_operator, names_of
 from lora_evo.peft.directory import adapter_files
+from lora_evo.peft.lineage import Lineage
+from lora_evo.terminal import FOLDER, json_option, number, print_json, say_unfit
 
 
 @click.command()

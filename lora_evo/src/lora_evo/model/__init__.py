@@ -6,7 +6,8 @@ torch and transformers are imported with the first name that needs them, vllm wi
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lora_evo.model.engine import Engine, Request, Rollout, before_stop, derive_seed, stream
+from lora_evo.model.engine import Engine, Request, Rollout, before_stop, encoded
+from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.peft.config import TARGET_MODULES
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
         same_base,
     )
     from lora_evo.model.hf_engine import HFEngine
-    from lora_evo.model.opening import open_engine, sharing
     from lora_evo.model.optimizer import MemberAdamW
     from lora_evo.model.output_layer import chunk_tokens
+    from lora_evo.model.saved_adapters import open_engine, sharing
     from lora_evo.model.scoring import Scorer, TokenPair
     from lora_evo.model.stacked_linear import BASE
     from lora_evo.model.stacked_lora import (
@@ -42,7 +43,7 @@ __all__ = [
     "BASE", "TARGET_MODULES", "BaseModel", "Engine", "HFEngine", "MemberAdamW", "Request",
     "Rollout", "Scorer", "Serving", "StackedAdapters", "SupervisedLearner", "TokenPair",
     "VLLMEngine", "VLLMOptions", "before_stop", "choose_device", "chunk_tokens", "derive_seed",
-    "drawn", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
+    "drawn", "encoded", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
     "load_tokenizer", "merge_adapter", "open_engine", "public_name", "require_vllm", "resolve",
     "same_base", "sharing", "stack_adapters", "stream", "token_pair", "trainable_shapes",
 ]  # fmt: skip
@@ -50,8 +51,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     places = (
-        "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine", "opening",
-        "optimizer", "output_layer", "scoring",
+        "vllm_server", "stacked_lora", "base", "supervised", "hf_engine", "vllm_engine",
+        "saved_adapters", "optimizer", "output_layer", "scoring",
     )  # fmt: skip
     for place in places if name in __all__ else ():
         loaded = import_module(f"lora_evo.model.{place}")

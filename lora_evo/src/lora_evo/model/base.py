@@ -20,9 +20,9 @@ from torch import nn
 
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line
-from lora_evo.lineage import read_lineage
 from lora_evo.model.four_bit import dequantized, keep_layout, loading, quantization
 from lora_evo.model.vllm_server import refuse_second_import
+from lora_evo.peft.lineage import read_lineage
 from lora_evo.peft.names import as_in
 
 BASES = "populab.bases"

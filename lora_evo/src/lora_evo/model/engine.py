@@ -2,12 +2,10 @@
 
 `hf_engine` samples from the adapters stacked on a model, `vllm_engine` from files that vLLM serves.
 
-A sample is addressed by an integer seed: the u-th uniform of a row is number u of the Philox stream
-whose key is that seed (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Neither
-the other rows of a batch nor the order of calls can change it, and there is no state to save.
+The u-th uniform of a row is number u of the random stream of its request's seed, which neither the
+other rows of a batch nor the order of calls can change.
 """
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,33 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from lora_evo.errors import LoraEvoError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from lora_evo import Adapter
 
-Key: TypeAlias = str | int | float | bool | None
 Folders: TypeAlias = Mapping[str, str | os.PathLike[str]]
 """Adapter names and their PEFT folders."""
 Samples: TypeAlias = Generator[tuple[int, "Rollout"], None, None]
-_MASK = (1 << 128) - 1
 _CONTEXT_TOKENS = 8
 """Prompt tokens decoded along with a completion, so that its first space is kept."""
-
-
-def derive_seed(run_seed: int, *keys: Key) -> int:
-    """Return the 63-bit seed of the random choice that `keys`, of any types, name in a run."""
-    digest = hashlib.blake2b(digest_size=8, person=b"populab-seed")
-    for key in (run_seed, *keys):
-        text = f"{type(key).__name__}:{key!r}".encode()
-        digest.update(len(text).to_bytes(4, "big") + text)
-    return int.from_bytes(digest.digest(), "big") >> 1
-
-
-def stream(seed: int) -> "np.random.Generator":
-    """Return the random stream of `seed` (any integer; taken modulo 2^128)."""
-    import numpy as np
-
-    return np.random.Generator(np.random.Philox(key=seed & _MASK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +151,7 @@ class Engine(ABC):
         """Return the request by token ids: with one start token at most, within the context."""
         prompt = request.prompt
         if isinstance(prompt, str):
-            bos = self.tokenizer.bos_token
-            begun = bool(bos) and prompt.startswith(bos)
-            added = request.special_tokens and not begun
-            prompt = tuple(self.tokenizer.encode(prompt, add_special_tokens=added))
+            prompt = encoded(self.tokenizer, prompt, request.special_tokens)
         room = self.context - len(prompt) if self.context else request.max_tokens
         if room < 1:
             beginning = f" to {request.prompt[:40]!r}..." if isinstance(request.prompt, str) else ""
@@ -199,6 +174,22 @@ class Engine(ABC):
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
+
+
+def encoded(tokenizer: Any, text: str, special: bool) -> tuple[int, ...]:
+    """Return the token ids of a prompt.
+
+    special: with what the tokenizer puts before a text, such as a start token, unless the text
+    begins with that token. What it puts behind a text, such as an end token, would end the prompt.
+    """
+    bos = getattr(tokenizer, "bos_token", None)
+    if not special or (bos and text.startswith(bos)):
+        return tuple(tokenizer.encode(text, add_special_tokens=False))
+    letter, whole = (tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
+    most = len(whole) - len(letter)
+    behind = next((n for n in range(most) if whole[most - n : len(whole) - n] == letter), 0)
+    ids = tokenizer.encode(text, add_special_tokens=True)
+    return tuple(ids[: len(ids) - behind])
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:

@@ -16,14 +16,8 @@ from torch import Tensor
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded, turning_length
-from lora_evo.model.engine import (
-    Engine,
-    Request,
-    Rollout,
-    Samples,
-    end_tokens,
-    stream,
-)
+from lora_evo.model.engine import Engine, Request, Rollout, Samples, end_tokens
+from lora_evo.model.random_streams import stream
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 from lora_evo.peft.names import as_in
 
@@ -53,7 +47,10 @@ class OpenRow:
 
 @dataclass(eq=False)
 class DecodingBatch:
-    """Rows that are sampled together with one cache; some of them may be finished."""
+    """Rows that are sampled together with one cache; some of them may be finished.
+
+    Each plain `Tensor` has an entry for each row, and goes and comes with it.
+    """
 
     rows: list[OpenRow]
     cache: Any
@@ -177,7 +174,7 @@ class DecodingBatch:
                 yield row.number, Rollout(request.adapter, request.prompt_ids, ids, logs, why)
 
 
-_COLUMNS = [column.name for column in fields(DecodingBatch)[5:]]
+_COLUMNS = [column.name for column in fields(DecodingBatch) if column.type is Tensor]
 
 
 def choose(logits: Tensor, uniforms: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,15 @@ the keys and values of its prompt and its own.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -69,6 +71,112 @@ class Packing:
     """[keys of all blocks], likewise."""
     places: Tensor
     """[tokens], the query of each token."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Texts:
+    """The texts of a packed row: stems, then branches, each of which goes on from a stem."""
+
+    ids: list[tuple[int, ...]]
+    members: list[int]
+    stems: list[int]
+    """The stem of each text: a stem's own number."""
+    rows: list[tuple[int, int | None]]
+    """The stem of each row, and its branch where it has one."""
+
+    @classmethod
+    def of(
+        cls,
+        prompts: Sequence[tuple[int, ...]],
+        completions: Sequence[tuple[int, ...]],
+        members: Sequence[int],
+    ) -> "Texts":
+        """Return the texts of rows, of which completions lack their last token."""
+        keys = list(zip(members, prompts, strict=True))
+        counts = Counter(key for key, c in zip(keys, completions, strict=True) if len(c) > 1)
+        stems: list[tuple[int, ...]] = []
+        branches: list[tuple[int, ...]] = []
+        owners: list[int] = []  # of the stems
+        parents: list[int] = []  # of the branches
+        stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
+        rows: list[tuple[int, int | None]] = []
+        for key, completion in zip(keys, completions, strict=True):
+            member, prompt, rest = *key, completion[:-1]
+            if counts[key] < 2 or key not in stem_of:
+                stem_of[key] = len(stems)
+                stems.append(prompt if counts[key] > 1 else prompt + rest)
+                owners.append(member)
+            rows.append((stem_of[key], len(branches) if counts[key] > 1 and rest else None))
+            if rows[-1][1] is not None:
+                branches.append(rest)
+                parents.append(stem_of[key])
+        n = len(stems)
+        return cls(
+            stems + branches,
+            owners + [owners[stem] for stem in parents],
+            [*range(n), *parents],
+            [(stem, None if branch is None else n + branch) for stem, branch in rows],
+        )
+
+
+def pack(
+    prompts: Sequence[tuple[int, ...]],
+    completions: Sequence[tuple[int, ...]],
+    members: Sequence[int],
+    device: torch.device,
+) -> tuple[Tensor, list[int], Tensor, Packing, list[tuple[int, ...]]]:
+    """Pack rows into one, the texts of each member together.
+
+    Returns ids [1, tokens], the member of each token, positions [1, tokens] in the row's text, the
+    packing, and for each row the places of the tokens whose next one is in its completion.
+    """
+    texts = Texts.of(prompts, completions, members)
+    lengths = np.array([len(text) for text in texts.ids])
+    order = sorted(range(len(lengths)), key=texts.members.__getitem__)
+    starts = np.zeros_like(lengths)
+    starts[order] = lengths[order].cumsum() - lengths[order]
+    stems = np.array(texts.stems)
+    begins = np.where(stems == np.arange(len(stems)), 0, lengths[stems])
+    positions = np.concatenate([begins[i] + np.arange(lengths[i]) for i in order])
+    places = []
+    for (stem, branch), prompt, completion in zip(texts.rows, prompts, completions, strict=True):
+        last = int(starts[stem]) + len(prompt) - 1
+        first = last + 1 if branch is None else int(starts[branch])
+        places.append((last, *range(first, first + len(completion) - 1)))
+    return (
+        torch.tensor([[token for i in order for token in texts.ids[i]]], device=device),
+        [texts.members[i] for i in order for _ in texts.ids[i]],
+        torch.tensor(positions[None], device=device),
+        _packing(lengths, starts, begins, starts[stems], device),
+        places,
+    )
+
+
+def _packing(
+    lengths: "np.ndarray[Any, Any]",
+    starts: "np.ndarray[Any, Any]",
+    begins: "np.ndarray[Any, Any]",
+    prompts: "np.ndarray[Any, Any]",
+    device: torch.device,
+) -> Packing:
+    """Return the attention of texts, one number of each: its length, its first token in the packed
+    row, its first position, and the first token of its prompt."""
+    blocks, queried, seen, real = [], [], [], []
+    for begin in sorted(set(begins.tolist())):  # stems, then branches by length of their prompt
+        of_block = np.flatnonzero(begins == begin)
+        grid = np.arange(lengths[of_block].max())
+        inside = grid < lengths[of_block, None]
+        tokens = np.where(inside, starts[of_block, None] + grid, 0)
+        keys = np.hstack((prompts[of_block, None] + np.arange(begin), tokens))
+        blocks.append(Block(len(of_block), keys.shape[1], len(grid)))
+        queried.append(tokens.ravel())
+        seen.append(keys.ravel())
+        real.append(inside.ravel())
+    queries, inside = np.concatenate(queried), np.concatenate(real)
+    places = np.empty(lengths.sum(), dtype=int)
+    places[queries[inside]] = inside.nonzero()[0]
+    put = partial(torch.tensor, device=device)
+    return Packing(tuple(blocks), put(queries), put(np.concatenate(seen)), put(places))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -4,13 +4,10 @@ Both learners, by rewards and by examples, use it. No loss sees the prompt or th
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,66 +120,10 @@ class LaidRows:
         Rows of one member with one prompt share the prompt as a stem, and each has its completion
         as a branch. Any other row is a stem.
         """
-        from lora_evo.model.packing import Block, Packing  # imports transformers
+        from lora_evo.model.packing import pack  # imports transformers
 
-        keys = [(member, row.prompt_ids) for row, member in zip(rows, members, strict=True)]
-        counts = Counter(
-            key for key, row in zip(keys, rows, strict=True) if len(row.completion_ids) > 1
-        )
-        stems: list[tuple[int, ...]] = []
-        branches: list[tuple[int, ...]] = []
-        owners: list[int] = []  # of the stems
-        parents: list[int] = []  # of the branches
-        stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
-        parts: list[tuple[int, int | None]] = []  # each row's stem, and its branch
-        for key, row in zip(keys, rows, strict=True):
-            member, prompt, rest = *key, row.completion_ids[:-1]
-            if counts[key] < 2 or key not in stem_of:
-                stem_of[key] = len(stems)
-                stems.append(prompt if counts[key] > 1 else prompt + rest)
-                owners.append(member)
-            parts.append((stem_of[key], len(branches) if counts[key] > 1 and rest else None))
-            if parts[-1][1] is not None:
-                branches.append(rest)
-                parents.append(stem_of[key])
-        texts = stems + branches
-        of_member = owners + [owners[stem] for stem in parents]
-        order = sorted(range(len(texts)), key=of_member.__getitem__)
-        lengths = np.array([len(text) for text in texts])
-        starts = np.zeros_like(lengths)
-        starts[order] = lengths[order].cumsum() - lengths[order]
-        n = len(stems)
-        prompts = np.concatenate((np.zeros(n, dtype=int), np.array(parents, dtype=int)))
-        begins = np.where(np.arange(len(texts)) < n, 0, lengths[prompts])
-        blocks, queried, seen, real = [], [], [], []
-        for begin in sorted(set(begins.tolist())):  # stems, then branches by length of their prompt
-            of_block = np.flatnonzero(begins == begin)
-            grid = np.arange(lengths[of_block].max())
-            inside = grid < lengths[of_block, None]
-            tokens = np.where(inside, starts[of_block, None] + grid, 0)
-            before = starts[prompts[of_block], None] + np.arange(begin)
-            keys_of = np.hstack((before, tokens))
-            blocks.append(Block(len(of_block), keys_of.shape[1], len(grid)))
-            queried.append(tokens.ravel())
-            seen.append(keys_of.ravel())
-            real.append(inside.ravel())
-        queries, inside = np.concatenate(queried), np.concatenate(real)
-        places = np.empty(lengths.sum(), dtype=int)
-        places[queries[inside]] = inside.nonzero()[0]
-        put = partial(torch.tensor, device=device)
-        ranges = []
-        for (stem, branch), row in zip(parts, rows, strict=True):
-            last = int(starts[stem]) + len(row.prompt_ids) - 1
-            first = last + 1 if branch is None else int(starts[n + branch])
-            ranges.append((last, *range(first, first + len(row.completion_ids) - 1)))
-        return cls._of(
-            rows,
-            put([[token for i in order for token in texts[i]]]),
-            [of_member[i] for i in order for _ in texts[i]],
-            put(np.concatenate([begins[i] + np.arange(len(texts[i])) for i in order])[None]),
-            Packing(tuple(blocks), put(queries), put(np.concatenate(seen)), put(places)),
-            ranges,
-        )
+        prompts, completions = zip(*((r.prompt_ids, r.completion_ids) for r in rows), strict=True)
+        return cls._of(rows, *pack(prompts, completions, members, device))
 
     @classmethod
     def _of(

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from lora_evo import Adapter, AdapterConfig, Slot
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.base import model_class
-from lora_evo.model.engine import derive_seed, stream, unknown_adapter
+from lora_evo.model.engine import unknown_adapter
 from lora_evo.model.lean_layers import patch_llama_modules
+from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.stacked_linear import BASE, Route, Routing, StackedLoRALinear
 from lora_evo.peft.config import TARGET_MODULES
 

@@ -1,36 +1,28 @@
 """Supervised training of the members of a stack: next-token loss on completions, an AdamW each.
 
 The loss is the mean negative log-likelihood of a batch's completion tokens. Used by `selfplay sft`
-and for the measurement of recovery.
+and to measure recovery.
 """
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.model.engine import derive_seed, stream
+from lora_evo.model.engine import encoded
 from lora_evo.model.optimizer import MemberAdamW
+from lora_evo.model.random_streams import derive_seed, stream
 from lora_evo.model.scoring import Scorer, TokenPair
 from lora_evo.model.stacked_lora import StackedAdapters
-from lora_evo.peft.directory import PathLike
-
-HELD_OUT = 0.2
-"""Share of a file's different prompts that is held out."""
-FEWEST_HELD_OUT = 8
-"""Fewest held-out rows, for an interval of the level."""
 
 
 def token_pair(tokenizer: Any, prompt: str, completion: str, *, special: bool = False) -> TokenPair:
-    """Encode a prompt and its completion; special: add special tokens to the prompt."""
+    """Encode a prompt and its completion; special: see `encoded`."""
     return TokenPair(
-        tuple(tokenizer.encode(prompt, add_special_tokens=special)),
+        encoded(tokenizer, prompt, special),
         tuple(tokenizer.encode(completion, add_special_tokens=False)),
     )
 
@@ -43,71 +35,6 @@ def drawn(count: int, batch_size: int, step: int, seed: int) -> list[int]:
         order = stream(derive_seed(seed, "order", epoch)).permutation(count)
         indices.append(int(order[number]))
     return indices
-
-
-@dataclass(frozen=True)
-class PromptRow:
-    """A prompt, with or without a completion."""
-
-    line: int
-    """Line in its file, from 1."""
-    prompt: str
-    completion: str | None = None
-
-
-def read_rows(path: PathLike) -> list[PromptRow]:
-    """Read rows `{"prompt": text, "completion"?: text}` of JSON Lines. Raises LoraEvoError."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LoraEvoError(f"cannot read {path}: {error}; expected JSON Lines") from error
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            raw = json.loads(line)
-        except ValueError as error:
-            raise LoraEvoError(f"{path} line {number} is not JSON: {error}") from error
-        fields = raw if isinstance(raw, dict) else {}
-        texts = fields.get("prompt"), fields.get("completion", "none")
-        if not all(isinstance(text, str) and text for text in texts):
-            raise LoraEvoError(
-                f'{path} line {number}: expected {{"prompt": text, "completion": text}}, of which '
-                "the completion may be left out"
-            )
-        rows.append(PromptRow(number, fields["prompt"], fields.get("completion")))
-    if not rows:
-        raise LoraEvoError(f'{path} holds no rows; expected lines like {{"prompt": "..."}}')
-    return rows
-
-
-def split_rows(rows: Sequence[PromptRow]) -> tuple[list[PromptRow], list[PromptRow]]:
-    """Return training rows, and rows of a held-out fifth of the prompts, drawn by their number."""
-    incomplete = [row.line for row in rows if row.completion is None]
-    if incomplete:
-        raise LoraEvoError(f"line {incomplete[0]} has no completion ({len(incomplete)} such rows)")
-    prompts = list(dict.fromkeys(row.prompt for row in rows))
-    order = stream(derive_seed(0, "held out", len(prompts))).permutation(len(prompts))
-    excluded = {prompts[number] for number in order[: round(HELD_OUT * len(prompts))]}
-    held_out = [row for row in rows if row.prompt in excluded]
-    if len(held_out) < FEWEST_HELD_OUT:
-        raise LoraEvoError(
-            f"{len(held_out)} rows are held out, expected at least {FEWEST_HELD_OUT}; give more"
-        )
-    return [row for row in rows if row.prompt not in excluded], held_out
-
-
-def encode_row(row: PromptRow, tokenizer: Any, context: int | None) -> TokenPair:
-    """Return the tokens of a row's prompt and completion. Raises LoraEvoError."""
-    pair = token_pair(tokenizer, row.prompt, row.completion or "", special=True)
-    if not pair.prompt_ids or (row.completion and not pair.completion_ids):
-        raise LoraEvoError(f"line {row.line}: the prompt or the completion has no tokens")
-    if context is not None and pair.length > context:
-        raise LoraEvoError(
-            f"line {row.line} has {pair.length} tokens, the model reads at most {context}"
-        )
-    return pair
 
 
 class SupervisedLearner:

@@ -27,11 +27,12 @@ from itertools import accumulate
 
 import torch
 
-from lora_evo.compare import SlotChild, measured, same, unchanged
+from lora_evo.compare import same
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
-from lora_evo.operators.thin import Span, prepared, span
+from lora_evo.operators.slot_child import SlotChild, measured, unchanged
 from lora_evo.peft.adapter import Slot
+from lora_evo.thin import Span, prepared, span
 
 MOST_DROPPED = 0.99
 _FARTHEST = 4.0

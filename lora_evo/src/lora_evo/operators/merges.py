@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 import torch
 
-from lora_evo.compare import SlotChild, measured
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.crossovers import filled, join, row_length
 from lora_evo.operators.operator import Recipe, Setup, stream
-from lora_evo.operators.thin import prepared
+from lora_evo.operators.slot_child import SlotChild, measured
 from lora_evo.peft.adapter import Slot
+from lora_evo.thin import prepared
 
 _LEAST_DENSITY = 0.001
 _SPARE = 8

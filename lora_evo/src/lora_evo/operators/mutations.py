@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from lora_evo.compare import NEGLIGIBLE, SlotChild, singular_values, unchanged
+from lora_evo.compare import NEGLIGIBLE, singular_values
 from lora_evo.errors import LoraEvoError
 from lora_evo.operators.operator import Recipe, Setup
-from lora_evo.operators.thin import Thin, prepared, thin
+from lora_evo.operators.slot_child import SlotChild, unchanged
 from lora_evo.peft.adapter import Slot
+from lora_evo.thin import Thin, prepared, thin
 
 # Most draws of one seed, until one of them can change a module enough.
 DRAWS = 64

@@ -19,7 +19,7 @@ from lora_evo.peft.config import AdapterConfig
 if TYPE_CHECKING:  # they bring torch or numpy, which a list of operators does without
     import numpy as np
 
-    from lora_evo.compare import SlotChild
+    from lora_evo.operators.slot_child import SlotChild
     from lora_evo.peft.adapter import Slot
 
 Recipe = Callable[[str, Sequence["Slot"]], "SlotChild"]

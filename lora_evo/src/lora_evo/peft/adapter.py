@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.files import appearing
-from lora_evo.lineage import LINEAGE_FILE, Lineage, read_lineage
 from lora_evo.peft.card import CARD_FILE, model_card
 from lora_evo.peft.config import AdapterConfig, check_pair
 from lora_evo.peft.directory import (
@@ -33,6 +32,7 @@ from lora_evo.peft.directory import (
     tensor_names,
     write_tensors,
 )
+from lora_evo.peft.lineage import LINEAGE_FILE, Lineage, read_lineage
 from lora_evo.peft.names import as_in
 
 _NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}

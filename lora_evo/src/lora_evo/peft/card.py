@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lora_evo.errors import LoraEvoError, pip_install
-from lora_evo.lineage import LINEAGE_FILE, Lineage
 from lora_evo.peft.config import AdapterConfig
 from lora_evo.peft.directory import CONFIG_FILE, PathLike, adapter_files
+from lora_evo.peft.lineage import LINEAGE_FILE, Lineage
 
 CARD_FILE = "README.md"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lora_evo import text_table
+from lora_evo.terminal import text_table
 from selfplay.errors import RunDirectoryError
 from selfplay.experiments.experiment import PLAN, open_plan
 from selfplay.experiments.measures import (

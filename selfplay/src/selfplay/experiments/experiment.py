@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from lora_evo import write_text
+from lora_evo.files import write_text
 from selfplay import settings
 from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution
 from selfplay.errors import ConfigError, RunDirectoryError, program, quote

@@ -9,7 +9,8 @@ from typing import Any
 
 import lora_evo.model
 from code_verifier import Task
-from lora_evo import LoraEvoError, appearing, check_output, read_lineage, write_text
+from lora_evo import LoraEvoError, read_lineage
+from lora_evo.files import appearing, check_output, write_text
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import EVALS, TASKS, open_config
 from selfplay.files.rows import EvalRow, TaskRow, read_rows

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lora_evo import lock_folder, remove_empty, write_text
+from lora_evo.files import lock_folder, remove_empty, write_text
 from selfplay.config import Config, config_text, read_config
 from selfplay.errors import ConfigError, RunDirectoryError, is_refusal, program, quote
 from selfplay.settings import read_yaml

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from code_verifier import Task
-from lora_evo import append_text
+from lora_evo.files import append_text
 from selfplay.errors import RunDirectoryError
 
 T = TypeVar("T", bound=Struct)

@@ -18,7 +18,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from lora_evo import write_text
+from lora_evo.files import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
 from selfplay.files.read import flattened

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from lora_evo import check_output, write_text
+from lora_evo.files import check_output, write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UnsetType
 
-from lora_evo import check_output, text_table
+from lora_evo.files import check_output
+from lora_evo.terminal import text_table
 from selfplay.files.read import (
     Points,
     RunRecord,

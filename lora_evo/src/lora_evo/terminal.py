@@ -1,4 +1,4 @@
-"""Options, errors, JSON, tables and progress bars of all commands.
+"""What commands are made of: groups, options, lines on errors, JSON, tables, progress bars.
 
 Exit codes: 0 done; 1 a problem was found, or the work stopped; 2 unusable input; 130 interrupted.
 """
@@ -14,8 +14,10 @@ from typing import Any
 
 import click
 
-from lora_evo.errors import LoraEvoError, remedy
+from lora_evo.errors import LoraEvoError, first_line, pip_install, remedy
 from lora_evo.peft.directory import adapter_files, readable
+
+__all__ = ["Commands", "first_line", "pip_install", "remedy", "text_table"]
 
 FOLDER = click.Path(path_type=Path)
 json_option = click.option(

@@ -1,11 +1,9 @@
-"""Lineage: the record of an adapter (lineage.json), and the family tree of a folder of them."""
+"""Families: the parents of an adapter on disk, and the tree of a folder of adapters."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, Self
+from typing import Any
 
 from lora_evo.errors import LoraEvoError
 from lora_evo.peft.directory import (
@@ -15,103 +13,7 @@ from lora_evo.peft.directory import (
     readable,
     shortest_unique_names,
 )
-
-LINEAGE_FILE = "lineage.json"
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "operator": str,
-    "seed": int,
-    "strength": (int, float, NoneType),
-    "parameters": dict,
-    "generation": int,
-    "content_hash": str,
-    "moments_valid": bool,
-    "relative_change": (int, float, NoneType),
-    "truncation_loss": (int, float),
-    "versions": dict,
-    "quantization": (str, NoneType),
-}
-
-
-@dataclass(frozen=True)
-class ModuleTrace:
-    """The measures of one module: those of its `SlotChild`."""
-
-    relative_change: float | None
-    effective_rank: float
-    rank: int
-    truncation_loss: float
-    source: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lineage:
-    """The record of an adapter, without times and paths. Hashes are `content_hash` values.
-
-    - generation: 1 + the largest of the parents'; 0 for a founder or an adapter without lineage.
-    - moments_valid: whether each module may keep the optimiser moments of its source.
-    - quantization: the 4-bit format of its base; None for plain weights.
-    """
-
-    operator: str
-    seed: int
-    strength: float | None = None
-    weights: tuple[float, ...] | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    parents: tuple[str, ...] = ()
-    generation: int = 0
-    content_hash: str
-    moments_valid: bool = False
-    relative_change: float | None = None
-    truncation_loss: float = 0.0
-    modules: Mapping[str, ModuleTrace] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    quantization: str | None = None
-
-    @classmethod
-    def founder(cls, name: str, seed: int, content_hash: str) -> Self:
-        """Return the record of a first member, without parents."""
-        parameters = {"name": name}
-        return cls(operator="founder", seed=seed, parameters=parameters, content_hash=content_hash)
-
-    def to_json(self) -> str:
-        plain = {**vars(self), "modules": {path: vars(row) for path, row in self.modules.items()}}
-        if self.quantization is None:
-            del plain["quantization"]
-        return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Parse lineage.json. Raises `LoraEvoError` if a field is missing or of another type."""
-        try:
-            raw = json.loads(text)
-            raw["modules"] = {path: ModuleTrace(**row) for path, row in raw["modules"].items()}
-            raw["parents"] = tuple(str(parent) for parent in raw["parents"])
-            raw["weights"] = None if raw["weights"] is None else tuple(raw["weights"])
-            lineage = cls(**raw)
-            missing = vars(lineage).keys() - raw.keys() - {"quantization"}
-            if missing:
-                raise KeyError(*missing)
-            for name, kinds in _KINDS.items():
-                if not isinstance(getattr(lineage, name), kinds):
-                    raise TypeError(f"{name} is {getattr(lineage, name)!r}")
-            if not lineage.parents and lineage.generation:
-                raise ValueError("no parents")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise LoraEvoError(
-                f"{LINEAGE_FILE} is damaged ({error}); remove or restore it"
-            ) from error
-        return lineage
-
-
-def read_lineage(directory: PathLike) -> Lineage | None:
-    """Return the lineage in an adapter directory; None if it has none."""
-    file = Path(directory) / LINEAGE_FILE
-    if not file.is_file():
-        return None
-    try:
-        return Lineage.from_json(file.read_text(encoding="utf-8-sig"))
-    except (LoraEvoError, UnicodeDecodeError) as error:
-        raise LoraEvoError(f"{directory}: {error}") from error
+from lora_evo.peft.lineage import LINEAGE_FILE, Lineage, read_lineage
 
 
 def lineage_of(directory: PathLike) -> Lineage:
