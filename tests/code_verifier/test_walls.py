@@ -15,18 +15,18 @@ from code_verifier.jail import wire
 
 TAKEN_OVER = """
 import _thread, os
-from code_verifier.jail import child
+from code_verifier.jail import literal_child
 
 def function(task, room):
-    program, _ = child.marshal.loads(task)
-    _, (data, *stay), _ = child.marshal.loads(program)
-    room[child.wire.ROOM : child.wire.ROOM + len(data)] = data
+    program, _ = literal_child.marshal.loads(task)
+    _, (data, *stay), _ = literal_child.marshal.loads(program)
+    room[literal_child.wire.ROOM : literal_child.wire.ROOM + len(data)] = data
     lock = _thread.allocate_lock()
     while stay:
         lock.acquire()
     os._exit(0)
 
-child.function = function
+literal_child.function = function
 m.main()
 """
 """A fork server whose children report what they are given."""

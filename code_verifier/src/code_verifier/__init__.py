@@ -22,10 +22,10 @@ from code_verifier.rewards import (
 from code_verifier.sandbox import Sandbox, grade
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
 from code_verifier.scripts.suites import read_tests, run_tests
-from code_verifier.scripts.values import read_value
 from code_verifier.syntax import bound_names, parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 from code_verifier.user_files import read_rows
+from code_verifier.values import read_value
 
 __version__ = "0.1.0"
 

@@ -21,14 +21,15 @@ and what is not stopped.
    of the machine. `server`, `walls`; test_sandbox, test_corpus.
 8. The filter of system calls: a program can only compute; no file, socket, process, clock or
    descriptor. `syscalls`; test_seccomp, test_layers.
-9. A report made without the program's methods: no value poses as another. `child`; test_literals.
+9. A report made without the program's methods: no value poses as another. `literal_child`;
+   test_literals.
 10. Comparison outside: no program judges itself. `code_verifier.sandbox`; test_walls.
 
 What each process holds. The reader holds texts, and executes none. A server holds orders, but no
 program. A child holds its program, no descriptor (a script: its streams), and nothing that its
-output is compared with, unless a test looks at more than data (`tests`). An attacker who controls a
-child can only report what the program could have returned.
+output is compared with, unless a test looks at more than data (`in_process`). An attacker who
+controls a child can only report what the program could have returned.
 
-Ordinary programs (`ordinary`, `memory_files`) meet the same walls. They may use threads, clocks and
-most of the standard library; a refused system call fails, and does not kill.
+Ordinary programs (`ordinary_child`, `memory_files`) meet the same walls. They may use threads,
+clocks and most of the standard library; a refused system call fails, and does not kill.
 """

@@ -75,22 +75,22 @@ class Server:
             hides = clocks.disable_vdso(*vdso)
             # Where this process must keep its clocks, each child gives up its own.
             self.unmaps = not hides and walls.succeeds(clocks.unmap_vdso, *vdso)
-        from code_verifier.jail import child, imports
+        from code_verifier.jail import imports, literal_child
 
         imports.preload(config["modules"], config["libraries"])
         self.lacks_modules = config["modules"] == wire.COMMON
-        self.run: dict[str, Any] = {wire.FUNCTION: child.function}
+        self.run: dict[str, Any] = {wire.FUNCTION: literal_child.function}
         if config["modules"] == wire.ALL:
             from code_verifier.jail import entropy
 
             entropy.install(config["index"])
         if strict:
-            child.prepare(config["modules"])
+            literal_child.prepare(config["modules"])
         else:
-            from code_verifier.jail import ordinary
+            from code_verifier.jail import ordinary_child
 
-            ordinary.prepare()
-            self.run = {wire.CALLS: ordinary.calls, wire.SCRIPT: ordinary.script}
+            ordinary_child.prepare()
+            self.run = {wire.CALLS: ordinary_child.calls, wire.SCRIPT: ordinary_child.script}
         self.spare = -1 if strict else walls.spare_file(config["jail_dir"])
         root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
         # Less for every other execution, so that outputs that depend on it differ.

@@ -22,7 +22,7 @@ from code_verifier.errors import LiteralError, SandboxUnavailable, Status
 from code_verifier.jail.imports import LIBRARIES
 from code_verifier.jail.wire import CALLS, ORDINARY, SCRIPT, STANDARD
 from code_verifier.pool import DOCTOR, Order, Pool, ProcessLost, Profile, Reply
-from code_verifier.scripts.values import describe, read_value, shown
+from code_verifier.values import describe, read_value, shown
 
 _IDLE_S = 8.0
 _GRACE_S, _GRACE_FACTOR = 180.0, 110.0

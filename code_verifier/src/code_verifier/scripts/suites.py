@@ -35,8 +35,8 @@ from code_verifier.scripts.assertions import (
     split_condition,
 )
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
-from code_verifier.scripts.values import read_value, shown
 from code_verifier.tasks import Grade, text_field, text_list, text_or_none
+from code_verifier.values import read_value, shown
 
 _FEW_CHARS, _TEXT_CHARS = 1 << 14, 1 << 20
 _LEAST_BYTES = 1 << 24
@@ -312,7 +312,7 @@ def _run_asserts(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float)
 
 
 def _run_check(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
-    """Run `check` in the program's process, see `jail.tests`."""
+    """Run `check` in the program's process, see `jail.in_process`."""
     (test,) = tests.inputs
     calls = _call_all(runner, program, tests.entry, [], cpu_s, owner="Solution", test=test)
     if calls.status == Status.OK:

@@ -1,6 +1,6 @@
 """The children for ordinary programs, behind the walls.
 
-- A module's calls: report the value of each, as `scripts.values` describes it.
+- A module's calls: report the value of each, as `values` describes it.
 - A script, with pipes as its standard streams.
 
 The caller compares the values outside; no process here ever holds the expected ones.
@@ -25,10 +25,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from code_verifier.errors import Status
-from code_verifier.jail import memory_files, tests, wire
-from code_verifier.jail.child import OWN_DIGITS, OWN_RECURSION, reason_of
+from code_verifier.jail import in_process, memory_files, wire
+from code_verifier.jail.literal_child import OWN_DIGITS, OWN_RECURSION, reason_of
 from code_verifier.jail.wire import FULL, RAISED, SPENT
-from code_verifier.scripts.values import describe
+from code_verifier.values import describe
 
 if TYPE_CHECKING:
     import mmap
@@ -44,7 +44,7 @@ def prepare() -> None:
     with suppress(locale.Error):  # a C library without it
         locale.setlocale(locale.LC_ALL, "")  # C.UTF-8, of which a program finds no file
     memory_files.install_event_loop()
-    tests.prepare()
+    in_process.prepare()
 
 
 def _end(room: mmap.mmap, status: str, text: str) -> NoReturn:
@@ -72,7 +72,9 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
         module = type(sys)("solution")
         names = module.__dict__
         exec(compile(request["prelude"], "<prelude>", "exec", dont_inherit=True), names)
-        test = tests.Test(request["test"], request["entry"], names) if request["test"] else None
+        test = (
+            in_process.Test(request["test"], request["entry"], names) if request["test"] else None
+        )
         sys.modules["solution"] = module
         entry = _load(request, names)
         if test is not None:
@@ -104,7 +106,7 @@ def _load(request: dict[str, Any], names: dict[str, Any]) -> Any:
     """Execute the module in these names, and return the function to call."""
     code = compile(request["program"], "<program>", "exec", dont_inherit=True)
     if request["test"]:
-        tests.refuse_reaching(code)
+        in_process.refuse_reaching(code)
     exec(code, names)
     if request["owner"] in names:
         return getattr(names[request["owner"]](), request["entry"])
@@ -163,10 +165,10 @@ def _settle(streams: list[Any], files: dict[str, bytes], recursion: int) -> None
     for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    time.sleep = tests.own_function(_sleep, signal=signal, os=os, SPENT=SPENT)
+    time.sleep = in_process.own_function(_sleep, signal=signal, os=os, SPENT=SPENT)
     # Contest programs ask for a larger stack.
-    resource.setrlimit = tests.own_function(lambda *_: None)
-    resource.getrlimit = tests.own_function(lambda *_: (-1, -1))
+    resource.setrlimit = in_process.own_function(lambda *_: None)
+    resource.getrlimit = in_process.own_function(lambda *_: (-1, -1))
     sys.modules["__main__"] = type(sys)("__main__")  # the real one leads to this module
     memory_files.install(files)
     sys.setrecursionlimit(recursion)

@@ -85,18 +85,27 @@ _TEST = "_test_"
 _known: dict[int, type] = {}
 """The types before the program, by identity: a metaclass may define how its classes compare."""
 _flags: list[Any] = []
-_links: list[tuple[int, str, int]] = []
-"""A module, and the name of its attribute that is another module."""
+_copies: dict[int, Any] = {}
+"""What programs get in place of modules, by identity."""
+_SETTLED = ("builtins", "io", "os", "resource", "time")
+"""Modules in which each child has changed functions before its program runs."""
 
 
 def prepare() -> None:
-    """Note all types and modules, once, before the fork."""
+    """Note all types, and copy all modules but `sys`, once, before the fork."""
     kinds = walls.all_types()
     _known.update((id(kind), kind) for kind in kinds)
     _flags.extend(walls.flags_of(kinds))
-    for module in [m for m in sys.modules.values() if type(m) is ModuleType]:
-        names = vars(module).items()
-        _links.extend((id(module), k, id(x)) for k, x in names if type(x) is ModuleType)
+    modules = [m for m in sys.modules.values() if type(m) is ModuleType and m is not sys]
+    _copies.update((id(module), ModuleType(module.__name__)) for module in modules)
+    for module in modules:
+        _copy_names(module)
+
+
+def _copy_names(module: ModuleType) -> None:
+    """Give the copy of a module the names of the module, and the copies that they stand for."""
+    names = vars(module).items()
+    vars(_copies[id(module)]).update((name, _copies.get(id(x), x)) for name, x in names)
 
 
 def own_function(function: Any, **names: Any) -> Any:
@@ -115,39 +124,33 @@ class Test:
     def __init__(self, text: str, entry: str, names: dict[str, Any]) -> None:
         tree = ast.parse(text)
         judging = _Judging(tree, {*vars(builtins), *names} - {entry})
-        self.code = compile(judging.visit(tree), "<test>", "exec", dont_inherit=True)
+        tree = ast.fix_missing_locations(judging.visit(tree))
+        self.code = compile(tree, "<test>", "exec", dont_inherit=True)
         self.entry = entry
         self.prelude = dict(names)
         self.candidate: Any = None
-        self.noted: list[type] = []
         self.modules = {k: m for k, m in sys.modules.items() if k not in ("__main__", "solution")}
         self.numpy: Any = self.modules.get("numpy")
-        names.update(self._lent(names))
         self.builtins = vars(builtins) | {"__import__": self.imported}
+        self._part_from(names)
         for flags in _flags:
             flags.value |= walls.IMMUTABLE
-        _protect_functions(
-            {id(vars(m)) for m in self.modules.values() if isinstance(m, ModuleType)}
-        )
+        _protect_functions({id(vars(m)) for m in self.modules.values() if type(m) is ModuleType})
         _hide_frames()
 
-    def _lent(self, names: dict[str, Any]) -> dict[str, Any]:
-        """Put copies of all modules in their place, except for `sys`, whose copy is the test's;
-        return those that have names, and the built-in names."""
-        modules = {id(m): m for m in self.modules.values() if type(m) is ModuleType}
-        copies = {key: ModuleType(module.__name__) for key, module in modules.items()}
-        for key, module in modules.items():
-            vars(copies[key]).update(vars(module))
-        for key, name, value in _links:
-            if key in copies and value in copies and value != id(sys):
-                vars(copies[key])[name] = copies[value]
-        self.modules |= {"sys": copies.pop(id(sys)), "importlib": ModuleType("importlib")}
-        vars(self.modules["sys"])["modules"] = self.modules
+    def _part_from(self, names: dict[str, Any]) -> None:
+        """Put the copies of modules in their place, in these names too, and keep the modules; of
+        `sys` and `importlib` the test has the copy."""
+        own = {name: ModuleType(name) for name in ("sys", "importlib")}
         importing = {"import_module": lambda name: self.imported(name, fromlist=(name,))}
-        vars(self.modules["importlib"]).update(vars(sys.modules["importlib"]) | importing)
-        sys.modules |= {k: copies[id(m)] for k, m in sys.modules.items() if id(m) in copies}
-        lent = {name: copies[id(value)] for name, value in names.items() if id(value) in copies}
-        return lent | {"__builtins__": vars(copies[id(builtins)])}
+        vars(own["sys"]).update(vars(sys) | {"modules": self.modules})
+        vars(own["importlib"]).update(vars(sys.modules["importlib"]) | importing)
+        self.modules |= own
+        for name in _SETTLED:
+            _copy_names(sys.modules[name])
+        for space in (sys.modules, names):
+            space.update((k, _copies[id(x)]) for k, x in [*space.items()] if id(x) in _copies)
+        names["__builtins__"] = vars(_copies[id(builtins)])
 
     def imported(self, name: str, *_: Any, fromlist: Any = (), level: int = 0) -> Any:
         """A module for an `import` of the test, as it was before the program."""
@@ -170,14 +173,14 @@ class Test:
 
     def note(self, kind: type) -> type:
         """Trust a class of the test."""
-        self.noted.append(kind)
+        _ATOMS[id(kind)] = kind
         return kind
 
     def judged(self, value: Any, depth: int = _MOST_DEEP, each: bool = False) -> Any:
         """The value, the data of an instance of a subclass, or an object's record. each: an object
         that is iterated gives judged items. Raises Deceit."""
         kind = type(value)
-        if id(kind) in _ATOMS or any(kind is noted for noted in self.noted):
+        if id(kind) in _ATOMS:
             return value
         mro = _mro_of(kind)
         spaces = [_space_of(base) for base in mro]
@@ -224,7 +227,7 @@ class Test:
         before = [*(dict.items(value) if base is dict else base.__iter__(value))]
         kinds = map(type, chain.from_iterable(before) if base is dict else before)
         items = before
-        if not _ATOMS.issuperset(map(id, kinds)):
+        if not _ATOMS.keys() >= set(map(id, kinds)):
             if depth <= 0:
                 raise Deceit("a value is nested too deeply, or holds itself")
             items = [self.judged(item, depth - 1) for item in before]
@@ -277,8 +280,8 @@ class _Record:
         return id(type(self.value))
 
 
-_ATOMS = {id(k) for k in (*_PLAIN, bool, NoneType, type(...), FunctionType, _Record)}
-"""Types whose values need no judgement."""
+_ATOMS = {id(k): k for k in (*_PLAIN, bool, NoneType, type(...), FunctionType, _Record)}
+"""Types whose values need no judgement, by identity; classes of the test too."""
 _DATA = (*_PLAIN, *_CONTAINERS, *_SOUND)
 
 
@@ -362,11 +365,9 @@ class _Judging(ast.NodeTransformer):
                 for keyword in node.keywords:
                     keyword.value = _call_of(method, keyword.value)
             case ast.Attribute(ctx=ast.Load()):
-                name = ast.copy_location(ast.Constant(node.attr), node)
-                call = ast.Call(_of_test("owner", node), [node.value, name], [])
-                node.value = ast.copy_location(call, node)
+                node.value = ast.Call(_of_test("owner"), [node.value, ast.Constant(node.attr)], [])
             case ast.ClassDef():
-                node.decorator_list.append(_of_test("note", node))
+                node.decorator_list.append(_of_test("note"))
         return node
 
     def is_known(self, function: ast.expr) -> bool:
@@ -385,13 +386,11 @@ def _call_of(method: str, node: ast.expr, each: bool = False) -> ast.expr:
         node.value = _call_of(method, node.value)
         return node
     keywords = [ast.keyword("each", ast.Constant(True))] if each else []
-    call = ast.Call(_of_test(method, node), [node], keywords)
-    return ast.fix_missing_locations(ast.copy_location(call, node))
+    return ast.Call(_of_test(method), [node], keywords)
 
 
-def _of_test(method: str, node: ast.AST) -> ast.expr:
-    name = ast.copy_location(ast.Name(_TEST, ast.Load()), node)
-    return ast.copy_location(ast.Attribute(name, method, ast.Load()), node)
+def _of_test(method: str) -> ast.expr:
+    return ast.Attribute(ast.Name(_TEST, ast.Load()), method, ast.Load())
 
 
 def refuse_reaching(code: CodeType) -> None:

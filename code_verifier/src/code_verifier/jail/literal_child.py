@@ -1,5 +1,5 @@
 """The child for functions of literals, behind the walls: call `f` of a compiled program, and report
-its value as a canonical literal. `ordinary` has the other children.
+its value as a canonical literal. `ordinary_child` has the others.
 
 After the function has returned, no code of the program runs: the value is read by exact type, and
 the process leaves without finalisers. It imports little, as `wire` does.
