@@ -47,8 +47,8 @@ _CHARACTERS = str.maketrans(
     {
         **{one: put for put, characters in _LISTS["characters"].items() for one in characters},
         **{
-            half[0]: rf"\frac{{{half[1]}}}{{{half[2]}}}"
-            for half in str.split("½12 ⅓13 ⅔23 ¼14 ¾34 ⅕15 ⅖25 ⅗35 ⅘45 ⅙16 ⅚56 ⅛18 ⅜38 ⅝58 ⅞78")
+            half: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", half).split("⁄"))
+            for half in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
         },
         **{
             character: f"\\{unicodedata.name(character).split()[-1].lower()} "
@@ -70,7 +70,7 @@ def _rules(name: str) -> list[tuple[re.Pattern[str], str]]:
 
 
 MODULO = re.compile(_LISTS["mod"])
-_REWRITTEN, GOLD_RULES = _rules("rewritten"), _rules("gold")
+_REWRITTEN, GOLD_RULES, UNIT_RULES = map(_rules, ("rewritten", "gold", "units"))
 PATTERNS = {name: re.compile(text) for name, text in _LISTS["patterns"].items()}
 _TOKEN = re.compile(
     r"(?P<space>(?:\s|~|\\[\s,;:!>()\[\]$&#_])+|\$)"

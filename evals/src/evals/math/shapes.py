@@ -317,18 +317,15 @@ def _bracketed(sequence: list[Token]) -> Form | None:
 
 def _transposed(sequence: list[Token]) -> Form | None:
     """The columns of [1, 2]^T as rows; None for others."""
-    texts = [token.text for token in sequence] or [""]
-    bare = [text for text in texts[-4:] if text not in ("{", "}")]
-    cut = len(sequence) - (4 if texts[-1] == "}" else 2)
-    if bare[-2:] not in (["^", "T"], ["^", "top"], ["^", "intercal"]) or cut < 1:
-        return None
+    cut = max((place for place, token in enumerate(sequence) if token.text == "^"), default=0)
     form = _bracketed(sequence[:cut])
-    if not isinstance(form, Ordered) or texts[cut] != "^":
+    exponent = _joined_text(sequence[cut:]).strip("^{}")
+    if exponent not in ("T", "top", "intercal") or not isinstance(form, Ordered):
         return None
     rows = [item.items if isinstance(item, Ordered) else (item,) for item in form.items]
-    turned = zip(*rows, strict=True) if form.left == "matrix" else rows
     if len(set(map(len, rows))) > 1:
         return None
+    turned = zip(*rows, strict=True) if form.left == "matrix" else rows
     return Ordered("matrix", "matrix", tuple(Ordered("row", "row", tuple(row)) for row in turned))
 
 

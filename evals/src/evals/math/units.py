@@ -7,14 +7,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from evals.math.formulas import Tree, number
-from evals.math.notation import UNIT_LETTERS, Token
-from evals.math.words import SIZES, WORDS, is_condition, is_name, is_plain, words_of
+from evals.math.notation import UNIT_LETTERS, UNIT_RULES, Token
+from evals.math.words import PREFIXES, SIZES, WORDS, is_condition, is_name, is_plain, words_of
 
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 _CANONICAL: dict[str, str] = {}
-_SMALL = {"p": "pico", "n": "nano", "u": "micro", "m": "milli", "c": "centi", "d": "deci"}
-_LARGE = {"k": "kilo", "M": "mega", "G": "giga", "T": "tera"}
-_POWERS = dict(zip("pnumcdkMGT", (-12, -9, -6, -3, -2, -1, 3, 6, 9, 12), strict=True))
 
 
 def _add(dimension: str, size: Fraction, names: list[str]) -> None:
@@ -22,11 +19,10 @@ def _add(dimension: str, size: Fraction, names: list[str]) -> None:
     bare = [name.rstrip("*+") for name in names]
     _SIZES[bare[0]] = (dimension, size)
     _CANONICAL.update(dict.fromkeys(bare, bare[0]))
-    for letter, word in (_SMALL | _LARGE).items():
-        marked = [n[:-1] for n in names if n[-1] == "*" or (n[-1] == "+" and letter in _LARGE)]
-        multiples = [(word if len(name) > 3 else letter) + name for name in marked]
-        if multiples:
-            _add(dimension, size * Fraction(10) ** _POWERS[letter], multiples)
+    for letter, word, power in map(str.split, PREFIXES):
+        marked = [n[:-1] for n in names if n[-1] == "*" or (n[-1] == "+" and int(power) > 0)]
+        if multiples := [(word if len(name) > 3 else letter) + name for name in marked]:
+            _add(dimension, size * Fraction(10) ** int(power), multiples)
 
 
 for _dimension, _units in SIZES.items():
@@ -46,17 +42,6 @@ _PER = re.compile(r"(?<!\s)\s+(?:per|an?)\s+")
 _FRACTION = re.compile(r"frac\s*\{([^{}]+)\}(?=\s*\{)")
 _POWER = re.compile(r"\b(?:sq(?:uared?)?|cu(?:bic|bed)?)\b|\^\{?[23]")
 _FACTOR = re.compile(r"([A-Za-z°%]+|''|[\"'])(?:[\s}.]*\^[\s{]*(-?\d))?")
-_SPELLED = [
-    (re.compile(pattern, re.IGNORECASE), put)
-    for pattern, put in (
-        (r"\\(?!mu\b)[a-z]+|[{}~$]|\b(?-i:US)\b", " "),
-        (r"/\s*mol(?:es?)?\b|\b(?:degrees?\b|°)\s*(?=celsius|fahrenheit|[CFK]\b)", " "),
-        (r"\\?\bmu\s+(?=[a-z])", "u"),
-        (r"\bpounds? sterling\b", "gbp"),
-        (r"\b(?:square|sq)\b\.?\s*([a-z]+)|([a-z]+)\s+squared\b", r"\1\2^2 "),
-        (r"\b(?:cubic|cu)\b\.?\s*([a-z]+)|([a-z]+)\s+cubed\b", r"\1\2^3 "),
-    )
-]
 
 
 def unit(after: list[Token]) -> str | None:
@@ -117,7 +102,7 @@ def is_unit(word: str, alone: bool = False) -> bool:
 def canonical_unit(text: str) -> str:
     """Return a unit in short names: kg*m^2/s; of counted things, the text."""
     text = _FRACTION.sub(r"\1/", text.partition("(")[0])
-    for pattern, put in _SPELLED:
+    for pattern, put in UNIT_RULES:
         text = pattern.sub(put, text)
     top, slash, bottom = _PER.sub("/", text).partition("/")
     factors = []

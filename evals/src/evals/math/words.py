@@ -10,6 +10,9 @@ from pathlib import Path
 
 _LISTS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 SIZES: dict[str, str] = _LISTS.pop("sizes")
+PREFIXES = _LISTS.pop("prefixes").split(",")
+LARGE: dict[str, int] = _LISTS.pop("large")
+_PARTS: dict[str, int] = _LISTS.pop("parts")
 WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _LISTS.items()}
 SIGNS = {"negative", "minus"}
 CHANGING = WORDS["changing"] | SIGNS
@@ -17,8 +20,6 @@ CHANGING = WORDS["changing"] | SIGNS
 _ONES, _TENS = _LISTS["ones"].split(), _LISTS["tens"].split()
 _VALUES = {name: value for value, name in enumerate(_ONES)} | {"a": 1, "an": 1}
 _VALUES |= {name: 10 * value for value, name in enumerate(_TENS, 2)}
-LARGE = {"dozen": 12, "hundred": 100, "thousand": 10**3}
-LARGE |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
 def _any(*names: str) -> str:
@@ -32,8 +33,6 @@ _NUMBER_WORD = rf"(?:{_any(*_ONES, *_TENS, *LARGE)}|an?(?=[\s-]+{_any(*LARGE)}\b
 _SPELLED = re.compile(
     rf"(?<![\w.^]){_NUMBER_WORD}(?:[\s-]+(?:and\s+)?{_NUMBER_WORD})*(?!\w)", re.IGNORECASE
 )
-_PARTS = {"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6}
-_PARTS |= {"seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10}
 _FRACTION = re.compile(
     rf"(?<![\w.,/^)}}])(?:(\d+)[\s-]+and[\s-]+|(?<!and ))(an?|\d+)[\s-]+({_any(*_PARTS)})(s?)\b",
     re.IGNORECASE,
