@@ -47,7 +47,7 @@ _CHARACTERS = str.maketrans(
     {
         **{one: put for put, characters in _LISTS["characters"].items() for one in characters},
         **{
-            half: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", half).split("⁄"))
+            half: r"\frac{{{}}}{{{}}}".format(*unicodedata.normalize("NFKC", half).split("⁄"))
             for half in "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
         },
         **{
