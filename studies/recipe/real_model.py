@@ -133,9 +133,13 @@ def late(name: str) -> Callable[[Mapping[str, Any]], float]:
 
 
 def commonest(row: Mapping[str, Any]) -> float:
-    """Return the share of the family that teachers wrote most of, at last, in per cent."""
+    """Return the share of the family that teachers wrote most of, at last, in per cent.
+
+    Programs of no family, `other`, are no family of their own.
+    """
     families = [*row["wrote"].values()][-1]["families"]
-    return 100 * max(families.values(), default=0) / max(1, sum(families.values()))
+    named = [count for name, count in families.items() if name != "other"]
+    return 100 * max(named, default=0) / max(1, sum(families.values()))
 
 
 MEASURES: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
