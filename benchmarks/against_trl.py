@@ -32,9 +32,9 @@ CASES = {"short": (12, 64, 48), "long": (2, 256, 256)}
 SIDES = ("trl", "one", "four")
 RATE = 1e-5
 THEME = (
-    "A train leaves the station with some passengers. At the first stop a third of them get off and "
-    "eleven get on; at the second, half of those who are left get off. Write what is asked, step by "
-    "step, and end with the number alone. "
+    "A train leaves the station with some passengers. At the first stop a third of them get off "
+    "and eleven get on; at the second, half of those who are left get off. Write what is asked, "
+    "step by step, and end with the number alone. "
 )
 
 
@@ -118,7 +118,9 @@ def our_steps(base: str, case: str, steps: int, members: int) -> list[Row]:
     from selfplay.members.population import open_learner
 
     count, prompt, length = CASES[case]
-    sizes = ("mode=azr",) if members == 1 else (f"teachers={members // 2}", f"students={members // 2}")
+    sizes = (
+        ("mode=azr",) if members == 1 else (f"teachers={members // 2}", f"students={members // 2}")
+    )
     config = load_preset(
         "smol",
         f"base={base}",
@@ -173,6 +175,36 @@ def measure(base: str, case: str, side: str, steps: int) -> Row:
     return {**means, "peak MB": memory("VmHWM") / 1e6}
 
 
+def take_turn(a: argparse.Namespace, case: str, side: str, number: int) -> Row:
+    """Measure a side in a process of its own, and print its row."""
+    env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    words = (a.base, "--steps", a.steps, "--one", case, side)
+    row = {"side": side, **alone(__file__, *words, env=env)}
+    show([row], head=number == 0 and side == a.sides[0])
+    return row
+
+
+def ratios(rows: Sequence[Row], sides: Sequence[str]) -> list[Row]:
+    """Return how many times less each side of ours takes, and its share of the other's memory."""
+
+    def mean(side: str, name: str) -> float:
+        return fmean(row[name] for row in rows if row["side"] == side)
+
+    pairs = [("trl", "one", 1), ("trl", "four", 4), ("one", "four", 4)]
+    return [
+        {
+            "ratio": f"{times} x {over} / {under}" if times > 1 else f"{over} / {under}",
+            **{
+                name: times * mean(over, name) / mean(under, name)
+                for name in ("sampling", "update", "step")
+            },
+            "memory": mean(under, "peak MB") / mean(over, "peak MB"),
+        }
+        for over, under, times in pairs
+        if over in sides and under in sides
+    ]
+
+
 def main() -> None:
     options = parser(__doc__, rounds=3, steps=2)
     options.add_argument("base")
@@ -183,36 +215,16 @@ def main() -> None:
     if a.one:
         print(json.dumps(measure(a.base, *a.one, a.steps)))
         return
-    env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     for case in a.cases:
-        rounds: dict[str, list[Row]] = {side: [] for side in a.sides}
-        for number in range(a.rounds):
-            for side in a.sides if number % 2 == 0 else reversed(a.sides):
-                words = (a.base, "--steps", a.steps, "--one", case, side)
-                rounds[side].append(alone(__file__, *words, env=env))
-                show([{"case": case, "side": side, **rounds[side][-1]}], head=not any(rounds.values()))
-        means = {
-            side: {name: fmean(row[name] for row in rows) for name in rows[0]}
-            for side, rows in rounds.items()
-        }
         count, prompt, length = CASES[case]
         print(f"\n{case}: {count} prompts of {prompt} tokens, {TEXTS} texts of {length} each")
-        show([{"side": side, **row} for side, row in means.items()])
-        ratios = [("trl", "one", 1), ("trl", "four", 4), ("one", "four", 4)]
-        show(
-            [
-                {
-                    "ratio": f"{times} x {over} / {under}" if times > 1 else f"{over} / {under}",
-                    **{
-                        name: times * means[over][name] / means[under][name]
-                        for name in ("sampling", "update", "step")
-                    },
-                    "memory": means[under]["peak MB"] / means[over]["peak MB"],
-                }
-                for over, under, times in ratios
-                if over in means and under in means
-            ]
-        )
+        rows = [
+            take_turn(a, case, side, number)
+            for number in range(a.rounds)
+            for side in (a.sides if number % 2 == 0 else reversed(a.sides))
+        ]
+        print()
+        show(ratios(rows, a.sides))
 
 
 if __name__ == "__main__":
