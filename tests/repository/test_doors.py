@@ -66,7 +66,7 @@ def test_modules_of_a_package_form_no_cycle(package: str) -> None:
 
 
 def floors(package: str) -> list[str]:
-    """Return the rooms of a package from the lowest, as docs/architecture.md does."""
+    """Return the rooms of a package from the lowest, in the order of docs/architecture.md."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     block = text.partition("## Floors")[2].partition(f"\n{package}\n")[2]
     lines = takewhile(lambda line: line.startswith("  "), block.splitlines())

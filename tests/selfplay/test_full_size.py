@@ -19,7 +19,7 @@ from selfplay.learning.learner import Learner
 from selfplay.learning.statistics import StatsSum
 from selfplay.machine.architecture import model_config, read_architecture
 from selfplay.machine.devices import gpu
-from selfplay.machine.plan import make_plan, micro_batch, rows_in_budget, workload
+from selfplay.machine.plan import make_plan, micro_batch, workload
 
 PRESETS = ("7b-4t4s", "7b-8t8s", "7b-azr", "7b-azr-long", "smol")
 TIED = {
@@ -61,7 +61,9 @@ def longest_rows(config):
     step, budget = workload(config), config.learner.micro_batch_tokens
     longest = max(step.parts, key=lambda rows: micro_batch(rows, budget))
     names = [f"m{i}" for i in range(step.members)]
-    count, prompt, limit = rows_in_budget(longest, budget)
+    tokens, completed = micro_batch(longest, budget)
+    count = -(-tokens // longest.longest)
+    prompt, limit = (tokens - completed) // count, completed // count
     return names, [sample(names[i % len(names)], prompt, limit) for i in range(count)]
 
 

@@ -8,7 +8,7 @@ import torch
 from small_models import small_model
 
 from selfplay.config import load_preset
-from selfplay.tasks.buffer import WEIGHTS
+from selfplay.tasks.buffer import DATA
 from selfplay.training import resume
 from selfplay_command import train_until
 
@@ -34,7 +34,7 @@ def narrow(base, family, vocabulary, *, tied):
         family, vocab_size=vocabulary, max_position_embeddings=16384, tie_word_embeddings=tied
     )
     model.to(torch.bfloat16).save_pretrained(base)
-    for file in WEIGHTS.glob("*token*"):
+    for file in (DATA / "nano").glob("*token*"):
         shutil.copy(file, base)
     return base
 

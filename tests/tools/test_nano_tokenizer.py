@@ -13,9 +13,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from nano_corpus import ROLES, example
 from nano_tokenizer import VOCABULARY, train_tokenizer
 from pretrain import new_model
-from selfplay.tasks.buffer import WEIGHTS
+from selfplay.tasks.buffer import DATA
 from selfplay.tasks.nano import END, SPECIAL_TOKENS
 
+WEIGHTS = DATA / "nano"
 DIGIT = re.compile(r"\d")
 IDIOMS = ("[0]", "[-1]", "[1:]", "[:-1]", "[::-1]")
 """Subscripts that may be one token though they hold a digit; no longer number ever is."""

@@ -381,11 +381,28 @@ class Config:
                 raise ConfigError(f"learner.frozen: {name!r}; {one_of(name, self.founders)}")
 
     @property
+    def proposers(self) -> list[str]:
+        """Names of the first members that write tasks; none where `rollout.tasks` names a file."""
+        if self.rollout.tasks is not None:
+            return []
+        return ["a0"] if self.mode == "azr" else [f"t{i}" for i in range(self.teachers)]
+
+    @property
+    def solvers(self) -> list[str]:
+        """Names of the first members that solve tasks; in mode azr the one agent."""
+        return ["a0"] if self.mode == "azr" else [f"s{i}" for i in range(self.students)]
+
+    @property
     def founders(self) -> list[str]:
-        """Names of the first members by place: teachers and students; one agent in mode azr."""
+        """Names of the first members by place."""
+        return list(dict.fromkeys(self.proposers + self.solvers))
+
+    @property
+    def roles(self) -> dict[str, list[str]]:
+        """The first members of each role that a league rates; none for an agent."""
         if self.mode == "azr":
-            return ["a0"]
-        return [f"t{i}" for i in range(self.teachers)] + [f"s{i}" for i in range(self.students)]
+            return {}
+        return {"teacher": self.proposers, "student": self.solvers}
 
     def evolves(self, step: int) -> bool:
         """Return whether members are replaced after this step; never after the last."""
@@ -395,14 +412,14 @@ class Config:
     @property
     def replaced(self) -> dict[str, int]:
         """Most members that an evolution replaces, by role."""
-        sizes = {} if self.mode == "azr" else {"teacher": self.teachers, "student": self.students}
         share = self.evolution.replaced_fraction
-        return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items() if n}
+        sizes = {role: len(names) for role, names in self.roles.items() if names}
+        return {role: min(max(1, round(n * share)), n - 1) for role, n in sizes.items()}
 
     def measures(self, step: int) -> bool:
         """Return whether members are evaluated after this step: `eval_every`, births, the last."""
-        every, has_peers = self.eval.eval_every, max(self.teachers, self.students) > 1
-        births = self.mode == "populora" and has_peers and self.evolves(step)
+        every = self.eval.eval_every
+        births = any(len(names) > 1 for names in self.roles.values()) and self.evolves(step)
         return every > 0 and (step % every == 0 or step == self.steps or births)
 
     @property
@@ -429,8 +446,8 @@ def refuse_hasty_evolution(config: Config) -> None:
     if 2 * every >= config.steps:  # no child sees an evolution
         return
     for role, count in config.replaced.items():
-        alike = [name for name in config.founders if name[0] == role[0]]
-        played, n = max(config.teachers, config.students), len(alike)
+        alike = config.roles[role]
+        played, n = max(map(len, config.roles.values())), len(alike)
         matches = every * played // n
         if every and count and matches < grace and not set(alike) <= set(config.learner.frozen):
             least = -(-grace * n // played)

@@ -42,16 +42,12 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     Later rows are compared with both: the run keeps their solve rates. born: children of this step;
     their rows say so.
     """
-    members = run.population.members
-    solvers: dict[str, str | None] = {m: m for m in members if role_of(m) != "teacher"}
-    teachers: dict[str, str | None] = {m: m for m in members if role_of(m) != "student"}
-    if run.config.rollout.tasks is not None:
-        teachers = {}
+    solvers: dict[str, str | None] = {m: m for m in run.solvers}
+    teachers: dict[str, str | None] = {m: m for m in run.proposers}
     if step == 0:
         names = (BASE,) if run.config.warm_start is None else (BASE, START)
         solvers = dict(zip(names, (None, *solvers), strict=False))
-        if run.config.rollout.tasks is None:
-            teachers = dict(zip(names, (None, *teachers), strict=False))
+        teachers = dict(zip(names, (None, *teachers), strict=False)) if teachers else {}
     e = run.config.eval
     solving = len(solvers) * len(run.held_out) * e.samples
     teaching = len(teachers) * len(run.template.in_play) * e.proposals * (1 + e.attempts)
@@ -78,7 +74,7 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
             teaching=teaching_of.get(m, UNSET),
             born=m in born or UNSET,
         )
-        for m in (solvers if step == 0 else members)
+        for m in (solvers if step == 0 else run.population.members)
     ]
 
 

@@ -75,7 +75,7 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
             raise ConfigError(f"reward.{role} is {name!r}, which is no function")
         rewards[option] = reward
     rivals = "rival" in needed_by(rewards["teacher_reward"])
-    if rivals and (config.mode == "azr" or config.students < 2):
+    if rivals and len(config.solvers) < 2:
         raise ConfigError(
             f"reward.teacher is {config.reward.teacher!r}, which compares two students; "
             "expected mode populora and students of at least 2"
@@ -133,7 +133,7 @@ def try_operators(run: Run) -> None:
     """
     operators = [o for o in run.extensions.operators if OPERATORS.get(o.name) is not o]
     e, members = run.config.evolution, run.population.members[:2]
-    if run.config.mode == "azr" or not e.evolve_every or not operators:
+    if run.league is None or not e.evolve_every or not operators:
         return
     parents = [run.population.export(member) for member in members]
     parents = [replace(p, slots={k: _filled(s) for k, s in p.slots.items()}) for p in parents]

@@ -107,6 +107,20 @@ class Run:
         """The prompt template, with the task kinds in play."""
         return self.population.prompts.template
 
+    @property
+    def proposers(self) -> list[str]:
+        """The living members that write tasks."""
+        return self._in_places_of(self.config.proposers)
+
+    @property
+    def solvers(self) -> list[str]:
+        """The living members that solve tasks."""
+        return self._in_places_of(self.config.solvers)
+
+    def _in_places_of(self, founders: Sequence[str]) -> list[str]:
+        places = zip(self.config.founders, self.population.members, strict=True)
+        return [member for founder, member in places if founder in founders]
+
     def start_from(self, seeds: Sequence[Task]) -> None:
         """Set the run's seed tasks, and fill the buffer with them."""
         r = self.config.rollout

@@ -28,7 +28,6 @@ from selfplay.files.rows import (
     ResourceRow,
     StepRow,
     append_rows,
-    role_of,
 )
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import needed_by, training_samples
@@ -37,7 +36,7 @@ from selfplay.reports.progress import Progress
 from selfplay.run import Run
 from selfplay.sampling.judge import program_metrics
 from selfplay.sampling.texts import Attempt, Proposed
-from selfplay.step_rows import metrics_row, task_rows
+from selfplay.step_rows import metrics_row, task_row
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ def train_step(run: Run) -> StepRow:
     clock.phase("match")
     matches = match(run, step)
     proposed = propose(run, matches, step)
-    if config.rollout.tasks is None:
+    if config.proposers:
         clock.phase("propose")
         proposed = clock.then("verify", proposed)
     verified = verify(run, proposed)
@@ -81,7 +80,7 @@ def match(run: Run, step: int) -> list[Pair]:
     """
     if run.league is None:
         (agent,) = run.population.members
-        return [Pair("", step, GIVEN if run.config.rollout.tasks else agent, agent, math.nan)]
+        return [Pair("", step, agent if run.config.proposers else GIVEN, agent, math.nan)]
     return run.league.pair(step)
 
 
@@ -91,7 +90,7 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
     With `rollout.tasks` as many are drawn from the file, with their tasks filled in.
     """
     r = run.config.rollout
-    if r.tasks is not None:
+    if not run.config.proposers:
         return iter(_from_file(run, matches, step))
     drafts: list[Proposed] = []
     for m in matches:
@@ -145,8 +144,8 @@ def solve(
     needs them, base or rival attempt all tasks. Also returns, in mode azr, one attempt at each of
     some earlier tasks, from which the agent learns.
     """
-    r, needs = run.config.rollout, needed_by(run.extensions.teacher_reward)
-    needs = needs if r.tasks is None else ()
+    r, config = run.config.rollout, run.config
+    needs = needed_by(run.extensions.teacher_reward) if config.proposers else ()
     base_sample = _sample_for_base(run, verified, step)
 
     def attempts(p: Proposed, member: str | None) -> list[Attempt]:
@@ -160,7 +159,7 @@ def solve(
         if "rival" in needs:
             p.rival_attempts = attempts(p, _rival(run, p))
     replayed: list[Attempt] = []
-    if run.config.mode == "azr" and r.tasks is None:
+    if config.proposers == config.solvers:
         for student in dict.fromkeys(p.student for p in verified):
             for kind in run.template.in_play:
                 seed = run.seed(step, student or BASE, kind.name, "replay")
@@ -172,7 +171,7 @@ def solve(
 
 
 def _rival(run: Run, p: Proposed) -> str:
-    students = [m for m in run.population.members if role_of(m) == "student" and m != p.student]
+    students = [m for m in run.solvers if m != p.student]
     return students[int(stream(run.seed(p.id, "rival")).integers(len(students)))]
 
 
@@ -242,7 +241,10 @@ def record_step(
     clock = clock or Clock(run.progress)
     clock.phase("save")
     new_structures = remember(run, solved, step)
-    tasks = task_rows(solved, samples, step)
+    for sample in samples:
+        if sample.text is not None:
+            sample.text.reward, sample.text.advantage = sample.reward, sample.advantage
+    tasks = [task_row(p, step) for p in solved]
     append_rows(run.directory / TASKS, tasks)
     measured = []
     if config.measures(step):

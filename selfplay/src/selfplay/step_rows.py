@@ -18,16 +18,8 @@ from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
 
 
-def task_rows(
-    solved: Sequence[Proposed], samples: Sequence[TrainingSample], step: int
-) -> list[rows.TaskRow]:
-    """Return the rows of tasks.jsonl: every proposal with its verdict, metrics and attempts."""
-    learned = {id(s.rollout): s for s in samples}
-    return [_task_row(p, step, learned) for p in solved]
-
-
-def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> rows.TaskRow:
-    """Return the row of a proposal; learned: training samples by the id() of their rollout."""
+def task_row(p: Proposed, step: int) -> rows.TaskRow:
+    """Return the row of tasks.jsonl: a proposal with its verdict, metrics and attempts."""
     optional: dict[str, Any] = {}
     if source := p.task or p.proposal:
         names = ("program", "input", "inputs", "message")
@@ -38,8 +30,6 @@ def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> 
         optional["rival_solve_rate"] = p.rival_solve_rate
     if p.proposal is None and p.task is None:
         optional["text"] = p.text
-    if sample := learned.get(id(p.rollout)):
-        optional |= {"reward": finite(sample.reward), "advantage": finite(sample.advantage)}
     return rows.TaskRow(
         id=p.id,
         step=step,
@@ -52,8 +42,10 @@ def _task_row(p: Proposed, step: int, learned: Mapping[int, TrainingSample]) -> 
         metrics=asdict(p.metrics) if p.metrics else None,
         solve_rate=p.solve_rate if p.judged else None,
         base_solve_rate=p.base_solve_rate if p.base_judged else None,
-        attempts=_attempt_rows(p.attempts, learned),
-        base_attempts=_attempt_rows(p.base_attempts, learned),
+        reward=finite(p.reward),
+        advantage=finite(p.advantage),
+        attempts=_attempt_rows(p.attempts),
+        base_attempts=_attempt_rows(p.base_attempts),
         **optional,
     )
 
@@ -151,10 +143,8 @@ def frac_reward_zero_std(samples: Sequence[TrainingSample]) -> float:
     return mean([float(max(r) - min(r) <= ZERO_STD * max(map(abs, r))) for r in several]) or 0.0
 
 
-def _attempt_rows(
-    attempts: Sequence[Attempt], learned: Mapping[int, TrainingSample]
-) -> tuple[rows.AttemptRow, ...]:
-    """Return a row for each group of equal answers; learned: as for `_task_row`."""
+def _attempt_rows(attempts: Sequence[Attempt]) -> tuple[rows.AttemptRow, ...]:
+    """Return a row for each group of equal answers."""
     groups: dict[tuple[str | None, float | None], list[Attempt]] = defaultdict(list)
     for a in attempts:
         groups[a.answer, None if a.infra_error else a.score].append(a)
@@ -162,8 +152,8 @@ def _attempt_rows(
     for (answer, score), group in groups.items():
         text = group[0].text
         thought = text if answer is None else text[: text.rfind(answer)]
-        s = next((learned[id(a.rollout)] for a in group if id(a.rollout) in learned), None)
-        rewards = (None, None) if s is None else (finite(s.reward), finite(s.advantage))
+        learned = next((a for a in group if a.reward is not None), group[0])
+        rewards = finite(learned.reward), finite(learned.advantage)
         attempt_rows.append(rows.AttemptRow(thought, answer, score, len(group), *rewards))
     return tuple(attempt_rows)
 

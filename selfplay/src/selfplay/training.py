@@ -214,7 +214,7 @@ def open_run(
                 restore(run, checkpoint)
                 if changes:
                     append_rows(directory / CHANGES, changes)
-                if config.mode == "populora":
+                if config.roles:
                     run.league = League(directory / "league")
                 run.population.sync(run.step)
                 try_operators(run)
@@ -240,13 +240,12 @@ def _found(run: Run) -> None:
     config = run.config
     warm_start(run.population, config)
     write_founders(run)
-    if config.mode == "populora":
-        names, count = config.founders, config.teachers
-        home = run.directory / "league"
-        run.league = League(home, names[:count] or [GIVEN], names[count:], config.league)
+    if config.roles:
+        teachers = config.proposers or [GIVEN]
+        run.league = League(run.directory / "league", teachers, config.solvers, config.league)
     run.population.sync(0)
     try_operators(run)
-    if config.rollout.self_seed and config.rollout.tasks is None:
+    if config.rollout.self_seed and config.proposers:
         run.progress.phase("seeds")
         run.start_from(self_made_seeds(run))
     write_seeds(run.directory / SEEDS, run.seed_tasks)

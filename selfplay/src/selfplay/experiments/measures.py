@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from selfplay.files.read import Floats, RunRecord, falls, largest_fall, moves, quarters, smooth
-from selfplay.files.rows import BASE, START
+from selfplay.files.rows import BASE, START, role_of
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
@@ -75,7 +75,10 @@ def _changes_of_lead(run: RunRecord, _: Gains) -> Floats | None:
     """Return how often the role with the higher smoothed mean rating changes, per 100 steps."""
     leads = []
     for step in run.steps:
-        of_roles = [[m for n, (m, _) in step.ratings.items() if n[0] == role] for role in "ts"]
+        of_roles = [
+            [mu for name, (mu, _) in step.ratings.items() if role_of(name) == role]
+            for role in ("teacher", "student")
+        ]
         if not all(of_roles):
             return None
         leads.append((step.step, fmean(of_roles[0]) - fmean(of_roles[1])))

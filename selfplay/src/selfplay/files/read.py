@@ -90,6 +90,11 @@ class RunRecord:
         return self.directory.resolve().name
 
     @property
+    def single(self) -> bool:
+        """Whether one agent is trained."""
+        return self.config.get("mode") == "azr"
+
+    @property
     def last(self) -> int:
         """Number of the last finished step."""
         return self.steps[-1].step

@@ -18,6 +18,7 @@ from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow
 from selfplay.learning.statistics import StatsSum
+from selfplay.sampling.texts import Attempt, Proposed
 
 NO_ADVANTAGE = 1e-9
 """Advantages up to this size are rounding: such a sample has no gradient."""
@@ -34,6 +35,7 @@ class TrainingSample:
     - phase: `propose` or `solve`.
     - task_id: rewards of solutions are centred over the samples of one task.
     - kind: of the task; rewards are whitened over member, phase and kind.
+    - text: what it was made of; its row shows reward and advantage. Workers do not get it.
     """
 
     member: str
@@ -43,6 +45,7 @@ class TrainingSample:
     task_id: str = ""
     kind: str = ""
     reward: float = 0.0
+    text: Proposed | Attempt | None = None
 
 
 @dataclass(slots=True)

@@ -167,16 +167,16 @@ def training_samples(
         and (p.task is None or all(_has(p, need, reward) for need in needed_by(reward)))
     ]
     teaching = [
-        TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, number)
+        TrainingSample(p.teacher or BASE, p.rollout, 0.0, "propose", p.id, p.kind, number, p)
         for p, number in zip(proposals, _rewards(reward, proposals), strict=True)
     ]
     attempts = [(p.id, a) for p in judged for a in p.judged]
-    if config.mode == "azr" and config.rollout.tasks is None:
+    if config.proposers == config.solvers:
         attempts = [(a.task.id, a) for a in replayed if not a.infra_error]
     grading = verifier if student_reward is None else student_reward
     numbers = _rewards(grading, [a for _, a in attempts])
     solving = [
-        TrainingSample(a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, number)
+        TrainingSample(a.member or BASE, a.rollout, 0.0, "solve", task, a.task.kind, number, a)
         for (task, a), number in zip(attempts, numbers, strict=True)
     ]
     by_tokens = config.mode == "azr"

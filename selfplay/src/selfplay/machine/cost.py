@@ -48,8 +48,8 @@ def planned_hours(config: Config, plan: MemoryPlan) -> dict[str, float]:
         moved = batches * passes * _moved(config, model) / bandwidth
         return config.learner.num_iterations * (2 * (body + head) / flops + moved)
 
-    held_out = replace(step.attempts, count=config.students * e.tasks * e.samples, samples=1)
-    count = config.teachers * len(config.rollout.kinds) * e.proposals
+    held_out = replace(step.attempts, count=len(config.solvers) * e.tasks * e.samples, samples=1)
+    count = len(config.proposers) * len(config.rollout.kinds) * e.proposals
     attempts = replace(step.attempts, count=count * e.attempts, samples=e.attempts)
     evaluations = sum(map(config.measures, range(config.steps + 1)))
     parts = (held_out, replace(step.proposals, count=count), attempts)

@@ -104,14 +104,15 @@ class MemoryPlan:
 
 def workload(config: Config) -> Workload:
     """Return the texts of a step of this configuration."""
-    r, single = config.rollout, config.mode == "azr"
+    r = config.rollout
     shown = 1 if config.template == "nano" else r.num_references
     words, task = _PROMPT[config.template]
     bound = r.max_prompt_length or math.inf
     longest = round(words + shown * task * (_LONG if shown == 1 else 1.5))
-    tasks = (1 if single else max(config.teachers, config.students)) * len(r.kinds) * r.proposals
+    matches = max(len(config.proposers), len(config.solvers))
+    tasks = matches * len(r.kinds) * r.proposals
     proposals = Rows(
-        count=tasks if r.tasks is None else 0,
+        count=tasks if config.proposers else 0,
         prompt=words + shown * task,
         longest_prompt=int(min(bound, longest)),
         limit=r.max_proposal_length,
@@ -146,13 +147,6 @@ def micro_batch(rows: Rows, budget: int) -> tuple[int, int]:
     """
     tokens = min(rows.count * rows.longest, max(budget, rows.longest))
     return tokens, tokens * rows.limit // rows.longest
-
-
-def rows_in_budget(rows: Rows, budget: int) -> tuple[int, int, int]:
-    """Return how many equal rows fill the budget, and the prompt and completion tokens of each."""
-    tokens, completed = micro_batch(rows, budget)
-    count = -(-tokens // rows.longest)
-    return count, (tokens - completed) // count, completed // count
 
 
 def learner_parts(

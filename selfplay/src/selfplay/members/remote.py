@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from importlib.metadata import version
@@ -257,7 +258,8 @@ class RemotePopulation(Members):
         rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
         workers, stats = len(self.pool.actors), dict[str, MemberRow]()
-        call = self.pool.ray.put(pickle.dumps(samples)), lr_factor, None, rates
+        packed = pickle.dumps([replace(sample, text=None) for sample in samples])
+        call = self.pool.ray.put(packed), lr_factor, None, rates
         for done, (_, answer) in enumerate(self.pool.each("update", [call] * workers), 1):
             stats = answer  # of all members, from every worker
             if advance is not None:

@@ -191,10 +191,10 @@ class Progress:
 
 def _warning(config: Config) -> str:
     """Return the warning of a run whose teachers learn; '' for others."""
-    names = replace(config, mode="populora").founders[: config.teachers]
-    if config.rollout.tasks is not None:
+    names = replace(config, mode="populora").proposers
+    if not config.proposers:
         return ""
-    if config.mode == "azr":
+    if config.proposers == config.solvers:
         who, mode = "an agent", "--mode populora "
     elif any(config.learner.learning_rate_of("teacher", name) for name in names):
         who, mode = "teachers that learn", ""
@@ -205,13 +205,9 @@ def _warning(config: Config) -> str:
 
 def _header(config: Config, directory: Path, done: int) -> str:
     """Return base, members, steps and folder, and how to stop and resume."""
-    teachers, students = counted(config.teachers, "teacher"), counted(config.students, "student")
-    members = f"{teachers}, {students}"
-    if config.mode == "azr":
-        members = "one agent"
-    elif config.rollout.tasks is not None:
-        members = students
-    if config.rollout.tasks is not None:
+    roles = [counted(len(names), role) for role, names in config.roles.items() if names]
+    members = ", ".join(roles) or "one agent"
+    if not config.proposers:
         members += f" on the tasks of {config.rollout.tasks}"
     total = counted(config.steps, "step")
     steps = f"{done} of {total} done" if done else total

@@ -128,7 +128,7 @@ def report(directory: Path, page: Path) -> None:
         title=f"PopuLoRA run {run.name}",
         conclusion=conclusion(run),
         warnings=warnings_of(run),
-        agent=run.config.get("mode") == "azr",
+        agent=run.single,
         kinds={kind.name: kind.words for kind in NANO.kinds if kind.name in run.kinds},
         words=" ".join(sentences(run)),
         tables=tables(run),
@@ -143,8 +143,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     """Return every chart of the page with a hint how to read it, by `section: title`."""
     from selfplay.reports import charts
 
-    single = run.config.get("mode") == "azr"
-    solvers, teachers = ("agent", "The agent's") if single else ("students", "Teachers'")
+    solvers, teachers = ("agent", "The agent's") if run.single else ("students", "Teachers'")
     solved = "Only tasks that some attempts solve, and some do not, teach the student."
     solving = not_judged((row.rate.not_judged for row in run.evals if row.rate), " ")
     teaching = not_judged((row.taught.not_judged for row in run.evals if row.taught), " ")
@@ -165,7 +164,7 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
     for m in (*PROGRESS, *measures_of_kinds(run), *COMPLEXITY, COVERAGE, COMMONEST):
         hint = f"{m.hint}{_left_out(run, m)}"
         hinted[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), hint
-    roles = ("agent",) if single else ("teacher", "student")
+    roles = ("agent",) if run.single else ("teacher", "student")
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
         hinted[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
@@ -304,11 +303,9 @@ def sentences(run: RunRecord) -> list[str]:
         steps = f"{run.last} of {planned} steps so far"
     teachers, students = (counted(config.get(f"{r}s", "?"), r) for r in ("teacher", "student"))
     members = f"{teachers} and {students}"
-    who = "One agent in both roles" if config.get("mode") == "azr" else members
+    who = "One agent in both roles" if run.single else members
     if file := (config.get("rollout") or {}).get("tasks"):
-        single = config.get("mode") == "azr"
-        who = "One agent" if single else students
-        who += f" on the tasks of {file},"
+        who = f"{'One agent' if run.single else students} on the tasks of {file},"
     base, seed = config.get("base", "an unnamed base"), config.get("seed", "?")
     seconds = sum(sum(step.seconds.values()) for step in run.steps)
     sampled = sum(step.tokens.sampled for step in run.steps)

@@ -30,7 +30,7 @@ class Prompts:
     def __init__(
         self, config: Config, template: Template, tokenizer: Any, context: int | None
     ) -> None:
-        self.template, self._tokenizer, self._rollout = template, tokenizer, config.rollout
+        self.template, self._tokenizer, self._config = template, tokenizer, config
         self._control_tokens = control_tokens(tokenizer)
         self._ids = lru_cache(1024)(self._encoded)
         """Returns the token ids of a prompt."""
@@ -54,7 +54,7 @@ class Prompts:
 
     def requests(self, asked: Sequence[W]) -> list[Request]:
         """Return the requests for drafts or attempts."""
-        r, stops = self._rollout, self.template.stops
+        r, stops = self._config.rollout, self.template.stops
         return [
             Request(
                 self._ids(self.text_of(a)),
@@ -107,9 +107,9 @@ class Prompts:
 
     def _prompts_of(self, task: Task) -> Iterator[str]:
         yield self.template.solve_prompt(task)
-        for kind in self.template.in_play if self._rollout.tasks is None else ():
+        for kind in self.template.in_play if self._config.proposers else ():
             if task.kind in kind.shows:
-                shown = (task,) * kind.references(self._rollout.num_references)
+                shown = (task,) * kind.references(self._config.rollout.num_references)
                 yield self.template.propose_prompt(kind.name, shown)
 
     def _encoded(self, prompt: str) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ class Attempt:
     - answer: None if the text has no answer.
     - score: in [0, 1]; 1 solves the task.
     - infra_error: the sandbox failed, not the answer; no number counts this attempt.
+    - reward, advantage: None if it trains no member.
     """
 
     member: str | None
@@ -36,6 +37,8 @@ class Attempt:
     score: float = 0.0
     reason: str = ""
     infra_error: bool = False
+    reward: float | None = None
+    advantage: float | None = None
 
     @property
     def writer(self) -> str | None:
@@ -64,6 +67,7 @@ class Proposed:
       teacher is None.
     - base_attempts: of the frozen base at the same task, if it was drawn for comparison.
     - rival_attempts: of another student at the same task, if the teacher's reward needs them.
+    - reward, advantage: of the teacher; None if it trains none.
     """
 
     number: int
@@ -82,6 +86,8 @@ class Proposed:
     attempts: list[Attempt] = field(default_factory=list)
     base_attempts: list[Attempt] = field(default_factory=list)
     rival_attempts: list[Attempt] = field(default_factory=list)
+    reward: float | None = None
+    advantage: float | None = None
 
     @property
     def writer(self) -> str | None:

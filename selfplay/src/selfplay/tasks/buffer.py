@@ -18,8 +18,6 @@ from selfplay.settings import one_of
 from selfplay.tasks.kind import CALLS
 
 DATA = Path(str(files("selfplay"))) / "data"
-WEIGHTS = DATA / "nano"
-"""The directory of the nano model: config, tokenizer, safetensors and card."""
 NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
 EASY = "easy_code_o"
