@@ -8,7 +8,7 @@ and Graubard 1998, Survey Methodology 24).
 import math
 from collections.abc import Sequence
 
-from selfplay.experiments.measures import student_t
+from selfplay.files.intervals import student_t
 
 
 def share_interval(runs: Sequence[tuple[float, int]]) -> tuple[float, float]:

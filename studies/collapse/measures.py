@@ -20,7 +20,7 @@ from studies.collapse.niches import FAMILIES, LEAKED, TRAP_NAME, family_of
 from selfplay import RunRecord
 from selfplay.experiments.measures import MEASURES as OURS
 from selfplay.experiments.measures import Gains, Of, population_mean
-from selfplay.files.read import Floats
+from selfplay.files.intervals import Floats
 from selfplay.files.rows import TaskRow
 from selfplay.tasks.buffer import held_out_tasks
 

@@ -22,8 +22,7 @@ from studies.shares import share_interval
 from selfplay import RunRecord
 from selfplay.experiments.comparison import compare
 from selfplay.experiments.experiment import open_plan
-from selfplay.experiments.measures import Estimate, estimate
-from selfplay.files.read import Floats
+from selfplay.files.intervals import Estimate, Floats, estimate
 
 PREDICTED = Path(__file__).with_name("predicted.yaml")
 LEAST_SEEDS = 3

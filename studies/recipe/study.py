@@ -28,8 +28,8 @@ from studies.shares import share_interval
 
 from selfplay import RunRecord, read_run
 from selfplay.experiments.experiment import open_plan
-from selfplay.experiments.measures import estimate
-from selfplay.files.read import signs_in
+from selfplay.files.intervals import estimate
+from selfplay.reports.findings import signs_in
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -16,8 +16,7 @@ import yaml
 from studies.shares import clopper_pearson, share_interval
 
 from selfplay import RunRecord, read_run
-from selfplay.experiments.measures import Z, estimate
-from selfplay.files.read import Floats
+from selfplay.files.intervals import Floats, Z, estimate
 
 MARGIN = 0.02
 """A child has recovered when it is known to be less than this share of the tasks behind."""

@@ -15,7 +15,7 @@ from programs import python
 from lora_evo.model import vllm_server as installed
 from selfplay import __version__, errors
 from selfplay.cli import main
-from selfplay.files.read import read_run
+from selfplay.files.record import read_run
 from selfplay.settings import preset_names, shipped
 from selfplay_command import command, refused
 

@@ -13,7 +13,8 @@ from pages import Page
 from selfplay.experiments.comparison import compare, of_arm, of_pair
 from selfplay.experiments.experiment import open_home, open_plan
 from selfplay.experiments.measures import measured
-from selfplay.files.read import largest_fall, read_run
+from selfplay.files.record import read_run
+from selfplay.reports.findings import largest_fall
 from selfplay_command import command, refused, worked
 from synthetic_run import charts_in, without_the_library, write_experiment, write_trial
 

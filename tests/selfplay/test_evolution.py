@@ -15,8 +15,9 @@ from selfplay.checkpoint import read_checkpoint
 from selfplay.config import load_preset, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.files.layout import open_config
-from selfplay.files.read import conclusion, read_run
+from selfplay.files.record import read_run
 from selfplay.machine.plan import plan_run
+from selfplay.reports.findings import conclusion
 from selfplay.settings import preset_names
 from selfplay_command import worked
 

@@ -14,7 +14,7 @@ from lora_evo import OPERATORS, Operator
 from selfplay.checkpoint import save_checkpoint
 from selfplay.errors import ConfigError, SelfplayError
 from selfplay.files.layout import open_config
-from selfplay.files.read import read_run
+from selfplay.files.record import read_run
 from selfplay.learning.rewards import TeacherReward, training_samples
 from selfplay.run import Extensions
 from selfplay.step import evolve, match, propose, record_outcomes, record_step, solve, verify

@@ -11,7 +11,7 @@ from league import League
 from selfplay import Extensions, Proposed, seed_tasks, training_samples
 from selfplay.config import load_preset
 from selfplay.errors import ConfigError
-from selfplay.files.read import read_run
+from selfplay.files.record import read_run
 from selfplay.files.trackers import step_metrics
 from selfplay.reports.run_page import report, summary
 from selfplay.sampling.texts import Attempt

@@ -7,7 +7,7 @@ from json_lines import read_rows
 from nbclient import NotebookClient
 
 import selfplay
-from selfplay.files.read import held_out_gain
+from selfplay.files.record import held_out_gain
 
 ROOT = Path(__file__).parents[2]
 

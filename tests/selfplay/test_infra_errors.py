@@ -17,9 +17,10 @@ from code_verifier.pool import Pool, Process, ProcessLost
 from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare
-from selfplay.files.read import conclusion, read_run
+from selfplay.files.record import read_run
 from selfplay.learning.rewards import training_samples
 from selfplay.reports import run_page
+from selfplay.reports.findings import conclusion
 from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.texts import Attempt, Proposed

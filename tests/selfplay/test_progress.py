@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from selfplay.files.read import read_run, warnings_of
+from selfplay.files.record import read_run
 from selfplay.files.rows import (
     BirthRow,
     CoverageRow,
@@ -17,6 +17,7 @@ from selfplay.files.rows import (
     append_rows,
     read_rows,
 )
+from selfplay.reports.findings import warnings_of
 from selfplay.reports.progress import PATIENCE_S, Progress
 from selfplay.training import train
 
@@ -54,7 +55,7 @@ def test_no_line_is_wider_than_the_terminal_and_none_breaks_a_word(runs):
     for terminal in (True, False):
         progress, said = shown(terminal=terminal)
         with progress.showing(runs.config("steps=1", "students=8"), HOME):
-            progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured, (0.2, 0.3))
+            progress.step(StepRow(step=1, evolution=births, seconds=SECONDS), measured)
         written[terminal] = [line for line in seen(said) if not BAR.search(line)]
     assert max(map(len, written[True])) <= 80
     assert max(map(len, written[False])) > 160
@@ -171,7 +172,8 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
     for done, end in ((0, 5), (5, 10), (10, 15)):
         progress, said = shown(terminal=False)
         earlier = list(read_rows(home / "metrics.jsonl", StepRow))
-        with progress.showing(runs.config("steps=20"), home, done, earlier):
+        evals = list(read_rows(home / "eval.jsonl", EvalRow))
+        with progress.showing(runs.config("steps=20"), home, done, earlier, evals):
             for step in range(done + 1, end + 1):
                 row = StepRow(
                     step=step, coverage=CoverageRow(0, 0, 0.25) if step <= 5 else repeated

@@ -14,8 +14,9 @@ from programs import python
 from rich.console import Console
 
 from selfplay.errors import RunDirectoryError
-from selfplay.files.read import conclusion, read_run, warnings_of
+from selfplay.files.record import read_run
 from selfplay.reports.charts import curves
+from selfplay.reports.findings import conclusion, warnings_of
 from selfplay.reports.progress import Progress
 from selfplay.reports.run_page import PLUS_MINUS, choose, report, report_charts, summary
 from synthetic_run import HOSTILE, charts_in, make_run, without_the_library
@@ -117,7 +118,7 @@ def test_a_child_counts_in_no_mean_before_it_has_learned(whole):
     assert "born then" not in conclusion(run)
     said = StringIO()
     progress = Progress(Console(file=said, width=200))
-    progress.step(run.steps[1], run.until(2).latest_evals(), (0.0,) * len(learned.rates))
+    progress.step(run.steps[1], run.until(2).latest_evals())
     assert f"{min(students)} " in said.getvalue()
     assert said.getvalue().count("born now") == len(children)
 

@@ -14,8 +14,9 @@ from lora_evo import load_adapter
 from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.experiments.measures import measured
-from selfplay.files.read import conclusion, read_run
+from selfplay.files.record import read_run
 from selfplay.members.population import open_learner
+from selfplay.reports.findings import conclusion
 from selfplay.reports.run_page import summary
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.tasks.template import AZR, template_named

@@ -10,7 +10,7 @@ from json_lines import write_rows
 from code_verifier import Proposal, Status, Task
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
-from selfplay.files.read import read_run
+from selfplay.files.record import read_run
 from selfplay.reports.run_page import report
 from selfplay.run import Extensions
 from selfplay.sampling.judge import open_sandbox, validated

@@ -10,7 +10,7 @@ from studies.collapse.measures import MEASURES
 
 from selfplay import read_run
 from selfplay.experiments.experiment import open_plan, run_experiment
-from selfplay.experiments.measures import Estimate
+from selfplay.files.intervals import Estimate
 
 COLLAPSE = Path(niches.__file__).parent
 TOP = COLLAPSE.parents[1]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from selfplay.evaluate import evaluate_members
     from selfplay.evolution import evolve
     from selfplay.files.export import export_member
-    from selfplay.files.read import RunRecord, read_run
+    from selfplay.files.record import RunRecord, read_run
     from selfplay.learning.batch import TrainingSample
     from selfplay.learning.learner import Learner
     from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, training_samples
@@ -48,10 +48,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     places = (
-        "config", "files.read", "tasks.kind", "tasks.template", "tasks.buffer", "reports.progress",
-        "reports.run_page", "sampling.texts", "learning.rewards", "learning.batch",
-        "machine.base_defaults", "files.export", "evaluate", "run", "evolution", "step", "training",
-        "learning.learner",
+        "config", "files.record", "tasks.kind", "tasks.template", "tasks.buffer",
+        "reports.progress", "reports.run_page", "sampling.texts", "learning.rewards",
+        "learning.batch", "machine.base_defaults", "files.export", "evaluate", "run", "evolution",
+        "step", "training", "learning.learner",
     )  # fmt: skip
     for place in places if name in __all__ else ():
         loaded = import_module(f"selfplay.{place}")

@@ -27,7 +27,7 @@ from selfplay.config import Config
 from selfplay.errors import RunDirectoryError, first_line, quote
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
-from selfplay.files.read import flattened
+from selfplay.files.record import flattened
 from selfplay.files.rows import (
     ChangeRow,
     EvalRow,

@@ -157,7 +157,8 @@ def resume(run: Path, workers: int | None, ray: str | None, quiet: bool) -> None
 
 def _say_done(home: Path) -> None:
     """Print the held-out result and the command that shows the rest."""
-    from selfplay.files.read import conclusion, read_run
+    from selfplay.files.record import read_run
+    from selfplay.reports.findings import conclusion
 
     say(conclusion(read_run(home)) or "not measured on held-out tasks")
     say(f"done: {home}; see it with:")
@@ -278,7 +279,7 @@ def report(run: Path, page: Path | None, as_json: bool) -> None:
     Both begin with the evaluation on held-out tasks, which no member was trained on. `selfplay
     compare` shows several runs.
     """
-    from selfplay.files.read import read_run
+    from selfplay.files.record import read_run
     from selfplay.reports import run_page
 
     if page is not None:

@@ -26,11 +26,12 @@ from lora_evo.model import choose_device, require_vllm
 from selfplay.config import Config, refuse_hasty_evolution
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.files.layout import METRICS, TASKS
-from selfplay.files.read import not_judged, number_at
+from selfplay.files.record import number_at
 from selfplay.files.rows import MemberRow, StepRow, TaskRow, read_rows
 from selfplay.machine import cost
 from selfplay.machine.devices import GIB, memory_mb, refuse_float32, set_allocator
 from selfplay.machine.plan import SMALLER, MemoryPlan, plan_run, verdict
+from selfplay.reports.findings import not_judged
 from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import open_sandbox
 from selfplay.step import train_step

@@ -5,16 +5,16 @@ uses the same seeds.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import product
-from math import comb, sqrt
-from typing import TypeVar
+from math import comb
+from typing import Any, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from code_verifier import Status, Task
 from lora_evo.model import stream
+from selfplay.files.intervals import Families, mean_and_error
 from selfplay.files.rows import (
     BASE,
     COMPLEXITY,
@@ -63,14 +63,22 @@ def evaluate_members(run: Run, step: int, born: Collection[str] = ()) -> list[Ev
     start = run.baseline_rates.get(START) if step > 0 else None
     kinds = [held_out.task.kind for held_out in run.held_out]
     families = [_family(held_out.task.program) for held_out in run.held_out]
+    base = run.baseline_rates[BASE]
+    solving_of = {
+        m: solving_row(kinds, of_member, base, start, families)
+        for m, of_member in attempts_of.items()
+        if kinds
+    }
+    if BASE in solving_of:
+        numbers = {family: number for number, family in enumerate(dict.fromkeys(families))}
+        shared = tuple(numbers[family] for family in families)
+        solving_of[BASE] = structs.replace(solving_of[BASE], families=shared)
     return [
         EvalRow(
             step=step,
             member=m,
             role=m if step == 0 else role_of(m),
-            solving=solving_row(kinds, attempts_of[m], run.baseline_rates[BASE], start, families)
-            if kinds and m in attempts_of
-            else UNSET,
+            solving=solving_of.get(m, UNSET),
             teaching=teaching_of.get(m, UNSET),
             born=m in born or UNSET,
         )
@@ -106,7 +114,7 @@ def solving_row(
     attempts: Sequence[Sequence[Attempt]],
     base: Sequence[float | None],
     start: Sequence[float | None] | None = None,
-    families: Sequence[str] | None = None,
+    families: Families | None = None,
 ) -> SolvingRow:
     """Return a member's row: rates, and the difference to the base with its standard error.
 
@@ -117,7 +125,7 @@ def solving_row(
     """
     judged = [[a for a in of_task if not a.infra_error] for of_task in attempts]
     rates = [_rate(of_task) for of_task in attempts]
-    names = list(map(str, range(len(rates)))) if families is None else families
+    names = range(len(rates)) if families is None else families
     over_start = {} if start is None else _paired(rates, start, names)
     flat = [a for of_task in attempts for a in of_task]
 
@@ -210,35 +218,22 @@ def _family(program: str) -> str:
 
 
 def _paired(
-    rates: Sequence[float | None], base: Sequence[float | None], families: Sequence[str]
-) -> dict[str, float | None]:
+    rates: Sequence[float | None], base: Sequence[float | None], families: Families
+) -> dict[str, Any]:
     """Return the means and their difference over the tasks that were judged on both sides."""
     pairs = [
         (family, a, b)
         for family, a, b in zip(families, rates, base, strict=True)
         if a is not None and b is not None
     ]
-    gains = [(family, a - b) for family, a, b in pairs]
+    gains = [a - b for _, a, b in pairs]
+    error = mean_and_error(gains, [family for family, _, _ in pairs])
     return {
         "solve_rate": mean([a for _, a, _ in pairs]),
         "base_solve_rate": mean([b for _, _, b in pairs]),
-        "difference": mean([gain for _, gain in gains]),
-        "standard_error": _clustered_error(gains),
+        "difference": mean(gains),
+        "standard_error": error and error[1],
     }
-
-
-def _clustered_error(gains: Sequence[tuple[str, float]]) -> float | None:
-    """Return the cluster-robust standard error of the mean (Liang and Zeger 1986, Biometrika 73).
-
-    None below two clusters.
-    """
-    centre, sums = mean([gain for _, gain in gains]), defaultdict[str, float](float)
-    for family, gain in gains:
-        sums[family] += gain - (centre or 0.0)
-    count = len(sums)
-    if count < 2:
-        return None
-    return sqrt(count / (count - 1) * sum(of**2 for of in sums.values())) / len(gains)
 
 
 def _pass_at(k: int, judged: Sequence[Attempt]) -> float | None:

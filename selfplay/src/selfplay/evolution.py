@@ -79,7 +79,8 @@ def _replace(
     league.replace(member, name, parents, operator.name)
     rate = _pass_rate(run, role, member, parents[0], name)
     change, protected = lineage.relative_change, tuple(spared) or UNSET
-    return BirthRow(member, name, tuple(parents), operator.name, change, rate, protected)
+    born = member, name, tuple(parents), operator.name
+    return BirthRow(*born, change, rate, protected, generation)
 
 
 def _pass_rate(run: Run, role: str, removed: str, parent: str, child: str) -> float | UnsetType:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
@@ -70,6 +71,7 @@ def preset_text(name: str) -> str:
     return texts[name]
 
 
+@cache
 def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
     """Return the YAML files that come with the package, by name; the first line is a summary."""
     paths = {path.name: path for path in (files("selfplay") / folder).iterdir()}

@@ -260,7 +260,7 @@ def record_step(
     run.step = step
     if step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)
-    run.progress.step(row, measured, run.baseline_rates.get(BASE, ()))
+    run.progress.step(row, measured)
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(tasks))
     for callback in run.extensions.callbacks:
         callback(run, row)

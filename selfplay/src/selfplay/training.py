@@ -251,7 +251,9 @@ def _found(run: Run) -> None:
     write_seeds(run.directory / SEEDS, run.seed_tasks)
     if config.measures(0):
         run.progress.phase("eval")
-        append_rows(run.directory / EVALS, evaluate_members(run, 0))
+        rows = evaluate_members(run, 0)
+        append_rows(run.directory / EVALS, rows)
+        run.progress.measured(rows)
     save_checkpoint(run)
 
 
@@ -318,7 +320,8 @@ def _opened(
     progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
         rows = islice(read_rows(directory / METRICS, StepRow), done)
-        stack.enter_context(progress.showing(config, directory, done, rows))
+        evals = (row for row in read_rows(directory / EVALS, EvalRow) if row.step <= done)
+        stack.enter_context(progress.showing(config, directory, done, rows, evals))
         sandbox = stack.enter_context(open_sandbox(config))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of layers: the progress names them

@@ -18,15 +18,15 @@ from selfplay.experiments.measures import (
     MEASURES,
     PERCENT,
     POINTS,
-    Estimate,
     Who,
-    estimate,
     measured,
     population_mean,
     weakest_member,
 )
+from selfplay.files.intervals import Estimate, estimate
 from selfplay.files.layout import METRICS
-from selfplay.files.read import RunRecord, falls, flattened, read_run, unjudged
+from selfplay.files.record import RunRecord, flattened, read_run
+from selfplay.reports.findings import falls, unjudged
 from selfplay.reports.pages import Table, figure, write_page
 
 if TYPE_CHECKING:
@@ -99,9 +99,11 @@ class Comparison:
 def of_arm(runs: Runs) -> dict[str, Estimate]:
     """Return the measures of an arm over its seeds; those without any number are left out."""
     measures = [measured(run) for run in runs.values()]
+    families = next((run.families for run in runs.values()), None)
     numbers: dict[str, Estimate] = {}
     for name, (unit, _) in MEASURES.items():
-        mean = estimate([value for of_run in measures if (value := of_run[name]) is not None])
+        values = [value for of_run in measures if (value := of_run[name]) is not None]
+        mean = estimate(values, families)
         if mean and mean.low is not None and mean.high is not None and unit == PERCENT:
             mean = replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
         if mean:
@@ -114,15 +116,16 @@ def of_pair(first: Runs, second: Runs) -> dict[str, Estimate]:
 
     Both runs of a seed are cut to the last step that both have reached.
     """
-    pairs = []
+    pairs, families = [], None
     for seed in sorted(first.keys() & second.keys()):
         step = min(first[seed].last, second[seed].last)
+        families = first[seed].families
         pairs.append([measured(runs[seed].until(step)) for runs in (first, second)])
     numbers = {}
     for name in MEASURES:
         values = [(one[name], other[name]) for one, other in pairs]
         gaps = [a - b for a, b in values if a is not None and b is not None and len(a) == len(b)]
-        if mean := estimate(gaps):
+        if mean := estimate(gaps, families):
             numbers[name] = mean
     return numbers
 

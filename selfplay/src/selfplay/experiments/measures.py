@@ -1,16 +1,16 @@
-"""The measures of a comparison, and their means over seeds with 95 % intervals (Student's t)."""
+"""The measures of a comparison: one function of a run for each."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
 
-from selfplay.files.read import Floats, RunRecord, falls, largest_fall, moves, quarters, smooth
+from selfplay.files.intervals import Floats
+from selfplay.files.record import RunRecord, quarters, smooth
 from selfplay.files.rows import BASE, START, role_of
+from selfplay.reports.findings import falls, largest_fall, moves
 
 T = TypeVar("T")
 POINTS, PERCENT = "points", "%"
@@ -155,40 +155,3 @@ MEASURES: Mapping[str, tuple[str, Of]] = {
     "seconds": ("s", lambda run, _: _mean([sum(sum(s.seconds.values()) for s in run.steps)])),
 }
 """Unit and function by name; `gain` is the gain over the frozen base on held-out tasks."""
-
-Z = 1.959964
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-"""97.5 % quantiles: of Student's t with 1, 2, ... degrees of freedom, and (Z) of the normal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over seeds with its interval; low and high are None if it cannot be estimated."""
-
-    value: float
-    low: float | None
-    high: float | None
-    seeds: int
-
-
-def estimate(seeds: Sequence[Floats]) -> Estimate | None:
-    """Return the mean over seeds of their means over tasks; None without any number.
-
-    seeds: an array for each seed, with a number for each task, NaN if it was not judged. A single
-    seed has an interval over its tasks. A single number, and equal numbers, have none.
-    """
-    arrays = [judged for values in seeds if (judged := values[~np.isnan(values)]).size]
-    if not arrays:
-        return None
-    means = np.array([values.mean() for values in arrays])
-    sample, centre = (means if len(arrays) > 1 else arrays[0]), float(means.mean())
-    error = float(sample.std(ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else 0.0
-    if error < 1e-12:
-        return Estimate(centre, None, None, len(arrays))
-    half = student_t(sample.size - 1) * error
-    return Estimate(centre, centre - half, centre + half, len(arrays))
-
-
-def student_t(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
-    return _T[freedom - 1] if freedom <= len(_T) else Z * (1 + (Z**2 + 1) / (4 * freedom))

@@ -162,6 +162,8 @@ class BirthRow(Struct, frozen=True):
     """The child's, before the schedule; UNSET if it is the configuration's."""
     spared: tuple[str, ...] | UnsetType = UNSET
     """Members of the role that had not yet played `league.grace_matches`, if any."""
+    generation: int = 1
+    """1 + the largest of the parents'; founders have 0."""
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
@@ -301,7 +303,7 @@ class RateRow(Struct, frozen=True, kw_only=True):
     base_solve_rate: float | None = None
     difference: float | None = None
     standard_error: float | None = None
-    """Of the difference, paired over tasks."""
+    """Of the difference, paired over tasks and clustered by their families."""
 
 
 class SolvingRow(RateRow, frozen=True, kw_only=True):
@@ -323,6 +325,8 @@ class SolvingRow(RateRow, frozen=True, kw_only=True):
     """Solve rate minus the warm start's on the same tasks; only with a warm start."""
     over_start_error: Maybe = UNSET
     """Standard error of `over_start`, paired over tasks."""
+    families: tuple[int, ...] | UnsetType = UNSET
+    """Family of each task, in the frozen base's row: programs that differ in numbers alone."""
 
     def __post_init__(self) -> None:
         if len(self.solved) != len(self.judged):

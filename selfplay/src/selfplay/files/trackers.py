@@ -21,7 +21,7 @@ from msgspec import UNSET
 from lora_evo.files import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
-from selfplay.files.read import flattened
+from selfplay.files.record import flattened
 from selfplay.files.rows import EvalRow, StepRow
 
 PROJECT = "populab"

@@ -8,7 +8,8 @@ from typing import Any
 
 import altair as alt
 
-from selfplay.files.read import Life, Points, RunRecord, downsample, mean_and_error, smooth
+from selfplay.files.intervals import mean_and_error
+from selfplay.files.record import Life, Points, RunRecord, downsample, smooth
 from selfplay.files.rows import BASE, START
 
 MOST_POINTS, MOST_LABELLED, MOST_REASONS = 200, 10, 8
@@ -252,7 +253,7 @@ def _lineage_rows(
         facts = {"member": name, "role": life.role, "place": life.place}
         facts |= {"life": f"steps {life.born} to {died}" + (", replaced" if life.died else "")}
         facts |= {"parents": " × ".join(parents), "operator": operator}
-        facts |= {"generation": life.generation}
+        facts |= {"generation": life.birth.generation if life.birth else 0}
         values = {step: value for step, value in skills[name].items() if step <= died}
         steps = [life.born, *(step for step in values if life.born < step < died), died]
         bars += [facts | {"born": a, "died": b, "skill": values.get(a)} for a, b in pairwise(steps)]

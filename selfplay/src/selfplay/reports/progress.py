@@ -10,27 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
 from rich import progress as bars
 from rich.console import Console
 
 from selfplay.config import Config
 from selfplay.errors import program, quote, wrapped
-from selfplay.files.layout import EVALS, METRICS
-from selfplay.files.read import (
-    WINDOW,
-    RunRecord,
-    cut_roles,
-    falls,
-    faults,
-    gain_text,
-    mean_and_error,
-    mean_gain,
-    not_judged,
-    plus_minus,
-    signs_in,
-)
-from selfplay.files.rows import EvalRow, StepRow, mean, read_rows
+from selfplay.files.intervals import gain_text, mean_and_error, plus_minus
+from selfplay.files.record import RunRecord, held_out_gain
+from selfplay.files.rows import EvalRow, StepRow, mean
+from selfplay.reports.findings import WINDOW, cut_roles, falls, faults, not_judged, signs_in
 from selfplay.reports.pages import counted, duration
 
 EVERY = 5
@@ -55,7 +43,8 @@ class Progress:
         self.done = 0
         """Number of finished steps."""
         self._config: Config | None = None
-        self._directory: Path | None = None
+        self._run = RunRecord(Path(), {}, ())
+        """Evaluations so far, and the steps with births."""
         self._gain = ""
         """The last gain on held-out tasks, and its step."""
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
@@ -72,15 +61,23 @@ class Progress:
 
     @contextmanager
     def showing(
-        self, config: Config, directory: Path, done: int = 0, earlier: Iterable[StepRow] = ()
+        self,
+        config: Config,
+        directory: Path,
+        done: int = 0,
+        earlier: Iterable[StepRow] = (),
+        measured: Iterable[EvalRow] = (),
     ) -> Iterator[None]:
         """Print the header and, on a terminal, show a bar from the first phase on.
 
-        done: number of steps done. earlier: their rows, to estimate the time left.
+        done: number of steps done; earlier, measured: their rows, and those of evaluations.
         """
-        self._config, self._directory = config, directory
+        self._config, self._run = config, RunRecord(directory, {}, ())
+        self._recent.clear()
+        self._seconds.clear()
         for row in earlier:
             self._count(row)
+        self.measured(measured)
         self.done = done
         self._print(_header(config, directory, done))
         self._print(f"  {program()} resume {quote(directory)}", whole=True)
@@ -115,15 +112,16 @@ class Progress:
         """Show how much of the phase's work is done."""
         self._bar.update(self._phase, completed=done, total=total)
 
-    def step(
-        self, row: StepRow, measured: Sequence[EvalRow] = (), before: Sequence[float | None] = ()
-    ) -> None:
-        """Print the results of a step. before: the base's solve rate of each held-out task."""
+    def measured(self, rows: Iterable[EvalRow]) -> None:
+        """Keep the rows of an evaluation, for gains and falls."""
+        self._run = replace(self._run, evals=(*self._run.evals, *rows))
+
+    def step(self, row: StepRow, measured: Sequence[EvalRow] = ()) -> None:
+        """Print the results of a step."""
         self._count(row)
+        self.measured(measured)
         self._bar.update(self._steps, completed=row.step, left=self._left())
-        base = np.array(before, float)
-        rows = [m.rate for m in measured if m.rate and before and m.born is not True]
-        if gain := mean_gain([np.array(rate.rates, float) - base for rate in rows]):
+        if measured and (gain := held_out_gain(self._run)):
             self._gain = f"{plus_minus(gain)} held-out (step {row.step})"
         last = self._config is not None and row.step == self._config.steps
         overdue = monotonic() - self._last_line >= PATIENCE_S
@@ -134,12 +132,15 @@ class Progress:
             parents = "+".join(b.parents)
             spared = f"; spared: {', '.join(b.spared)}" if b.spared else ""
             self._print(f"  {b.child} replaces {b.removed} ({b.operator} {parents}){spared}")
-        for line in (*_eval_lines(measured), *self._falls(row.step if measured else 0)):
+        fallen = [fall for fall in falls(self._run) if fall.after == row.step] if measured else []
+        for line in (*_eval_lines(measured), *(f"  warning: {fall}" for fall in fallen)):
             self._print(line)
 
     def _count(self, row: StepRow) -> None:
         self.done = row.step
         self._recent.append(row)
+        if row.evolution:
+            self._run = replace(self._run, steps=(*self._run.steps, row))
         self._seconds.append(sum(row.seconds.values()))
 
     def _left(self) -> str:
@@ -178,15 +179,6 @@ class Progress:
                 f"\n  warning: {line}" for line in (*signs_in([*recent]), *cut_roles(recent[-1]))
             )
         )
-
-    def _falls(self, step: int) -> list[str]:
-        """Return a warning for each member that fell at the evaluation of this step (0: none)."""
-        if not step or self._directory is None:
-            return []
-        rows = read_rows(self._directory / METRICS, StepRow)
-        evals = read_rows(self._directory / EVALS, EvalRow)
-        run = RunRecord(self._directory, {}, tuple(rows), tuple(evals))
-        return [f"  warning: {fall}" for fall in falls(run) if fall.after == step]
 
 
 def _warning(config: Config) -> str:

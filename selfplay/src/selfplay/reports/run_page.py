@@ -10,20 +10,10 @@ from msgspec import UnsetType
 
 from lora_evo.files import check_output
 from lora_evo.terminal import text_table
-from selfplay.files.read import (
-    Points,
-    RunRecord,
-    conclusion,
-    faults,
-    flattened,
-    gain_text,
-    not_judged,
-    number_at,
-    quarters,
-    read_run,
-    warnings_of,
-)
+from selfplay.files.intervals import gain_text
+from selfplay.files.record import Points, RunRecord, flattened, number_at, quarters, read_run
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
+from selfplay.reports.findings import conclusion, faults, not_judged, warnings_of
 from selfplay.reports.pages import Table, counted, duration, figure, visible, write_page
 from selfplay.tasks.template import NANO
 

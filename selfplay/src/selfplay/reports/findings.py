@@ -1,0 +1,189 @@
+"""Findings of a run in words: its conclusion, falls, signs of a collapse, what was not judged."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec import UnsetType
+
+from selfplay.files.intervals import Families, Floats, mean_and_error
+from selfplay.files.record import RunRecord, held_out_gain, number_at
+from selfplay.files.rows import BASE, START, StepRow, mean
+
+FALL = 5.0
+"""Points that a member must lose between two evaluations, and at least two standard errors over
+tasks, before a report says so."""
+WINDOW = 10
+"""Steps over which progress lines and warnings average."""
+LEAST_TASKS = 4
+"""Tasks of a step that counts for signs of a collapse: of fewer, one structure has a large share by
+chance."""
+SIGNS = (
+    ("coverage.commonest", 0.5, "of the tasks have one structure: teachers repeat a program"),
+    ("flat", 0.9, "of the tasks are solved by all attempts or by none: they teach nothing"),
+)
+"""Signs of a collapse: path of a share of the tasks, its limit, and the warning above the limit."""
+LEAST_VALID = 0.1
+"""Share of valid proposals below which a warning says so."""
+
+
+def not_judged(counts: Iterable[int | UnsetType], before: str = ", ") -> str:
+    """Return `, 3 not judged` for a rate that leaves out so many texts in all; '' for none."""
+    total = sum(count for count in counts if isinstance(count, int))
+    return f"{before}{total} not judged" if total else ""
+
+
+def faults(steps: Iterable[StepRow], noun: str) -> list[int]:
+    """Return by step the number of `proposals` or `attempts` at which the sandbox failed."""
+    return [step.infra_errors.get(noun, 0) for step in steps]
+
+
+def conclusion(run: RunRecord) -> str:
+    """Return one line: held-out solve rate of living members against the base; '' without any."""
+    solvers = [row for row in run.latest_evals() if row.rate and row.role != BASE]
+    last = [row for row in solvers if row.born is not True]
+    children = ", ".join(row.member for row in solvers if row.born is True)
+    rate = mean(row.rate.solve_rate for row in last if row.rate)
+    base = mean(row.rate.base_solve_rate for row in last if row.rate)
+    if rate is None or base is None:
+        return ""
+    who = "the agent solves" if last[0].role == "agent" else "students solve"
+    who = f"{who} (without {children}, born then)" if children else who
+    gains = [row.rate.over_start for row in last if row.rate]
+    over = mean(gain for gain in gains if isinstance(gain, float))
+    start = ""
+    if over is not None:
+        start = f", the warm start {100 * (rate - over):.1f} % ({100 * over:+.1f})"
+    gain = held_out_gain(run)
+    error = f" ± {gain[1]:.1f}" if gain else ""
+    meaning = "; ±: one standard error over the tasks" if gain else ""
+    meaning += not_judged((row.rate.not_judged for row in last if row.rate), "; ")
+    return (
+        f"Held-out tasks, never trained on: {who} {100 * rate:.1f} % after step "
+        f"{last[0].step}{start}, the frozen base {100 * base:.1f} % "
+        f"({100 * (rate - base):+.1f}{error} points{meaning})"
+    )
+
+
+@dataclass(frozen=True)
+class Fall:
+    """The change of one member's held-out solve rates from an evaluation to its next."""
+
+    member: str
+    before: int
+    """Step of the earlier evaluation; 0 is the start of the run."""
+    after: int
+    earlier: Floats
+    """[tasks] solve rates before; NaN for a task that was not judged."""
+    later: Floats
+    families: Families | None = None
+
+    @property
+    def lost(self) -> Floats:
+        """[tasks] solve rate before minus after."""
+        return self.earlier - self.later
+
+    @property
+    def mean(self) -> float:
+        """The mean over the tasks; negative where the member rose."""
+        return float(np.nanmean(self.lost))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over the tasks; inf where it cannot be estimated."""
+        estimate = mean_and_error(self.lost, self.families)
+        return math.inf if estimate is None else estimate[1]
+
+    def __str__(self) -> str:
+        when = f"after step {self.before}" if self.before else "at the start"
+        return (
+            f"{self.member} fell by {100 * self.mean:.1f} ± {100 * self.error:.1f} points "
+            "on held-out tasks: "
+            f"{100 * np.nanmean(self.earlier):.1f} % {when}, "
+            f"{100 * np.nanmean(self.later):.1f} % after step {self.after}"
+        )
+
+
+def moves(run: RunRecord) -> list[Fall]:
+    """Return every member's changes from one held-out evaluation to the next.
+
+    A founder's first evaluation is that of the base or the warm start at step 0; a child's is the
+    one at its birth.
+    """
+    base, rates = run.held_out_rates()
+    start = rates.get(0, {}).get(START, base)
+    born = {birth.child for _, birth in run.births}
+    last: dict[str, tuple[int, Floats]] = {}
+    changes: list[Fall] = []
+    for step, of_members in rates.items():
+        for member, rate in of_members.items():
+            if member == START:
+                continue
+            if member not in last and member not in born:
+                last[member] = 0, start
+            if member in last and last[member][0] < step:
+                before, earlier = last[member]
+                changes.append(Fall(member, before, step, earlier, rate, run.families))
+            last[member] = step, rate
+    return changes
+
+
+def largest_fall(run: RunRecord) -> Fall | None:
+    """Return the largest fall of any member; None if no member has two evaluations."""
+    return max(moves(run), key=lambda fall: fall.mean, default=None)
+
+
+def falls(run: RunRecord) -> list[Fall]:
+    """Return the falls by at least `FALL` points and two standard errors."""
+    return [f for f in moves(run) if 100 * f.mean >= FALL and f.mean >= 2 * f.error]
+
+
+def warnings_of(run: RunRecord) -> list[str]:
+    """Return a line for what was not judged, and for each fall of a member, sign of a collapse at
+    the end, role whose texts are all cut, and changed setting."""
+    return [
+        *unjudged(run),
+        *map(str, falls(run)),
+        *(f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)),
+        *(f"In the last step {line}" for line in cut_roles(run.steps[-1])),
+        *(f"From step {change.step} on {change}" for change in run.changes),
+    ]
+
+
+def unjudged(run: RunRecord) -> list[str]:
+    """Return a line with the number of texts of the whole run that the sandbox failed at."""
+    parts = {f"{noun} of the steps": faults(run.steps, noun) for noun in ("proposals", "attempts")}
+    solving = [row.rate.not_judged for row in run.evals if row.rate]
+    teaching = [row.taught.not_judged for row in run.evals if row.taught]
+    parts["texts of the evaluations"] = [n for n in solving + teaching if isinstance(n, int)]
+    words = ", ".join(f"{sum(counts)} {noun}" for noun, counts in parts.items() if sum(counts))
+    return [f"Not judged, and in no number: {words} (the sandbox failed)"] if words else []
+
+
+def signs_in(steps: Sequence[StepRow]) -> list[str]:
+    """Return the signs of a collapse in the last `WINDOW` steps.
+
+    Those of `SIGNS` need `LEAST_TASKS` tasks in at least half of the steps.
+    """
+    late, signs = steps[-WINDOW:], []
+    enough = [s for s in late if sum(s.solve_rates or (LEAST_TASKS,)) >= LEAST_TASKS]
+    for path, limit, words in SIGNS:
+        share = mean(number_at(step, path) for step in enough)
+        if len(late) == WINDOW <= 2 * len(enough) and share is not None and share > limit:
+            signs.append(f"{100 * share:.0f} % {words}")
+    valid = mean(step.valid_share for step in late)
+    if len(late) == WINDOW and valid is not None and valid < LEAST_VALID:
+        signs.append(f"{100 * valid:.0f} % of the proposals are valid: few tasks are left to learn")
+    return signs
+
+
+def cut_roles(step: StepRow) -> list[str]:
+    """Return a line for each role all of whose texts ended at the token limit, unreadable."""
+    rows = step.members.values()
+    readable = {row.role for row in rows if row.cut != 1.0 or row.valid_share or row.well_formed}
+    return [
+        f"every text of the {role}s ended at the token limit; raise rollout."
+        f"max_{'proposal' if role == 'teacher' else 'completion'}_length"
+        for role in sorted({row.role for row in rows} - readable)
+    ]
