@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, Status, pool
+from code_verifier import Limits, Sandbox, Status, pool, process
 from code_verifier.jail import addresses
 
 HEAD = """
@@ -186,7 +186,7 @@ def without(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         "code that crashes": "m.addresses._CODE[m.os.uname().machine]['id'] = '00' * 16",
     }[request.param]
     monkeypatch.setattr(
-        pool, "_BOOTSTRAP", pool._BOOTSTRAP.replace("m.main()", f"{change}; m.main()")
+        process, "_BOOTSTRAP", process._BOOTSTRAP.replace("m.main()", f"{change}; m.main()")
     )
     monkeypatch.setattr(pool, "_lacking", {"addresses"})  # no warning
     with Sandbox(workers=1, limits=Limits(wall_s=30.0, cpu_s=10.0)) as sandbox:

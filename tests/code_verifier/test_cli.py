@@ -24,7 +24,8 @@ from stopping import stops_and_gives_back
 from code_verifier import Limits, cores, parallel
 from code_verifier.cli import _Commands, main
 from code_verifier.metrics import MEANINGS
-from code_verifier.pool import Order, Pool, ProcessLost, Profile, Reply
+from code_verifier.pool import Pool
+from code_verifier.process import Order, ProcessLost, Profile, Reply
 from code_verifier.user_files import MAX_LINE, open_results
 
 GOOD = {"id": "a", "program": "def f(x):\n    return x + 1", "input": "1"}

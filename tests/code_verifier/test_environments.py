@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from confinement import confined, printed
 from escapes import DEEP, REAL_CLOCK
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, ScriptRunner, pool
+from code_verifier import Limits, Sandbox, SandboxUnavailable, ScriptRunner, process
 from code_verifier.cli import main
 from code_verifier.jail import syscalls
 
@@ -56,7 +56,7 @@ SCRIPTS = [
     ("import sys\nprint(repr(sys.stdin.read()))", ""),
 ]
 JUDGE = """
-from code_verifier import Limits, Sandbox, ScriptRunner, pool
+from code_verifier import Limits, Sandbox, ScriptRunner
 programs, scripts, limits = json.load(sys.stdin)
 with Sandbox(1, Limits(*limits)) as sandbox, ScriptRunner() as runner:
     verdicts = [sandbox.check(*pair) for pair in programs]
@@ -81,7 +81,7 @@ def elsewhere() -> Any:
 
 WITHOUT = {
     "functions of Python": (
-        "from code_verifier import pool\npool._BOOTSTRAP = pool._BOOTSTRAP.replace('m.main()', "
+        "from code_verifier import process as p\np._BOOTSTRAP = p._BOOTSTRAP.replace('m.main()', "
         "'import os; del os.pidfd_open, os.memfd_create; m.main()')"
     ),
     "pidfd_open": "refuse(PIDFD_OPEN)",
@@ -282,8 +282,8 @@ def test_no_program_reads_these_variables(monkeypatch: pytest.MonkeyPatch) -> No
 
 def patched(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Run this code in every server before it serves; `m` is `jail.server`."""
-    start = pool._BOOTSTRAP.replace("m.main()", f"exec({code!r}); m.main()")
-    monkeypatch.setattr(pool, "_BOOTSTRAP", start)
+    start = process._BOOTSTRAP.replace("m.main()", f"exec({code!r}); m.main()")
+    monkeypatch.setattr(process, "_BOOTSTRAP", start)
 
 
 LOST = {
@@ -309,7 +309,7 @@ def test_the_last_words_of_a_server_are_in_the_message(
     assert "\n" not in str(caught.value)
     done = CliRunner().invoke(main, ["doctor"])
     assert done.exit_code == 1
-    assert done.stderr == f"error: {caught.value}\n".replace(f"; {pool.DOCTOR}", "")
+    assert done.stderr == f"error: {caught.value}\n".replace(f"; {process.DOCTOR}", "")
     assert "MISSING" not in done.stdout
 
 
@@ -481,13 +481,13 @@ def test_only_a_text_that_breaks_the_parser_is_the_programs_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reader that breaks on every text is ours."""
-    start = pool._BOOTSTRAP
+    start = process._BOOTSTRAP
     for condition, status, words in (
         ("'planted' in text", "syntax_error", "Python's parser broke on it: it ended"),
         ("True", "sandbox_error", "the reader of programs was lost: it ended"),
     ):
         with monkeypatch.context() as patch, Sandbox(1) as sandbox:
-            patch.setattr(pool, "_BOOTSTRAP", start)
+            patch.setattr(process, "_BOOTSTRAP", start)
             patched(patch, BREAKS.replace("CONDITION", condition))
             verdict = sandbox.check("planted = 1\ndef f(x):\n    return x", "1")
             assert (verdict.status, verdict.reason) == (status, words)

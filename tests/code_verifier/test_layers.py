@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from escapes import DEEP, REAL_CLOCK
 from programs import python
 
-from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, pool
+from code_verifier import Limits, Sandbox, SandboxUnavailable, Status, process
 from code_verifier.cli import main
 from code_verifier.jail import syscalls
 
@@ -173,8 +173,8 @@ def test_resources_are_limited(confined: dict[str, object]) -> None:
 
 def test_doctor_tries_scripts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here where a script gets no input."""
-    without = pool._BOOTSTRAP.replace("m.main()", "m.Server._file = None; m.main()")
-    monkeypatch.setattr(pool, "_BOOTSTRAP", without)
+    without = process._BOOTSTRAP.replace("m.main()", "m.Server._file = None; m.main()")
+    monkeypatch.setattr(process, "_BOOTSTRAP", without)
     found = json.loads(CliRunner().invoke(main, ["doctor", "--json"]).stdout)
     assert not found["works"]
     assert "test script" in found["error"]

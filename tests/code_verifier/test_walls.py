@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from code_verifier import Limits, Sandbox, Status, pool
+from code_verifier import Limits, Sandbox, Status, process
 from code_verifier.jail import wire
 
 TAKEN_OVER = """
@@ -35,8 +35,8 @@ F = "def f(x, stay):\n    return x"
 
 @pytest.fixture
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    bootstrap = pool._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
-    monkeypatch.setattr(pool, "_BOOTSTRAP", bootstrap)
+    bootstrap = process._BOOTSTRAP.replace("m.main()", f"exec({TAKEN_OVER!r})")
+    monkeypatch.setattr(process, "_BOOTSTRAP", bootstrap)
     with Sandbox(workers=1, limits=Limits(wall_s=2.0)) as sandbox:
         yield sandbox
 

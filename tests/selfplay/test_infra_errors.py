@@ -13,7 +13,8 @@ from rich.console import Console
 
 from code_verifier import Grade, SandboxUnavailable, Status, Task, Verdict, pool
 from code_verifier.jail.wire import READER
-from code_verifier.pool import Pool, Process, ProcessLost
+from code_verifier.pool import Pool
+from code_verifier.process import Process, ProcessLost
 from league import League
 from selfplay.evaluate import evaluate_members
 from selfplay.experiments.comparison import compare

@@ -3,7 +3,8 @@
 import threading
 from contextlib import contextmanager
 
-from code_verifier.pool import Pool, ProcessLost
+from code_verifier.pool import Pool
+from code_verifier.process import ProcessLost
 
 
 @contextmanager

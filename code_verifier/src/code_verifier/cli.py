@@ -23,7 +23,8 @@ from code_verifier.literals import Comparison
 from code_verifier.metrics import MEANINGS, Metrics, measure, summarise
 from code_verifier.metrics_page import counted, require_charts, save_page
 from code_verifier.parallel import cores, ordered_map, stop_on_signals
-from code_verifier.pool import DOCTOR, HASH_SEEDS, REQUIRED_LAYERS, remedy
+from code_verifier.pool import REQUIRED_LAYERS
+from code_verifier.process import DOCTOR, HASH_SEEDS, remedy
 from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner

@@ -18,13 +18,12 @@ from code_verifier.grading import grade_answer, validate_proposal
 from code_verifier.jail import wire
 from code_verifier.literals import Comparison, parse_literal
 from code_verifier.parallel import cores, ordered_map
-from code_verifier.pool import (
-    DETERMINISM,
+from code_verifier.pool import DETERMINISM, Pool
+from code_verifier.process import (
     DOCTOR,
     HASH_SEEDS,
     OUT_OF_BUDGET,
     Order,
-    Pool,
     ProcessLost,
     Profile,
     Reply,

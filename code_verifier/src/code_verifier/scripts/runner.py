@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, Self
 from code_verifier.errors import LiteralError, SandboxUnavailable, Status
 from code_verifier.jail.imports import LIBRARIES
 from code_verifier.jail.wire import CALLS, ORDINARY, SCRIPT, STANDARD
-from code_verifier.pool import DOCTOR, Order, Pool, ProcessLost, Profile, Reply
+from code_verifier.pool import Pool
+from code_verifier.process import DOCTOR, Order, ProcessLost, Profile, Reply
 from code_verifier.values import describe, read_value, shown
 
 _IDLE_S = 8.0
