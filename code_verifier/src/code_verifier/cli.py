@@ -117,10 +117,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON,
 _path = click.Path(path_type=Path)
 _out_options = _options(
     click.option(
-        "--out",
-        type=_path,
-        required=True,
-        help="File for the rows of results; - prints them.",
+        "--out", type=_path, required=True, help="File for the rows of results; - prints them."
     ),
     _json_option,
 )
@@ -140,12 +137,7 @@ _sandbox_options = _options(
         2.0,
         "Time limit of one execution in seconds, for real time and for processor time.",
     ),
-    _option(
-        "--memory-mb",
-        click.IntRange(1, 2**20),
-        256,
-        "Memory limit of one execution, in MiB.",
-    ),
+    _option("--memory-mb", click.IntRange(1, 2**20), 256, "Memory limit of one execution, in MiB."),
     click.option(
         "--allow-weak",
         is_flag=True,
@@ -191,10 +183,7 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     help="Compare values as Python's == does: 1, 1.0 and True are equal.",
 )
 @_option(
-    "--tolerance",
-    click.FloatRange(0.0, 1.0),
-    0.0,
-    "Relative and absolute tolerance for floats.",
+    "--tolerance", click.FloatRange(0.0, 1.0), 0.0, "Relative and absolute tolerance for floats."
 )
 def grade(
     rows: Path,

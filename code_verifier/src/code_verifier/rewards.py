@@ -16,6 +16,7 @@ from typing import Any
 from code_verifier.answers import find_answer, find_program, opened_thought
 from code_verifier.errors import CodeVerifierError, ProgramError, SandboxUnavailable
 from code_verifier.parallel import cores, ordered_map
+from code_verifier.process import DOCTOR
 from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.assertions import SHOWN
 from code_verifier.scripts.runner import ScriptRunner
@@ -126,8 +127,8 @@ def _score_or_none(grade: Grade) -> float | None:
     if not _faults:
         _faults.append(grade.reason)
         warnings.warn(
-            f"an answer was not judged: {grade.reason}; the rewards of such answers are None; type "
-            "`code-verifier doctor`",
+            f"an answer was not judged: {grade.reason}; the rewards of such answers are None; "
+            f"{DOCTOR}",
             stacklevel=3,
         )
     return None
@@ -288,9 +289,7 @@ def compute_score(
 def _score(tests: Task | Suite, answer: str | None, sandbox: Sandbox | None = None) -> float:
     grade = Grade(0.0, "no answer") if answer is None else _judge(tests, answer, sandbox)
     if not grade.judged:
-        raise SandboxUnavailable(
-            f"the answer was not judged: {grade.reason}; type `code-verifier doctor`"
-        )
+        raise SandboxUnavailable(f"the answer was not judged: {grade.reason}; {DOCTOR}")
     return grade.score
 
 

@@ -20,7 +20,6 @@ import operator
 import re
 import sys
 from collections import Counter, OrderedDict, deque, namedtuple
-from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import chain
@@ -357,9 +356,10 @@ class _Judging(ast.NodeTransformer):
                     node.value = _call_of("plain", node.value)
                 if not isinstance(node.slice, ast.Slice):
                     node.slice = _call_of("judged", node.slice)
-            case ast.Call() if self.is_known(node.func):
-                is_reading = _name_in(node.func) in _READING
-                is_reading |= any(keyword.arg == "key" for keyword in node.keywords)
+            case ast.Call(ast.Name(name) | ast.Attribute(attr=name) as function) if (
+                name in self.known or isinstance(function, ast.Attribute)
+            ):
+                is_reading = name in _READING or any(x.arg == "key" for x in node.keywords)
                 method = "plain" if is_reading else "judged"
                 node.args = [_call_of(method, item, each=not is_reading) for item in node.args]
                 for keyword in node.keywords:
@@ -369,13 +369,6 @@ class _Judging(ast.NodeTransformer):
             case ast.ClassDef():
                 node.decorator_list.append(_of_test("note"))
         return node
-
-    def is_known(self, function: ast.expr) -> bool:
-        return getattr(function, "id", "") in self.known or isinstance(function, ast.Attribute)
-
-
-def _name_in(function: ast.expr) -> str:
-    return str(getattr(function, "id", "") or getattr(function, "attr", ""))
 
 
 def _call_of(method: str, node: ast.expr, each: bool = False) -> ast.expr:
@@ -394,22 +387,16 @@ def _of_test(method: str) -> ast.expr:
 
 
 def refuse_reaching(code: CodeType) -> None:
-    """Raise Deceit for a program with a name that leads to its test."""
-    for word in _words(code):
-        if match := _REACHING.search(word):
-            raise Deceit(f"the program uses {match[0]!r}, which reaches for its test")
-
-
-def _words(code: Any) -> Iterator[str]:
-    """The names and texts of a compiled program."""
-    if isinstance(code, CodeType):
-        yield from (*code.co_names, *code.co_varnames)
-        code = code.co_consts
-    for item in code:
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, CodeType | tuple | frozenset):
-            yield from _words(item)
+    """Raise Deceit for a program with a name or a text that leads to its test."""
+    rest: list[Any] = [code]
+    while rest:
+        match rest.pop():
+            case CodeType() as part:
+                rest += (*part.co_names, *part.co_varnames, *part.co_consts)
+            case tuple() | frozenset() as items:
+                rest += items
+            case str(word) if match := _REACHING.search(word):
+                raise Deceit(f"the program uses {match[0]!r}, which reaches for its test")
 
 
 def _hide_frames() -> None:

@@ -180,11 +180,6 @@ def install_filter(program: Filter) -> bool:
     return int(libc.prctl(*program.call)) == 0
 
 
-def filter_works(program: Filter) -> bool:
-    """Return whether a child under the filter can end normally."""
-    return succeeds(install_filter, program)
-
-
 def succeeds(function: Callable[..., bool], *arguments: object) -> bool:
     """Return whether a function returns true in a child, which then ends normally."""
     pid = fork()

@@ -50,19 +50,7 @@ UNSEEN, SEEN, UNKNOWN = 0, 1, 2
 MISSING = "missing_module"
 """Status of a child that imports a module which its server does not hold."""
 REASON_BYTES = 1 << 12
-STATUSES = (
-    Status.OK,
-    Status.SYNTAX_ERROR,
-    Status.BANNED,
-    Status.EXCEPTION,
-    Status.TIMEOUT,
-    Status.MEMORY,
-    Status.NOT_LITERAL,
-    Status.TOO_LONG,
-    Status.VIOLATION,
-    Status.SANDBOX_ERROR,
-    MISSING,
-)
+STATUSES = (*(word for name, word in vars(Status).items() if name.isupper()), MISSING)
 CODES = {name: number for number, name in enumerate(STATUSES)}
 
 

@@ -272,17 +272,8 @@ def _run_script(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) 
 
 def _run_calls(runner: ScriptRunner, program: str, tests: Suite, cpu_s: float) -> Grade:
     inputs = [marshal.loads(data) for data in tests.inputs]
-    calls = _call_all(
-        runner,
-        program,
-        tests.entry,
-        inputs,
-        cpu_s,
-        tests.setup,
-        "Solution",
-        _FEW_CHARS,
-        draw=tests.draw,
-    )
+    more = {"owner": "Solution", "text_chars": _FEW_CHARS, "draw": tests.draw}
+    calls = _call_all(runner, program, tests.entry, inputs, cpu_s, tests.setup, **more)
     for number, (value, data) in enumerate(zip(calls.values, tests.outputs, strict=False)):
         accepted = marshal.loads(data)
         if not any(equal_value(value, item) for item in accepted):
@@ -340,10 +331,7 @@ def _call_all(
     inputs: Sequence[Any],
     cpu_s: float,
     setup: str = "",
-    owner: str = "",
-    text_chars: int = _TEXT_CHARS,
-    test: str = "",
-    draw: bool = True,
+    **more: Any,
 ) -> Calls:
     return runner.call(
         program,
@@ -353,11 +341,8 @@ def _call_all(
         module_s=cpu_s,
         total_s=cpu_s * (len(inputs) + 1),
         prelude=ScriptRunner.CONTEST_NAMES + setup,
-        owner=owner,
         recursion=_RECURSION,
-        text_chars=text_chars,
-        draw=draw,
-        test=test,
+        **{"text_chars": _TEXT_CHARS, "draw": True} | more,
     )
 
 
