@@ -5,7 +5,8 @@ The seeds were searched so that executions differ early. In the first two,
 `random() < 0.5`, `getrandbits(1)` and `choice` of two come out differently, the third starts with
 a number below 0.0005, the fourth with one above 0.9995, the fifth and sixth with a normal deviate
 beyond 2.5 on either side. `os.urandom` gives the second execution the complement of the first one's
-bits, and so on in pairs.
+bits, and so on in pairs. Only one of a pair holds weak references to all types, whose number
+depends on the modules that were imported.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ from __future__ import annotations
 import os
 import random
 from typing import Any
+from weakref import ref
+
+from code_verifier.jail.walls import all_types
 
 SEEDS = (
     710_000_009, 820_000_001, 930_000_196, 140_001_062,
     250_000_189, 360_000_626, 470_000_002, 580_000_009,
 )  # fmt: skip
 _STRIDE = 1_000_003
+_held: list[ref[type]] = []
 
 
 def install(index: int) -> None:
     """Give `random` and `os.urandom` the entropy of execution `index`."""
+    if index % 2:
+        _held.extend(ref(kind, print) for kind in all_types())
     module: Any = random
     turn, place = divmod(index, len(SEEDS))
     first = SEEDS[place] + turn
