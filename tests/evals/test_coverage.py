@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from verdicts_of_one import compare, estimate
 
-from evals.scores import score_members
+from evals.scores import average, score_members
 
 RUNS = 400
 NEVER, ALIKE, HARD = "one in ten can be solved", "all alike", "mostly all or none"
@@ -90,3 +90,28 @@ def test_the_mean_of_members_is_in_its_interval() -> None:
         low, high = found.interval
         hits.append(low <= 0.1 <= high)
     held("mean of four members, avg@2, 30 problems, truth 10 %", hits)
+
+
+SIZES = (30, 30, 40, 500, 675, 272, 1319)
+"""Of the seven math benchmarks."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [ALIKE, NEVER, HARD])
+@pytest.mark.parametrize("samples", [1, 8])
+@pytest.mark.parametrize(
+    ("sizes", "share"), [((30,) * 7, 0.01), ((30,) * 7, 0.03), ((30,) * 7, 0.1), (SIZES, 0.03)]
+)
+def test_an_average_is_in_its_interval(
+    sizes: tuple[int, ...], share: float, samples: int, kind: str
+) -> None:
+    rng, hits = np.random.default_rng([len(sizes), samples, int(1000 * share)]), []
+    for _ in range(RUNS if sum(sizes) < 300 else 60):
+        parts = []
+        for size in sizes:
+            right = drawn(rng, chances(rng, kind, size, share), samples)
+            parts.append(score_members({"a": right}, str(rng.random())))
+        low, high = average("math", parts).row("a").interval
+        assert low < high
+        hits.append(low <= share <= high)
+    held(f"average of {len(sizes)}, avg@{samples}, {kind}, truth {100 * share:g} %", hits)

@@ -46,7 +46,11 @@ def test_both_directions_are_asked_and_graded(data: Path, tmp_path: Path) -> Non
     )
     (output,) = evaluate(engine, load_benchmark("cruxeval_o", Data(data)), out=tmp_path / "runs")
     (input_,) = evaluate(engine, load_benchmark("cruxeval_i", Data(data)), out=tmp_path / "runs")
-    assert (output.overall.rate, output.overall.ill_formed, input_.overall.rate) == (0.5, 0.5, 0.5)
+    assert (output.overall.value, output.row()["ill_formed"], input_.overall.value) == (
+        0.5,
+        0.5,
+        0.5,
+    )
     rows = read_rows(tmp_path / "runs" / "base" / "cruxeval_i" / "verdicts.jsonl")
     assert [(row["extracted"], row["gold"], row["correct"]) for row in rows] == [
         ("f([1, 2, 4])", "f('abc')", True),

@@ -33,11 +33,11 @@ def ask(engine: TableEngine, out: Path | None = None, **changes: object) -> Run:
 def test_levels_ill_form_and_faults_are_counted() -> None:
     easy = {prompt: answer for prompt, answer in GOLD.items() if len(answer) == 1}
     result = ask(TableEngine({**easy, "5 + 5 =": "?"}), limit=12, n=1)
-    assert {level: score.tasks for level, score in result.levels.items()} == {1: 6, 2: 6}
-    assert [score.rate for score in result.levels.values()] == [1.0, 0.0]
+    assert [result.row()[f"rate_level_{level}"] for level in (1, 2)] == [1.0, 0.0]
+    assert {n: part["tasks"] for n, part in result.as_json()["levels"].items()} == {1: 6, 2: 6}
     assert result.overall.ungraded == 1
-    assert result.overall.rate == pytest.approx(5 / 11)
-    assert result.overall.ill_formed == pytest.approx(7 / 12)
+    assert result.overall.value == pytest.approx(5 / 11)
+    assert result.row()["ill_formed"] == pytest.approx(7 / 12)
     assert result.partial
     low, high = result.overall.interval or (0, 0)
     assert 0 <= low < 5 / 11 < high <= 1
@@ -64,11 +64,11 @@ def test_samples_that_are_not_judged_are_graded_when_the_run_resumes(
         assert set(files(folder)) == {"prompts.jsonl", "samples.jsonl", "settings.json"}
     else:
         (run,) = evaluate(TableEngine(GOLD), broken, out=tmp_path)
-        assert (run.overall.ungraded, run.overall.rate) == (count, 1.0)
+        assert (run.overall.ungraded, run.overall.value) == (count, 1.0)
     engine = TableEngine(GOLD)
     (run,) = evaluate(engine, sums(), out=tmp_path)
     assert engine.asked == []
-    assert (run.overall.ungraded, run.overall.solved) == (0, 20)
+    assert (run.overall.ungraded, run.row()["solved"]) == (0, 20)
     assert read_runs(tmp_path) == [replace(run, prompts=dict(run.prompts))]
 
 
@@ -81,7 +81,7 @@ def test_a_sandbox_that_judges_nothing_is_found_before_anything_is_sampled(
         with pytest.raises(SandboxUnavailable, match="lost: it ended; type `code-verifier doctor`"):
             evaluate(engine, replace(sums(), sandbox=sandbox), out=tmp_path / "out")
     assert (engine.asked, list(tmp_path.iterdir())) == ([], [])
-    assert evaluate(engine, sums())[0].overall.rate == 1.0  # it runs no program
+    assert evaluate(engine, sums())[0].overall.value == 1.0  # it runs no program
 
 
 def test_adapters_share_batches_and_seeds(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     benchmark = replace(sums(), grade=lambda pairs, how: pytest.fail("graded again"))
     (again,) = evaluate(third, benchmark, n=2, temperature=1.0, seed=4, out=tmp_path / "b")
     assert third.asked == []
-    assert again.overall.samples == 40
+    assert again.row()["samples"] == 40
     result = cut / "result.json"
     result.write_text(result.read_text().replace('"python": "', '"python": "0'))
     ask(third, tmp_path / "b")  # graded again: by another version
@@ -135,7 +135,7 @@ def test_more_samples_extend_a_run_and_fewer_are_refused(tmp_path: Path) -> None
     result = ask(more, tmp_path / "a", n=4)
     assert len(two.asked) == len(more.asked) == 40
     assert not {r.seed for r in two.asked} & {r.seed for r in more.asked}
-    assert (result.overall.samples, result.settings["n"]) == (80, 4)
+    assert (result.row()["samples"], result.settings["n"]) == (80, 4)
     ask(TableEngine(GOLD), tmp_path / "b", n=4)
     one, other = (files(tmp_path / name / "base" / "sums") for name in "ab")
     assert one == other

@@ -14,7 +14,6 @@ from evals import EvalsError, Group, evaluate
 from evals.members import BASE
 from evals.page import page_text, questions, questions_solved
 from evals.run import read_runs
-from evals.scores import score
 from evals.tables import table_of
 from lora_evo.model import Rollout
 
@@ -118,7 +117,7 @@ def test_without_a_comparison_or_a_role_the_page_says_nothing_of_them(home: Path
     text = page_text(*table_of(read_runs(home)))
     assert "Compared with" not in text
     assert "selfplay" not in Page(text).text
-    runs = [replace(run, overall=replace(run.overall, rate=None)) for run in read_runs(home)]
+    runs = [replace(run, verdicts=()) for run in read_runs(home)]
     assert "Scores" not in Page(page_text(*table_of(runs))).text
 
 
@@ -126,10 +125,10 @@ def test_what_is_not_judged_stands_in_table_charts_and_comparisons(home: Path) -
     base, other = read_runs(home)
     first, *rest = other.verdicts
     lost = (replace(first, correct=None, reason="the sandbox failed"), *rest)
-    overall = score(lost, "sums")
-    text = page_text(*table_of([base, replace(other, verdicts=lost, overall=overall)], None, BASE))
+    changed = replace(other, verdicts=lost)
+    text = page_text(*table_of([base, changed], None, BASE))
     page = Page(text)
-    assert f"{overall.solved} of 11 (1 not judged)" in page.text
+    assert f"{changed.row()['solved']} of 11 (1 not judged)" in page.text
     shown = text.partition('id="charts">')[0]
     assert shown.count("1 not judged") == 3  # a score, a comparison, numbers of answers
     assert "comparisons count only tasks that are judged on both sides" in page.text

@@ -95,12 +95,12 @@ def test_the_bootstrap_is_seeded_takes_problems_whole_and_agrees_with_the_formul
 
 def test_resampling_shares_problems_among_members_and_leaves_missing_ones_out() -> None:
     scores = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
-    means = resample(scores, "b")
+    means = resample(scores, "xyz", "b")
     assert means.shape == (2000, 3)
     assert np.array_equal(means[:, 0], means[:, 1])
     assert (means[:, 2] > means[:, 0]).all()
-    assert np.array_equal(means, resample(scores, "b"), equal_nan=True)
-    assert not np.array_equal(means, resample(scores, "c"), equal_nan=True)
+    assert np.array_equal(means, resample(scores, "xyz", "b"), equal_nan=True)
+    assert not np.array_equal(means, resample(scores, "xyz", "c"), equal_nan=True)
 
 
 def test_comparisons_are_paired_by_problem() -> None:
@@ -279,3 +279,10 @@ def test_notes_name_what_has_no_verdict() -> None:
     with pytest.raises(EvalsError, match="run or grade one first"):
         build_table({"a": {"gsm8k": {"p": [None]}}})
     assert build_table({"a": {"gsm8k": {"p": [True, False]}}}, k=2).measure == "pass@2"
+
+
+def test_a_score_has_one_interval_whatever_stands_beside_it() -> None:
+    alone, other = drawn(1, 40, 4), {**drawn(2, 50, 4), "new": [True]}
+    (row,) = build_table({"a": {"gsm8k": alone}}).rows[:1]
+    found = build_table({"b": {"gsm8k": dict(reversed(other.items()))}, "a": {"gsm8k": alone}})
+    assert cells(found, "a")["gsm8k"].interval == pytest.approx(row.interval, rel=1e-9)

@@ -9,7 +9,7 @@ from evals.members import Group, Members, find_members
 from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
 from evals.recipes import RECIPES, Recipe, Template, plain
 from evals.run import Run, read_runs
-from evals.scores import Row, Score
+from evals.scores import Row
 from evals.tables import Table, build_table
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Row",
     "Run",
     "Sample",
-    "Score",
     "SettingsChanged",
     "Table",
     "Template",

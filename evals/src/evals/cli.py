@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from evals.question import Benchmark, Grading, Verdict
 from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
-from evals.scores import base_rate, not_judged, require_verdicts, score, score_levels
+from evals.scores import base_rate, by_level, not_judged, require_verdicts, summary
 from lora_evo.files import check_output, write_text
 from lora_evo.terminal import text_table
 
@@ -248,23 +247,23 @@ def grade(
             progress("grade", 1)
     require_verdicts(verdicts, f"{samples} on {loaded.name}")
     write_text(out, verdict_lines(verdicts))
-    overall, base = score(verdicts, loaded.name), base_rate(verdicts)
-    unanswered = len(loaded.questions) - overall.tasks
+    overall, base = summary(verdicts, loaded.name), base_rate(verdicts)
+    unanswered = len(loaded.questions) - overall["tasks"]
     if as_json:
-        levels = {level: asdict(of) for level, of in score_levels(verdicts, loaded.name).items()}
-        summary = {"benchmark": loaded.name, "unanswered": unanswered, "base_rate": base}
-        click.echo(json.dumps({**summary, "overall": asdict(overall), "levels": levels}))
+        levels = {level: summary(of, loaded.name) for level, of in by_level(verdicts).items()}
+        head = {"benchmark": loaded.name, "unanswered": unanswered, "base_rate": base}
+        click.echo(json.dumps({**head, "overall": overall, "levels": levels}))
     else:
         rate = "none graded"
-        if overall.rate is not None and overall.interval is not None:
-            rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall.rate, *overall.interval)
+        if overall["interval"] is not None:
+            rate = "rate {:.3f} ({:.3f}-{:.3f})".format(overall["rate"], *overall["interval"])
         tests = "" if base is None else f"base tests alone {base:.3f}, "
         missing = f"{unanswered} of {len(loaded.questions)} tasks have no sample; of the others, "
-        judged = f"{overall.samples - overall.ungraded} samples right"
-        lost = f" ({overall.ungraded} not judged)" if overall.ungraded else ""
+        judged = f"{overall['samples'] - overall['ungraded']} samples right"
+        lost = f" ({overall['ungraded']} not judged)" if overall["ungraded"] else ""
         click.echo(
-            f"{loaded.name}: {missing if unanswered else ''}{overall.solved} of {judged}{lost}, "
-            f"{rate}, {tests}ill-formed {overall.ill_formed:.3f}"
+            f"{loaded.name}: {missing if unanswered else ''}{overall['solved']} of {judged}{lost}, "
+            f"{rate}, {tests}ill-formed {overall['ill_formed']:.3f}"
         )
     return _ungraded(verdicts)
 

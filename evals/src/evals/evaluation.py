@@ -23,7 +23,7 @@ from evals.run import (
     read_run,
     write_run,
 )
-from evals.scores import base_rate, require_verdicts, score, score_levels
+from evals.scores import require_verdicts
 from lora_evo.model import Engine, Request, before_stop
 
 _BATCH = 64
@@ -154,7 +154,7 @@ def evaluate(
         >>> runs = evaluate(
         ...     engine, "gsm8k", list(members.folders), groups=members.groups, out="scores"
         ... )
-        >>> print(runs[0].overall.rate, runs[0].overall.interval)
+        >>> print(runs[0].overall.value, runs[0].overall.interval)
     """
     plan = make_plan(benchmark, **sampling)
     prompts = plan.prompts(getattr(engine, "tokenizer", None))
@@ -257,11 +257,8 @@ def _grade(
         adapter=part.adapter,
         benchmark=name,
         partial=len(plan.questions) < len(plan.benchmark.questions),
-        overall=score(verdicts, name),
-        levels=score_levels(verdicts, name),
         settings=part.settings,
         versions=versions(),
-        base_rate=base_rate(verdicts),
         group=groups.get(part.adapter),
         samples=samples,
         verdicts=tuple(verdicts),
@@ -279,6 +276,6 @@ def _finished(folder: Path, part: _Part) -> Run | None:
         run = read_run(folder.resolve())
     except (EvalsError, OSError):
         return None
-    counts = {run.overall.samples, part.earlier, len(part.samples)}
-    is_finished = len(counts) == 1 and not run.overall.ungraded and run.versions == versions()
-    return run if is_finished else None
+    counts = {len(run.verdicts), part.earlier, len(part.samples)}
+    judged = all(verdict.correct is not None for verdict in run.verdicts)
+    return run if len(counts) == 1 and judged and run.versions == versions() else None

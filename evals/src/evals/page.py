@@ -220,13 +220,15 @@ def _lines(table: tables.Table) -> list[dict[str, Any]]:
 
 def _answers(run: Run) -> list[str]:
     """The cells for `_ANSWERS`: counts, rates by level, shares of ill-formed and cut responses."""
-    overall, rates = run.overall, ((level, score.rate) for level, score in run.levels.items())
-    levels = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates)
-    lost = f" ({overall.ungraded:,} not judged)" if overall.ungraded else ""
-    judged = overall.samples - overall.ungraded
-    counts = str(overall.tasks), f"{overall.solved:,} of {judged:,}{lost}"
-    shares = (f"{100 * share:.1f}" for share in (overall.ill_formed, overall.truncated))
-    return [run.name, run.benchmark + "*" * run.partial, *counts, ", ".join(levels), *shares]
+    result = run.as_json()
+    overall, levels = result["overall"], result["levels"].items()
+    rates = ((level, part["rate"]) for level, part in levels)
+    by_level = (f"{n}: {'-' if rate is None else f'{100 * rate:.0f}'}" for n, rate in rates)
+    lost = f" ({overall['ungraded']:,} not judged)" if overall["ungraded"] else ""
+    right = f"{overall['solved']:,} of {overall['samples'] - overall['ungraded']:,}{lost}"
+    shares = (f"{100 * overall[share]:.1f}" for share in ("ill_formed", "truncated"))
+    benchmark = run.benchmark + "*" * run.partial
+    return [run.name, benchmark, str(overall["tasks"]), right, ", ".join(by_level), *shares]
 
 
 def _word(verdict: Verdict) -> str:

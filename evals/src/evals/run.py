@@ -17,34 +17,30 @@ from evals.data import OFFICIAL, parse_object
 from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
 from evals.question import Sample, Verdict
-from evals.scores import Score
+from evals.scores import Row, base_rate, by_level, score, summary
 from lora_evo.files import append_text, lock_folder, remove_empty, sweep, write_text
 
 RESULT_FILE = "result.json"
 Key: TypeAlias = tuple[str, int]
 """A question's id and the number of a sample."""
 Settings: TypeAlias = dict[str, Any]
-_BESIDE = ("samples", "verdicts", "prompts", "folder", "name")
+_STORED = ("adapter", "benchmark", "partial", "settings", "versions")
 
 
 @dataclass(frozen=True)
 class Run:
     """One adapter on one benchmark: the content of `result.json` and of the files next to it.
 
-    adapter: `base` for the base model alone. partial: part of the benchmark was asked. base_rate:
-    share of samples that pass the base tests, of HumanEval+ and MBPP+. versions: of the packages
-    that ran. group: role and run of a member of a selfplay run. prompts: by question. folder: None
-    where nothing was written. name: of the adapter in tables.
+    adapter: `base` for the base model alone. partial: part of the benchmark was asked. versions: of
+    the packages that ran. group: role and run of a member of a selfplay run. prompts: by question.
+    folder: None where nothing was written. name: of the adapter in tables.
     """
 
     adapter: str
     benchmark: str
     partial: bool
-    overall: Score
-    levels: Mapping[int, Score]
     settings: Settings
     versions: Mapping[str, str]
-    base_rate: float | None = None
     group: Group | None = None
     samples: Mapping[Key, Sample] = field(default_factory=dict, repr=False)
     verdicts: tuple[Verdict, ...] = field(default=(), repr=False)
@@ -52,26 +48,36 @@ class Run:
     folder: Path | None = None
     name: str = ""
 
+    @property
+    def overall(self) -> Row:
+        """The score of the samples."""
+        return score(self.verdicts, self.benchmark)
+
     def as_json(self) -> dict[str, Any]:
-        """Return the content of `result.json`."""
-        bare = asdict(replace(self, samples={}, verdicts=(), prompts={}))
-        return {name: value for name, value in bare.items() if name not in _BESIDE}
+        """Return the content of `result.json`: what was run, and a summary of the verdicts."""
+        verdicts, name = self.verdicts, self.benchmark
+        return {field: getattr(self, field) for field in _STORED} | {
+            "group": self.group and asdict(self.group),
+            "overall": summary(verdicts, name),
+            "levels": {level: summary(of, name) for level, of in by_level(verdicts).items()},
+            "base_rate": base_rate(verdicts),
+        }
 
     def row(self) -> dict[str, Any]:
         """Return the result as one flat row, for `pandas.DataFrame`."""
-        counts = dict(vars(self.overall))
-        low, high = counts.pop("interval") or (None, None)
+        row = self.as_json()
+        low, high = row["overall"].pop("interval") or (None, None)
         return {
             "adapter": self.adapter,
             "role": self.group.role if self.group else None,
             "run": self.group.run if self.group else None,
             "benchmark": self.benchmark,
             "partial": self.partial,
-            **counts,
+            **row["overall"],
             "low": low,
             "high": high,
-            "base_rate": self.base_rate,
-            **{f"rate_level_{level}": score.rate for level, score in self.levels.items()},
+            "base_rate": row["base_rate"],
+            **{f"rate_level_{level}": part["rate"] for level, part in row["levels"].items()},
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -176,11 +182,9 @@ def read_run(folder: Path) -> Run:
     path = folder / RESULT_FILE
     try:
         row = json.loads(path.read_bytes())
-        levels = {int(level): _score(part) for level, part in row["levels"].items()}
         group = row["group"] and Group(**row["group"])
-        row |= {"overall": _score(row["overall"]), "levels": levels, "group": group}
-        run = Run(**row, folder=folder)
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        run = Run(**{name: row[name] for name in _STORED}, group=group, folder=folder)
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise EvalsError(
             f"{path} is damaged, or not a result of `evals run` ({error!r})"
         ) from error
@@ -194,11 +198,6 @@ def read_run(folder: Path) -> Run:
         )
     prompts = records.read_prompts(folder / "prompts.jsonl")
     return replace(run, samples=samples, verdicts=verdicts, prompts=prompts)
-
-
-def _score(row: Any) -> Score:
-    interval = row["interval"]
-    return Score(**row | {"interval": None if interval is None else tuple(interval)})
 
 
 def read_runs(

@@ -17,7 +17,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from code_verifier import SandboxUnavailable
 from evals.errors import EvalsError
@@ -80,18 +80,37 @@ class Row:
 class Scores:
     """Members on one benchmark, or on an average of some.
 
-    values: [members, problems], NaN where a member was not graded. means: [members]. replicates:
-    [draws, members], means on resampled problems. ungraded: samples without a verdict, by member,
-    also of those who are not in `members` because none of their samples has one.
+    problems: their ids, none of an average. values: [members, problems], NaN where a member was not
+    graded. means: [members]. replicates: [draws, members], means on resampled problems. ungraded:
+    samples without a verdict, by member, also of those who are not in `members` because none of
+    their samples has one.
     """
 
     name: str
     members: tuple[str, ...]
+    problems: tuple[str, ...]
     values: Floats
     means: Floats
     replicates: Floats
     ungraded: Mapping[str, int]
     is_average: bool = False
+
+    @property
+    def centred(self) -> Floats:
+        """The replicates about the scores, with the variance of n problems.
+
+        Half problems at the ends move all replicates of a score towards the middle, which the width
+        of its interval covers, and that of an average does not. Weights of n problems and two
+        halves give the variance of n + 2 problems.
+        """
+        import numpy as np
+
+        if self.is_average:
+            return self.replicates
+        problems = (~np.isnan(self.values)).sum(axis=1)
+        gaps = self.replicates - self.replicates.mean(axis=0)
+        centred: Floats = self.means + gaps * np.sqrt(1 + 2 / problems)
+        return centred
 
     def row(self, member: str) -> Row:
         """Return the score of one member, without a value when it is not here."""
@@ -137,20 +156,21 @@ class Scores:
         """
         import numpy as np
 
-        gaps = np.array([])
+        gaps = np.full(len(self.problems), np.nan)
         if {first, second} <= set(self.members):
             gaps = np.subtract(*(self.values[self.members.index(name)] for name in (first, second)))
-            gaps = gaps[~np.isnan(gaps)]
-        if not len(gaps):
+        judged = ~np.isnan(gaps)
+        if not judged.any():
             place = f" on {self.name}" if self.name else ""
             raise EvalsError(
                 f"no problem was graded for both {first} and {second}{place}; compare two results "
                 "on one benchmark"
             )
-        value, signs = float(gaps.mean()), np.sign(gaps).tolist()
-        ends = percentiles(resample(gaps[None, :], "", (-1.0, 1.0))[:, 0], value)
+        value, signs = float(gaps[judged].mean()), np.sign(gaps[judged]).tolist()
+        replicates = resample(gaps[None, :], self.problems, self.name, (-1.0, 1.0))
+        ends = percentiles(replicates[:, 0], value)
         ungraded = self.ungraded[first] + self.ungraded[second]
-        row = Row(first, self.name, value, *ends, len(gaps), ungraded, against=second)
+        row = Row(first, self.name, value, *ends, len(signs), ungraded, against=second)
         wins, losses, ties = map(signs.count, (1, -1, 0))
         return replace(row, wins=wins, losses=losses, ties=ties)
 
@@ -176,21 +196,24 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
     return scores
 
 
-def resample(scores: Floats, name: str, ends: tuple[float, float] = (0.0, 1.0)) -> Floats:
+def resample(
+    scores: Floats, problems: Sequence[str], name: str, ends: tuple[float, float] = (0.0, 1.0)
+) -> Floats:
     """Return the means of members over reweighted problems. Shape [DRAWS, members].
 
     scores: [members, problems]; NaN, a problem without a graded sample of the member, is left out
-    of its mean. name: the benchmark; it selects the random stream, so that benchmarks are resampled
-    independently and members together. ends: the lowest and the highest score of the scale.
+    of its mean. name: the benchmark. It and a problem's id select the random stream of the
+    problem's weights, so that a score has one interval wherever it stands, and benchmarks are
+    resampled independently. ends: the lowest and the highest score of the scale.
     """
     import numpy as np
 
-    generator = np.random.default_rng([0, zlib.crc32(name.encode())])
-    weights = generator.standard_exponential((DRAWS, scores.shape[1]))
-    halves = generator.standard_gamma(0.5, (DRAWS, 2))
-    total = weights @ ~np.isnan(scores).T + halves.sum(axis=1, keepdims=True)
-    means: Floats = (weights @ np.nan_to_num(scores).T + (halves @ ends)[:, None]) / total
-    return means
+    streams = [np.random.default_rng([zlib.crc32(f"{name}/{id}".encode())]) for id in problems]
+    weights = np.stack([stream.standard_exponential(DRAWS) for stream in streams])
+    halves = np.random.default_rng([0, zlib.crc32(name.encode())]).standard_gamma(0.5, (2, DRAWS))
+    total = ~np.isnan(scores) @ weights + halves.sum(axis=0)
+    means: Floats = (np.nan_to_num(scores) @ weights + ends @ halves) / total
+    return means.T
 
 
 def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
@@ -228,18 +251,18 @@ def score_members(
             raise EvalsError(f"{place}: {error}".removeprefix(": ")) from None
     if not scores:
         return None
-    problems = dict.fromkeys(problem for row in scores.values() for problem in row)
+    problems = tuple(dict.fromkeys(problem for row in scores.values() for problem in row))
     values = np.array([[row.get(p, np.nan) for p in problems] for row in scores.values()])
     ungraded = {n: sum(list(s).count(None) for s in of.values()) for n, of in verdicts.items()}
-    replicates, means = resample(values, benchmark), np.nanmean(values, axis=1)
-    return Scores(benchmark, tuple(scores), values, means, replicates, ungraded)
+    replicates, means = resample(values, problems, benchmark), np.nanmean(values, axis=1)
+    return Scores(benchmark, tuple(scores), problems, values, means, replicates, ungraded)
 
 
 def average(name: str, parts: Sequence[Scores]) -> Scores | None:
     """Return the plain mean over benchmarks, for the members that all of them have.
 
-    Benchmarks share no problems, so replicate i of the mean is the mean of their replicates i.
-    None when no member is in all parts, or there is no part.
+    Benchmarks share no problems, so replicate i of the mean is the mean of their centred replicates
+    i. None when no member is in all parts, or there is no part.
     """
     import numpy as np
 
@@ -251,9 +274,10 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
     return Scores(
         name,
         members,
+        problems=(),
         values=np.hstack([part.values[at] for part, at in places]),
         means=np.mean([part.means[at] for part, at in places], axis=0),
-        replicates=np.mean([part.replicates[:, at] for part, at in places], axis=0),
+        replicates=np.mean([part.centred[:, at] for part, at in places], axis=0).clip(0.0, 1.0),
         ungraded=sum((Counter(part.ungraded) for part in parts), Counter[str]()),
         is_average=True,
     )
@@ -271,47 +295,38 @@ def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
     return {mean.name: mean for mean in (code, math_, total) if mean is not None}
 
 
-@dataclass(frozen=True)
-class Score:
-    """Counts and rates of a group of samples, as `result.json` holds them.
+def score(verdicts: Sequence[Verdict], benchmark: str) -> Row:
+    """Return the score of one adapter, without a value when nothing was graded."""
+    ungraded = sum(verdict.correct is None for verdict in verdicts)
+    scores = score_members({"": by_question(verdicts)}, benchmark)
+    return scores.row("") if scores else Row("", benchmark, ungraded=ungraded)
 
-    solved: right samples. rate: the mean over tasks of the share of right samples (avg@n, which is
-    pass@1), and interval its 95 % interval over tasks; both None when nothing was graded.
-    ill_formed, truncated: shares of all samples. ungraded: samples without a verdict.
+
+def summary(verdicts: Sequence[Verdict], benchmark: str) -> dict[str, Any]:
+    """Return counts and the score of samples, as `result.json` has them.
+
+    tasks, samples, solved (right samples), ungraded (without a verdict): counts. rate, interval:
+    the score; None when nothing was graded. ill_formed, truncated: shares of all samples.
     """
-
-    tasks: int
-    samples: int
-    solved: int
-    rate: float | None
-    interval: tuple[float, float] | None
-    ill_formed: float
-    truncated: float
-    ungraded: int
-
-
-def score(verdicts: Sequence[Verdict], benchmark: str) -> Score:
-    """Count verdicts on samples of a benchmark."""
-    questions, samples = by_question(verdicts), len(verdicts)
-    scores = score_members({"": questions}, benchmark)
-    row = scores.row("") if scores else None
-    correct = [verdict.correct for verdict in verdicts]
-    return Score(
-        len(questions),
-        samples,
-        solved=correct.count(True),
-        rate=row.value if row else None,
-        interval=row.interval if row else None,
-        ill_formed=sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
-        truncated=sum(verdict.truncated for verdict in verdicts) / max(1, samples),
-        ungraded=correct.count(None),
-    )
+    row, samples = score(verdicts, benchmark), len(verdicts)
+    return {
+        "tasks": len({verdict.id for verdict in verdicts}),
+        "samples": samples,
+        "solved": sum(verdict.correct is True for verdict in verdicts),
+        "rate": row.value if row.problems else None,
+        "interval": row.interval,
+        "ill_formed": sum(not verdict.well_formed for verdict in verdicts) / max(1, samples),
+        "truncated": sum(verdict.truncated for verdict in verdicts) / max(1, samples),
+        "ungraded": row.ungraded,
+    }
 
 
-def score_levels(verdicts: Sequence[Verdict], benchmark: str) -> dict[int, Score]:
-    """Return scores per level, easiest first; none where there are no levels."""
-    levels = sorted({verdict.level for verdict in verdicts} - {0})
-    return {level: score([v for v in verdicts if v.level == level], benchmark) for level in levels}
+def by_level(verdicts: Iterable[Verdict]) -> dict[int, list[Verdict]]:
+    """Return verdicts by level, easiest first; nothing where there are no levels."""
+    levels: dict[int, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        levels[verdict.level].append(verdict)
+    return {level: levels[level] for level in sorted(levels) if level}
 
 
 def base_rate(verdicts: Sequence[Verdict]) -> float | None:

@@ -286,7 +286,7 @@ def table_of(
                 "name folders with one result each"
             )
         verdicts[run.name][run.benchmark] = by_question(run.verdicts)
-    if all(run.overall.rate is None for run in runs):
+    if all(verdict.correct is None for run in runs for verdict in run.verdicts):
         return runs, None
     table = build_table(
         verdicts,
