@@ -25,8 +25,8 @@ from typing import Any
 from benchmarking import Row, parser, show
 
 from code_verifier import ScriptRunner
-from evals.code.cases import FunctionProblem, read_problems
-from evals.code.grader import FunctionGrader, expected_values
+from evals.code.evalplus_grader import FunctionGrader, expected_values
+from evals.code.evalplus_problems import FunctionProblem, read_problems
 from evals.data import cache_folder, parse_rows
 
 FILES = {

@@ -23,8 +23,8 @@ from pathlib import Path
 from benchmarking import parser
 from code_grading import FILES, evalplus_command, problems
 
-from evals.code.cases import FunctionProblem
-from evals.code.grader import FunctionGrader
+from evals.code.evalplus_grader import FunctionGrader
+from evals.code.evalplus_problems import FunctionProblem
 
 _PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
 _COMPARISONS = {

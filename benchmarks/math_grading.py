@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarking import Row, parser, show
 
-from evals.math.answers import canonical_gold, extract
+from evals.math.final_answers import canonical_gold, extract
 from evals.math.grader import grade
 
 TESTS = Path(__file__).parents[1] / "tests" / "evals"

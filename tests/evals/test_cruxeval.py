@@ -8,7 +8,7 @@ from json_lines import read_rows, write_rows
 from sums import Chat, TableEngine
 
 from evals import RECIPES, Data, Grading, Sample, evaluate, load_benchmark
-from evals.code.answers import find_answer
+from evals.code.programs import find_answer
 from evals.recipes import plain, render
 
 ROWS = [

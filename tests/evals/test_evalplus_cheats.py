@@ -8,7 +8,7 @@ import pytest
 from evalplus_problems import HALF, SECRET, problem, row
 
 from evals.code import grader as grading
-from evals.code.grader import FunctionGrader
+from evals.code.evalplus_grader import FunctionGrader
 
 TASK = problem(SECRET)
 _DATA = tomllib.loads((Path(__file__).parent / "data" / "cheats.toml").read_text())

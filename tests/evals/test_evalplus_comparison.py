@@ -11,7 +11,7 @@ import pytest
 from evalplus_problems import DOUBLE, ROOT, SEEK, SHARED, problem, row
 
 from code_verifier import Value
-from evals.code.cases import first_wrong
+from evals.code.evalplus_problems import first_wrong
 
 
 def value(found: Any, draw: bool = False) -> Value:

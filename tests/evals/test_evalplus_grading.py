@@ -10,11 +10,11 @@ from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
 from evals import EvalsError
 from evals.code import grader as grading
-from evals.code.answers import extract_program
-from evals.code.cases import read_problems
-from evals.code.functions import sanitize
-from evals.code.grader import FunctionGrader
-from evals.question import Outcome
+from evals.code.evalplus import sanitize
+from evals.code.evalplus_grader import FunctionGrader
+from evals.code.evalplus_problems import read_problems
+from evals.code.programs import extract_program
+from evals.question import ProgramOutcome
 
 _FILE = Path(__file__).parent / "data" / "answers_with_programs.toml"
 ANSWERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def grader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionGrader]
 def test_reference_solutions_pass(grader: FunctionGrader) -> None:
     tasks = [problem(source) for source in (DOUBLE, HALF, ROOT, SHARED, SEEK)]
     verdicts = list(grader.grade_many((task, task.reference) for task in tasks))
-    assert verdicts == [(Outcome("pass"), Outcome("pass"))] * 5
+    assert verdicts == [(ProgramOutcome("pass"), ProgramOutcome("pass"))] * 5
 
 
 JUDGED = [*ANSWERS["judged"], ("\ud800\0", "fail", "fail", -1, "Error")]

@@ -11,10 +11,10 @@ from livecodebench_problems import problem
 from code_verifier import ScriptRunner
 from evals import Grading, Question, Sample
 from evals.code.livecodebench import Problem, grade, grade_program
-from evals.question import Outcome
+from evals.question import ProgramOutcome
 from evals.recipes import CHAT
 
-Grader = Callable[[Problem, str], Outcome]
+Grader = Callable[[Problem, str], ProgramOutcome]
 
 DOUBLE = problem([("3\n1\n2\n3\n", "2\n4\n6\n"), ("1\n5\n", "10\n")])
 SUM = problem([("[1, 2]\n3", "[6, 3]"), ("[]\n1", "[1, 1]")], "add")

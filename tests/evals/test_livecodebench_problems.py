@@ -13,13 +13,13 @@ from livecodebench_problems import problem, row
 
 from code_verifier import read_tests as read_row
 from evals import Data, EvalsError, load_benchmark
-from evals.code.answers import azr_program, official_program
 from evals.code.livecodebench import (
     Problem,
     read_problems,
     row_of_tests,
     window,
 )
+from evals.code.programs import azr_program, official_program
 from evals.data import HubRows
 
 PAIRS = [("1\n", "2\n"), ("2\n", "4\n"), ("é\n", "è\n")]

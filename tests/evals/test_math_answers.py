@@ -8,7 +8,7 @@ from json_lines import read_rows
 
 from evals import EvalsError, math_score
 from evals.math import answers
-from evals.math.answers import Gold, canonical_gold, extract
+from evals.math.final_answers import Gold, canonical_gold, extract
 from evals.math.problems import questions
 
 RESPONSES = read_rows(Path(__file__).parent / "data" / "math_responses.jsonl")

@@ -9,7 +9,7 @@ import pytest
 from math_golds import ROWS
 
 from evals import EvalsError, math_reward, math_score
-from evals.math.answers import Gold, canonical_gold
+from evals.math.final_answers import Gold, canonical_gold
 from evals.math.grader import check_gold, compare, grade
 
 AGREEMENT = 0.98

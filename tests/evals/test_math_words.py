@@ -8,7 +8,7 @@ import pytest
 from math_golds import GOLDS, accepted_with_a_word, published
 
 from evals import EvalsError, check_golds, math_reward, math_score
-from evals.math.answers import Gold, canonical_gold, extract
+from evals.math.final_answers import Gold, canonical_gold, extract
 from evals.math.grader import check_gold, compare, grade
 from evals.math.problems import questions
 

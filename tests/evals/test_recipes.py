@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from code_verifier.answers import find_program
 from evals import RECIPES, EvalsError, Template
-from evals.code.answers import azr_program, extract_program, find_answer, official_program
+from evals.code.programs import azr_program, extract_program, find_answer, official_program
 from evals.evaluation import choose_recipe
 from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, own_turn, render
 

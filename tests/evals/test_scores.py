@@ -20,7 +20,7 @@ from evals.scores import (
     resample,
     score_members,
 )
-from evals.tables import Table, to_markdown, to_text
+from evals.tables import Table, as_markdown, as_text
 
 Results = dict[str, dict[str, Verdicts]]
 
@@ -211,17 +211,17 @@ def test_limited_runs_are_marked_in_every_average_they_enter() -> None:
     marked = {row.label for row in found.rows if row.column == "gsm8k" and row.partial}
     assert marked == {"s_0", "mean of 2 adapters", "weakest adapter", "best adapter"}
     assert found.notes[0] == "* part of the benchmark (--limit)"
-    assert "80.0*" in to_text(found)
-    assert "80.0\\*" in to_markdown(found)
+    assert "80.0*" in as_text(found)
+    assert "80.0\\*" in as_markdown(found)
 
 
 def test_markdown_survives_names_with_markup() -> None:
-    lines = to_markdown(table()).splitlines()
+    lines = as_markdown(table()).splitlines()
     assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[4].startswith("| s\\|1 | 10.0")
     cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")]
     assert set(cells) == {8}
-    found = to_markdown(build_table({"<b>`x`</b>": {"gsm8k": share(1)}}))
+    found = as_markdown(build_table({"<b>`x`</b>": {"gsm8k": share(1)}}))
     assert "&lt;b&gt;\\`x\\`&lt;/b&gt;" in found
 
 
@@ -248,7 +248,7 @@ def test_what_is_not_judged_stands_with_every_number_that_lacks_it() -> None:
     assert lines["mean of 3 adapters"][1].endswith(" 5 not judged")
     assert "no sample of c has a verdict: gsm8k" in found.notes
     assert "samples without a verdict, not counted: 5" in found.notes
-    assert "3 not judged" in to_markdown(found)
+    assert "3 not judged" in as_markdown(found)
     del results["c"]
     compared = build_table(results, against="b")
     (of_code, difference) = sorted(compared.differences, key=lambda row: row.ungraded)
@@ -271,9 +271,9 @@ def test_notes_name_what_has_no_verdict() -> None:
         "no sample has a verdict: aime24",
         "members were not graded on the same problems: gsm8k",
     }
-    assert "b c" in to_text(found)
-    assert re.search(r"a +100\.0 \([\d.-]+\) 1 not judged ", to_text(found))
-    assert re.search(r"mean of 2 adapters +50\.0 \([\d.-]+\) 1 not judged ", to_text(found))
+    assert "b c" in as_text(found)
+    assert re.search(r"a +100\.0 \([\d.-]+\) 1 not judged ", as_text(found))
+    assert re.search(r"mean of 2 adapters +50\.0 \([\d.-]+\) 1 not judged ", as_text(found))
     extremes = {row.kind: row.ungraded for row in found.rows}
     assert (extremes["weakest"], extremes["best"]) == (0, 1)
     with pytest.raises(EvalsError, match="run or grade one first"):

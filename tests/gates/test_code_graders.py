@@ -17,10 +17,10 @@ from code_mutants import mutants
 
 from code_verifier import ScriptRunner
 from evals import Data, load_benchmark
-from evals.code.grader import FunctionGrader
+from evals.code.evalplus_grader import FunctionGrader
 from evals.code.livecodebench import grade_program, read_problems
 from evals.data import OFFICIAL
-from evals.question import Outcome
+from evals.question import ProgramOutcome
 
 RECORDED = json.loads(Path(__file__).with_name("code_verdicts.json").read_text())
 DATA = Path(os.environ.get("POPULAB_DATA") or "absent")
@@ -39,12 +39,12 @@ def published_answers() -> dict[str, str]:
     return {row["question_id"]: row["code_list"][0] for path in files for row in read_rows(path)}
 
 
-def letters(outcomes: Iterable[Outcome]) -> str:
+def letters(outcomes: Iterable[ProgramOutcome]) -> str:
     """p, f or t for each outcome; ? for a fault of the sandbox."""
     return "".join((outcome.status or "?")[0] for outcome in outcomes)
 
 
-def pairs(outcomes: Iterable[tuple[Outcome, Outcome]]) -> Iterator[Outcome]:
+def pairs(outcomes: Iterable[tuple[ProgramOutcome, ProgramOutcome]]) -> Iterator[ProgramOutcome]:
     """Base and plus outcome of each program, one after the other."""
     for both in outcomes:
         yield from both

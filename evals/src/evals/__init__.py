@@ -6,7 +6,7 @@ from evals.evaluation import evaluate
 from evals.installation import __version__
 from evals.math.problems import check_golds, math_reward, math_score
 from evals.members import Group, Members, find_members
-from evals.question import Benchmark, Data, Grading, Question, Sample, Verdict
+from evals.question import Benchmark, Data, Grading, Question, Sample, SampleVerdict
 from evals.recipes import RECIPES, Recipe, Template, plain
 from evals.run import Run, read_runs
 from evals.scores import Row
@@ -25,10 +25,10 @@ __all__ = [
     "Row",
     "Run",
     "Sample",
+    "SampleVerdict",
     "SettingsChanged",
     "Table",
     "Template",
-    "Verdict",
     "__version__",
     "benchmark_names",
     "build_table",

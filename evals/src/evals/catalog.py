@@ -10,8 +10,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from code_verifier import Sandbox, ScriptRunner
-from evals.code import cruxeval, functions, livecodebench
-from evals.data import OFFICIAL, compared, load_source
+from evals.code import cruxeval, evalplus, livecodebench
+from evals.data import OFFICIAL, compare_published, load_source
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
 from evals.question import Benchmark, Data
@@ -22,7 +22,7 @@ GROUP = "evals.benchmarks"
 PUBLISHED = Data()
 
 _MODULES: dict[str, Any] = {
-    **dict.fromkeys(CODE, functions),
+    **dict.fromkeys(CODE, evalplus),
     "livecodebench": livecodebench,
     **dict.fromkeys(CRUXEVAL, cruxeval),
     **dict.fromkeys(MATH, math),
@@ -75,8 +75,8 @@ def load_official(name: str, data: Data) -> Benchmark:
     else:
         source = load_source(name, data.whole(name))
         questions, digest = module.questions(name, source.rows), source.content_hash
-        published = math.published(name, source.rows) if module is math else source.rows
-        notes = (*source.notes, *compared(name, published))
+        published = math.published_rows(name, source.rows) if module is math else source.rows
+        notes = (*source.notes, *compare_published(name, published))
     about = OFFICIAL[name].description
     return Benchmark(
         name, about, questions, module.grade, CHAT, digest, notes,

@@ -15,7 +15,7 @@ from evals.errors import EvalsError
 from evals.evaluation import choose_recipe, evaluate, make_plan
 from evals.installation import inspect_installation
 from evals.members import BASE, find_members
-from evals.question import Benchmark, Grading, Verdict
+from evals.question import Benchmark, Grading, SampleVerdict
 from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
@@ -25,7 +25,7 @@ from lora_evo.terminal import text_table
 
 _PATH = click.Path(path_type=Path)
 _AT_LEAST_1 = click.IntRange(min=1)
-_WRITERS = {"text": tables.to_text, "markdown": tables.to_markdown}
+_WRITERS = {"text": tables.as_text, "markdown": tables.as_markdown}
 
 
 def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
@@ -363,7 +363,7 @@ def _show(
     return _ungraded([verdict for run in runs for verdict in run.verdicts])
 
 
-def _ungraded(verdicts: Sequence[Verdict]) -> int:
+def _ungraded(verdicts: Sequence[SampleVerdict]) -> int:
     """The exit code of a command that shows verdicts, and a line if some are missing."""
     lost = not_judged(verdicts)
     return print_error(f"{lost}; they are not counted", 1) if lost else 0

@@ -47,11 +47,11 @@ OFFICIAL: Mapping[str, Official] = {
     name: Official(**row | {"counts": {int(n): text for n, text in row["counts"].items()}})
     for name, row in _ROWS.items()
 }
-Row: TypeAlias = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
 PARQUET, _GZIP = b"PAR1", b"\x1f\x8b"
 
 
-class HubRows(Sequence[Row]):
+class HubRows(Sequence[Record]):
     """The rows of a data set of `datasets`, which stay on disk; each is read when it is needed."""
 
     def __init__(self, table: Any) -> None:
@@ -72,7 +72,7 @@ class Source:
     which. notes: remarks for the reader, such as a count that is not the official one.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[Record]
     content_hash: str
     notes: tuple[str, ...] = ()
 
@@ -118,7 +118,7 @@ def read_file(path: Path, benchmark: str) -> Source:
     return Source(rows, f"sha256 of the file: {digest}", (remarks(benchmark, len(rows)),))
 
 
-def parse_rows(data: bytes, place: str) -> list[Row]:
+def parse_rows(data: bytes, place: str) -> list[Record]:
     """Return the objects in `data`: a JSON array of objects, one object, or one on each line.
 
     The data may be gzipped. place: its name in errors. Raises EvalsError, with the line, for
@@ -139,7 +139,7 @@ def parse_rows(data: bytes, place: str) -> list[Row]:
     return [parse_object(line, f"{place}, line {n}") for n, line in lines if line.strip()]
 
 
-def parse_object(line: bytes | str, place: str) -> Row:
+def parse_object(line: bytes | str, place: str) -> Record:
     """Return the object of one line. place: its name in errors. Raises EvalsError."""
     try:
         row = json.loads(line)
@@ -148,7 +148,7 @@ def parse_object(line: bytes | str, place: str) -> Row:
     return _object(row, place)
 
 
-def _object(row: Any, place: str) -> Row:
+def _object(row: Any, place: str) -> Record:
     if not isinstance(row, dict):
         raise EvalsError(f"{place}: found {type(row).__name__}, expected an object")
     return row
@@ -165,7 +165,7 @@ def _text(data: bytes, place: str) -> str:
         ) from None
 
 
-def _parquet_rows(path: Path) -> list[Row]:
+def _parquet_rows(path: Path) -> list[Record]:
     parquet, arrow = (
         optional(name, f"to read parquet ({path})") for name in ("pyarrow.parquet", "pyarrow")
     )
@@ -242,7 +242,7 @@ def remarks(benchmark: str, count: int) -> str:
     return f"{count} rows, which is not an official number: {expected}"
 
 
-def compared(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
+def compare_published(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]:
     """Return a note on whether rows are the published ones, by the SHA-256 of their lines of JSON
     with sorted keys and no spaces; no note where the number of rows is another one, or the
     published hash is unknown.

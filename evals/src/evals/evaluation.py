@@ -241,7 +241,7 @@ def _grade(
 ) -> Run:
     """Grade the samples of one adapter, unless its folder holds their verdicts."""
     samples, name = {key: part.samples[key] for key in part.requests}, plan.benchmark.name
-    if part.folder is not None and (earlier := _finished(part.folder, part)) is not None:
+    if part.folder is not None and (earlier := _read_finished(part.folder, part)) is not None:
         progress("grade", len(samples))
         run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
         if run != earlier:
@@ -270,7 +270,7 @@ def _grade(
     return run
 
 
-def _finished(folder: Path, part: _Part) -> Run | None:
+def _read_finished(folder: Path, part: _Part) -> Run | None:
     """The run of an earlier command that graded all these samples with these versions."""
     try:
         run = read_run(folder.resolve())

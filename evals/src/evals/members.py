@@ -96,7 +96,7 @@ def find_members(specs: Sequence[str]) -> Members:
                 f"leave out {':' + spec.choice!r}"
             )
         for member, folder in chosen.items():
-            name, group = _named(spec, member, folder, runs)
+            name, group = _name_adapter(spec, member, folder, runs)
             if name in folders and folders[name].samefile(folder):
                 continue
             groups[name] = None if any(map(folder.samefile, folders.values())) else group
@@ -116,7 +116,7 @@ def living_members(run: Path) -> tuple[dict[str, Path], str]:
 
     Raises EvalsError for a folder without members, and for members of different bases.
     """
-    replaced = _replaced(run)
+    replaced = _replaced_members(run)
     folders = [f.parent for f in run.glob(_CONFIGS) if f.parent.name not in replaced]
     if not folders:
         raise EvalsError(
@@ -131,7 +131,7 @@ def living_members(run: Path) -> tuple[dict[str, Path], str]:
     return {folder.name: folder for folder in folders}, bases[0]
 
 
-def _replaced(run: Path) -> set[str]:
+def _replaced_members(run: Path) -> set[str]:
     """Return the members that a child has replaced, by the log of the run's league."""
     record = run / "league" / "events.jsonl"
     names = set()
@@ -145,7 +145,7 @@ def _replaced(run: Path) -> set[str]:
     return names
 
 
-def _named(
+def _name_adapter(
     spec: _Spec, member: str, folder: Path, runs: dict[str, Path]
 ) -> tuple[str, Group | None]:
     """Return the name of an adapter, and its group: the run has the name that the user gave, else

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from evals import tables
 from evals.members import BASE
-from evals.question import Verdict
+from evals.question import SampleVerdict
 from evals.run import Run
 from evals.scores import Row, by_question, problem_scores
 
@@ -207,7 +207,7 @@ def _role(result: Row | Run) -> str:
 
 def _lines(table: tables.Table) -> list[dict[str, Any]]:
     """The lines of a table; a cell has a score, its interval, and the name of a weakest or best."""
-    rules = tables.ruled(table)
+    rules = tables.find_rules(table)
     lines = []
     for number, line in enumerate(table.lines):
         texts = (text.partition(" ") for text in tables.score_cells(line)[1:])
@@ -231,7 +231,7 @@ def _answers(run: Run) -> list[str]:
     return [run.name, benchmark, str(overall["tasks"]), right, ", ".join(by_level), *shares]
 
 
-def _word(verdict: Verdict) -> str:
+def _word(verdict: SampleVerdict) -> str:
     if not verdict.well_formed and not verdict.correct:
         return "ill-formed"
     return {True: "right", False: "wrong", None: "not graded"}[verdict.correct]

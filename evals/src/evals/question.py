@@ -62,7 +62,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SampleVerdict:
     """The verdict on one sample. correct is None when the sandbox, not the answer, failed, or when
     the question's own data cannot be used.
 
@@ -88,7 +88,7 @@ class Verdict:
         reason: str,
         extracted: str | None,
         **details: Any,
-    ) -> "Verdict":
+    ) -> "SampleVerdict":
         """Return the verdict on a sample of a question."""
         place = question.id, sample.sample, question.level
         return cls(*place, correct, reason, extracted, sample.truncated, details)
@@ -104,7 +104,7 @@ MAX_CHARS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """The result of a program on a set of tests.
 
     status: PASS, FAIL or TIMEOUT; None when the sandbox, not the program, failed. reason: why it
@@ -155,7 +155,7 @@ class Benchmark:
     name: str
     description: str
     questions: tuple[Question, ...]
-    grade: Callable[[list[tuple[Question, Sample]], Grading], Iterable[Verdict]]
+    grade: Callable[[list[tuple[Question, Sample]], Grading], Iterable[SampleVerdict]]
     recipe: Recipe
     content_hash: str
     notes: tuple[str, ...] = ()

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import code_verifier
-from evals.data import Row, parse_object
+from evals.data import Record, parse_object
 from evals.errors import EvalsError
-from evals.question import Benchmark, Question, Sample, Verdict
+from evals.question import Benchmark, Question, Sample, SampleVerdict
 
-_VERDICT = tuple(field.name for field in fields(Verdict) if field.name != "details")
+_VERDICT = tuple(field.name for field in fields(SampleVerdict) if field.name != "details")
 _SAMPLE: dict[str, Any] = {"id": str | int, "response": str, "sample": int, "truncated": bool}
 _SAMPLE |= {"tokens": int | None, "solution": str | None}
 
@@ -25,7 +25,7 @@ def sample_lines(samples: Iterable[Sample]) -> str:
     )
 
 
-def verdict_lines(verdicts: Iterable[Verdict]) -> str:
+def verdict_lines(verdicts: Iterable[SampleVerdict]) -> str:
     """Return the text of `verdicts.jsonl`."""
     return json_lines(
         {name: getattr(verdict, name) for name in _VERDICT} | dict(verdict.details)
@@ -38,10 +38,10 @@ def read_prompts(path: Path) -> dict[str, str]:
     return {str(row["id"]): str(row["prompt"]) for _, row in _rows(path, ("id", "prompt"))}
 
 
-def read_verdicts(path: Path) -> list[Verdict]:
+def read_verdicts(path: Path) -> list[SampleVerdict]:
     """Read `verdicts.jsonl`. Raises EvalsError with the line of one that cannot be used."""
     return [
-        Verdict(
+        SampleVerdict(
             **{name: row[name] for name in _VERDICT},
             details={name: value for name, value in row.items() if name not in _VERDICT},
         )
@@ -125,7 +125,7 @@ def saved_samples(path: Path, benchmark: Benchmark) -> tuple[list[Sample], list[
 
 
 def _programs(
-    rows: Sequence[tuple[str, Row]], questions: Mapping[str, Question]
+    rows: Sequence[tuple[str, Record]], questions: Mapping[str, Question]
 ) -> Iterator[Sample]:
     """The samples of rows {"task_id", "solution"} (whole programs) or {"task_id", "completion"}."""
     counts: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from evals import records
 from evals.data import OFFICIAL, parse_object
 from evals.errors import EvalsError, SettingsChanged
 from evals.members import Group
-from evals.question import Sample, Verdict
+from evals.question import Sample, SampleVerdict
 from evals.scores import Row, base_rate, by_level, score, summary
 from lora_evo.files import append_text, lock_folder, remove_empty, sweep, write_text
 
@@ -43,7 +43,7 @@ class Run:
     versions: Mapping[str, str]
     group: Group | None = None
     samples: Mapping[Key, Sample] = field(default_factory=dict, repr=False)
-    verdicts: tuple[Verdict, ...] = field(default=(), repr=False)
+    verdicts: tuple[SampleVerdict, ...] = field(default=(), repr=False)
     prompts: Mapping[str, str] = field(default_factory=dict, repr=False)
     folder: Path | None = None
     name: str = ""

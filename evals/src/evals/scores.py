@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from code_verifier import SandboxUnavailable
 from evals.errors import EvalsError
 from evals.members import Group
-from evals.question import Outcome, Verdict
+from evals.question import ProgramOutcome, SampleVerdict
 from evals.recipes import CODE, MATH
 
 if TYPE_CHECKING:  # loaded by functions that calculate, so that help is fast
@@ -97,11 +97,11 @@ class Scores:
 
     @property
     def centred(self) -> Floats:
-        """The replicates about the scores, with the variance of n problems.
+        """The replicates about the scores, with the unbiased variance of a mean of n problems.
 
         Half problems at the ends move all replicates of a score towards the middle, which the width
-        of its interval covers, and that of an average does not. Weights of n problems and two
-        halves give the variance of n + 2 problems.
+        of its interval covers, and that of an average does not. With them the replicates have the
+        variance of the scores, biased, by n + 2.
         """
         import numpy as np
 
@@ -109,7 +109,7 @@ class Scores:
             return self.replicates
         problems = (~np.isnan(self.values)).sum(axis=1)
         gaps = self.replicates - self.replicates.mean(axis=0)
-        centred: Floats = self.means + gaps * np.sqrt(1 + 2 / problems)
+        centred: Floats = self.means + gaps * np.sqrt((problems + 2) / (problems - 1).clip(1))
         return centred
 
     def row(self, member: str) -> Row:
@@ -295,14 +295,14 @@ def averages(scores: Mapping[str, Scores]) -> dict[str, Scores]:
     return {mean.name: mean for mean in (code, math_, total) if mean is not None}
 
 
-def score(verdicts: Sequence[Verdict], benchmark: str) -> Row:
+def score(verdicts: Sequence[SampleVerdict], benchmark: str) -> Row:
     """Return the score of one adapter, without a value when nothing was graded."""
     ungraded = sum(verdict.correct is None for verdict in verdicts)
     scores = score_members({"": by_question(verdicts)}, benchmark)
     return scores.row("") if scores else Row("", benchmark, ungraded=ungraded)
 
 
-def summary(verdicts: Sequence[Verdict], benchmark: str) -> dict[str, Any]:
+def summary(verdicts: Sequence[SampleVerdict], benchmark: str) -> dict[str, Any]:
     """Return counts and the score of samples, as `result.json` has them.
 
     tasks, samples, solved (right samples), ungraded (without a verdict): counts. rate, interval:
@@ -321,21 +321,21 @@ def summary(verdicts: Sequence[Verdict], benchmark: str) -> dict[str, Any]:
     }
 
 
-def by_level(verdicts: Iterable[Verdict]) -> dict[int, list[Verdict]]:
+def by_level(verdicts: Iterable[SampleVerdict]) -> dict[int, list[SampleVerdict]]:
     """Return verdicts by level, easiest first; nothing where there are no levels."""
-    levels: dict[int, list[Verdict]] = defaultdict(list)
+    levels: dict[int, list[SampleVerdict]] = defaultdict(list)
     for verdict in verdicts:
         levels[verdict.level].append(verdict)
     return {level: levels[level] for level in sorted(levels) if level}
 
 
-def base_rate(verdicts: Sequence[Verdict]) -> float | None:
+def base_rate(verdicts: Sequence[SampleVerdict]) -> float | None:
     """Return the share of samples that pass the base tests; None where there are no such tests."""
     statuses = [v.details["base"] for v in verdicts if v.details.get("base") is not None]
-    return statuses.count(Outcome.PASS) / len(statuses) if statuses else None
+    return statuses.count(ProgramOutcome.PASS) / len(statuses) if statuses else None
 
 
-def not_judged(verdicts: Iterable[Verdict]) -> str:
+def not_judged(verdicts: Iterable[SampleVerdict]) -> str:
     """Return how many samples have no verdict, with the commonest reason, or ""."""
     correct = [(verdict.correct, verdict.reason) for verdict in verdicts]
     if not (causes := Counter(reason for right, reason in correct if right is None)):
@@ -345,7 +345,7 @@ def not_judged(verdicts: Iterable[Verdict]) -> str:
     return f"{lost} ({cause or 'no reason is given'})"
 
 
-def require_verdicts(verdicts: Sequence[Verdict], name: str) -> None:
+def require_verdicts(verdicts: Sequence[SampleVerdict], name: str) -> None:
     """Raise SandboxUnavailable if more than half of the samples have no verdict."""
     if 2 * sum(verdict.correct is None for verdict in verdicts) > len(verdicts):
         raise SandboxUnavailable(
@@ -354,7 +354,7 @@ def require_verdicts(verdicts: Sequence[Verdict], name: str) -> None:
         )
 
 
-def by_question(verdicts: Iterable[Verdict]) -> Verdicts:
+def by_question(verdicts: Iterable[SampleVerdict]) -> Verdicts:
     """Return the verdicts on the samples of every question."""
     questions: dict[str, list[bool | None]] = defaultdict(list)
     for verdict in verdicts:

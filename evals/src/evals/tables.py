@@ -47,7 +47,7 @@ class Table:
         return [self.rows[start : start + width] for start in range(0, len(self.rows), width)]
 
     def __repr__(self) -> str:
-        return to_text(self)
+        return as_text(self)
 
     def as_json(self) -> dict[str, Any]:
         """Return the table as plain data, a row for each line with its scores by column."""
@@ -202,15 +202,15 @@ def _notes(
     return notes
 
 
-def to_text(table: Table) -> str:
+def as_text(table: Table) -> str:
     """Return aligned columns with intervals; a rule above each group, or above the only mean."""
     head, *lines = text_table(heading(table), map(score_cells, table.lines)).split("\n")
-    rules, rule = ruled(table), "-" * max(map(len, (head, *lines)))
+    rules, rule = find_rules(table), "-" * max(map(len, (head, *lines)))
     grid = [text for at, line in enumerate(lines) for text in [*[rule] * (at in rules), line]]
     return "\n".join((head, *grid, *table.notes))
 
 
-def to_markdown(table: Table) -> str:
+def as_markdown(table: Table) -> str:
     """Return a pipe table with intervals, the notes below it as a list; all names escaped."""
     lines = [heading(table), ["---"] + ["---:"] * len(table.columns)]
     lines += [list(map(_escape, score_cells(line))) for line in table.lines]
@@ -219,7 +219,7 @@ def to_markdown(table: Table) -> str:
     return "\n".join((*rows, *([""] if notes else []), *notes))
 
 
-def ruled(table: Table) -> set[int]:
+def find_rules(table: Table) -> set[int]:
     """Return the numbers, from 0, of the lines below a rule: the first of each group, or the mean
     where there is one group."""
     firsts = [line[0] for line in table.lines]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from code_verifier import Grade, Sandbox
-from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, Verdict, plain
+from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, SampleVerdict, plain
 from selfplay.tasks.buffer import DATA, nano_tasks
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
@@ -51,7 +51,7 @@ nano_code_f = partial(load, "nano_code_f")
 nano_long = partial(load, "nano_long")
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade responses in order; ill-formed ones are not run."""
     answers = [_answer(question, sample) for question, sample in pairs]
     with Sandbox(how.workers, allow_weak=how.allow_weak) as sandbox:
@@ -64,7 +64,7 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         for (question, sample), answer in zip(pairs, answers, strict=True):
             result = Grade(0.0, "ill-formed: no single answer") if answer is None else next(grades)
             correct = result.score == 1.0 if result.judged else None
-            yield Verdict.on(question, sample, correct, result.reason, answer)
+            yield SampleVerdict.on(question, sample, correct, result.reason, answer)
 
 
 def _answer(question: Question, sample: Sample) -> str | None:

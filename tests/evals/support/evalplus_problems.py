@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evals.code.cases import FunctionProblem, read_problems
+from evals.code.evalplus_problems import FunctionProblem, read_problems
 
 
 def row(task_id: str, entry_point: str, body: str, **changes: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evals.math.answers import canonical_gold
+from evals.math.final_answers import canonical_gold
 from evals.math.grader import grade
 
 _FILE = Path(__file__).parents[1] / "data" / "math_families.toml"

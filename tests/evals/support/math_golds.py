@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evals.math.answers import Gold, canonical_gold
+from evals.math.final_answers import Gold, canonical_gold
 from evals.math.grader import compare
 
 _FILE = Path(__file__).parents[1] / "data" / "math_pairs.jsonl"

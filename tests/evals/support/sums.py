@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evals import Benchmark, Data, Grading, Question, Sample, Verdict, plain
+from evals import Benchmark, Data, Grading, Question, Sample, SampleVerdict, plain
 from lora_evo.model import Request, Rollout
 
 MAX_TOKENS = 4
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Right is the sum; a response that is no number is ill-formed, `?` could not be graded."""
     for question, sample in pairs:
         text = sample.response.strip()
         found = text if text.isdigit() and not sample.truncated else None
         right = None if text == "?" else found == question.problem
-        yield Verdict(
+        yield SampleVerdict(
             question.id, sample.sample, question.level, right, "", found, sample.truncated
         )
 

@@ -8,21 +8,21 @@ Unlike there, an answer must be a literal: expressions are wrong.
 from collections.abc import Iterator, Sequence
 
 from code_verifier import Comparison, Grade, Sandbox, Task
-from evals.code.answers import find_answer
-from evals.data import Row
+from evals.code.programs import find_answer
+from evals.data import Record
 from evals.errors import EvalsError
-from evals.question import Grading, Question, Sample, Verdict
+from evals.question import Grading, Question, Sample, SampleVerdict
 
 _KINDS = {"cruxeval_o": "code_o", "cruxeval_i": "code_i"}
 _COLUMNS = ("id", "code", "input", "output")
 
 
-def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
+def questions(name: str, rows: Sequence[Record]) -> tuple[Question, ...]:
     """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
     return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
-def _question(name: str, row: Row, number: int) -> Question:
+def _question(name: str, row: Record, number: int) -> Question:
     fields = {key: value for key in _COLUMNS if isinstance(value := row.get(key), str)}
     if missing := [key for key in _COLUMNS if key not in fields]:
         columns = ", ".join(map(str, row)) or "none"
@@ -33,7 +33,7 @@ def _question(name: str, row: Row, number: int) -> Question:
     return Question(fields.pop("id"), fields, task)
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade answers. details: the expected output, or one right input."""
     answers = [find_answer(q.problem.kind, sample.response, how.template) for q, sample in pairs]
     with Sandbox(
@@ -51,4 +51,4 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             task = question.problem
             gold = task.output if task.kind == "code_o" else f"f({task.input})"
             correct = result.score == 1.0 if result.judged else None
-            yield Verdict.on(question, sample, correct, result.reason, answer, gold=gold)
+            yield SampleVerdict.on(question, sample, correct, result.reason, answer, gold=gold)

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import code_verifier
-from evals.code.answers import azr_program, official_program
-from evals.data import PARQUET, load_source, parse_object, remarks
+from evals.code.programs import azr_program, official_program
+from evals.data import PARQUET, Record, load_source, parse_object, remarks
 from evals.errors import EvalsError
-from evals.question import MAX_CHARS, Data, Grading, Outcome, Question, Sample, Verdict
+from evals.question import MAX_CHARS, Data, Grading, ProgramOutcome, Question, Sample, SampleVerdict
 from evals.recipes import own_turn
 
 _LEVELS = {"easy": 1, "medium": 2, "hard": 3}
@@ -38,8 +38,6 @@ _SHARD = re.compile(r"-\d+-of-(\d+)$")
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
 _TESTS = ("public_test_cases", "private_test_cases", "metadata")
 
-_Row: TypeAlias = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -49,12 +47,12 @@ class Problem:
     contest_date: datetime
     fields: Mapping[str, str]
     level: int
-    row: Callable[[], _Row]
+    row: Callable[[], Record]
 
 
-def read_problems(source: str | Path | Sequence[_Row]) -> list[Problem]:
+def read_problems(source: str | Path | Sequence[Record]) -> list[Problem]:
     """Return the problems of files or of rows, in order. Raises EvalsError."""
-    rows: Iterable[tuple[_Row, Callable[[], _Row]]]
+    rows: Iterable[tuple[Record, Callable[[], Record]]]
     if isinstance(source, str | Path):
         rows = stored_rows(Path(source))
     else:
@@ -62,7 +60,7 @@ def read_problems(source: str | Path | Sequence[_Row]) -> list[Problem]:
     return [_problem(row, again, f"row {n}") for n, (row, again) in enumerate(rows, 1)]
 
 
-def _problem(row: _Row, again: Callable[[], _Row], place: str) -> Problem:
+def _problem(row: Record, again: Callable[[], Record], place: str) -> Problem:
     missing = [name for name in _TEXTS if not isinstance(row.get(name), str)]
     if missing:
         raise EvalsError(f"{place} lacks the texts {', '.join(missing)}")
@@ -138,7 +136,7 @@ def content_hash(path: Path) -> str:
     return f"sha256 of {len(digests)} files: {hashlib.sha256(lines.encode()).hexdigest()}"
 
 
-def stored_rows(path: Path) -> Iterator[tuple[_Row, Callable[[], _Row]]]:
+def stored_rows(path: Path) -> Iterator[tuple[Record, Callable[[], Record]]]:
     """Yield each row with a function that reads it again. Raises EvalsError, OSError."""
     for shard in shards(path):
         with shard.open("rb") as file:
@@ -183,7 +181,7 @@ def _is_read_by_line(path: Path) -> bool:
         return file.read(64).lstrip()[:1] in (b"{", b"")
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade programs. details: status, and the index of the failed test."""
     extract = azr_program if how.limits.program == "azr" else official_program
     programs = [
@@ -205,11 +203,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
         )
         for (question, sample), program in zip(pairs, programs, strict=True):
             fault = _fault(program)
-            outcome = Outcome(Outcome.FAIL, fault) if fault else next(outcomes)
-            yield Verdict.on(
+            outcome = ProgramOutcome(ProgramOutcome.FAIL, fault) if fault else next(outcomes)
+            yield SampleVerdict.on(
                 question,
                 sample,
-                None if outcome.status is None else outcome.status == Outcome.PASS,
+                None if outcome.status is None else outcome.status == ProgramOutcome.PASS,
                 outcome.reason,
                 None if fault else program,
                 question_id=question.id,
@@ -229,17 +227,17 @@ def _fault(program: str) -> str:
 
 def grade_program(
     runner: code_verifier.ScriptRunner, problem: Problem, program: str, timeout_s: float
-) -> Outcome:
+) -> ProgramOutcome:
     """Return the outcome of one program on the tests of a problem. timeout_s: processor seconds of
     a test. Raises SandboxUnavailable."""
     try:
         tests = code_verifier.read_tests(row_of_tests(problem))
     except (code_verifier.CodeVerifierError, EvalsError) as error:
-        return Outcome(None, f"problem {problem.question_id}: {error}")
+        return ProgramOutcome(None, f"problem {problem.question_id}: {error}")
     grade = code_verifier.run_tests(runner, program, tests, timeout_s)
     if not grade.judged:
-        return Outcome(None, grade.reason)
-    status = Outcome.PASS if grade.score else Outcome.FAIL
+        return ProgramOutcome(None, grade.reason)
+    status = ProgramOutcome.PASS if grade.score else ProgramOutcome.FAIL
     if grade.status == code_verifier.Status.TIMEOUT:
-        status = Outcome.TIMEOUT
-    return Outcome(status, grade.reason, None if grade.score else grade.passed)
+        status = ProgramOutcome.TIMEOUT
+    return ProgramOutcome(status, grade.reason, None if grade.score else grade.passed)

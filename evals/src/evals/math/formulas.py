@@ -48,19 +48,19 @@ def has(tree: Tree, name: str) -> bool:
     return name in tree or any(has(part, name) for part in tree if isinstance(part, tuple))
 
 
-def replaced(tree: Tree, trees: dict[str, Tree]) -> Tree:
+def substitute(tree: Tree, trees: dict[str, Tree]) -> Tree:
     """Return the tree with variables replaced by other trees."""
     if tree[0] == "variable":
         return trees.get(str(tree[1]), tree)
-    return tuple(replaced(part, trees) if isinstance(part, tuple) else part for part in tree)
+    return tuple(substitute(part, trees) if isinstance(part, tuple) else part for part in tree)
 
 
-def signed(tree: Tree, sign: int) -> Tree:
+def choose_signs(tree: Tree, sign: int) -> Tree:
     """Return the tree with each \\pm as + if the sign is 1, - if it is -1; \\mp is the opposite."""
     if tree[0] in ("plus or minus", "minus or plus"):
-        inner = signed(tree[1], sign)
+        inner = choose_signs(tree[1], sign)
         return inner if (tree[0] == "plus or minus") == (sign > 0) else ("negate", inner)
-    return tuple(signed(part, sign) if isinstance(part, tuple) else part for part in tree)
+    return tuple(choose_signs(part, sign) if isinstance(part, tuple) else part for part in tree)
 
 
 class _Reader:

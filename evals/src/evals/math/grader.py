@@ -14,8 +14,8 @@ from itertools import islice, permutations, product
 from typing import NamedTuple
 
 from evals.errors import EvalsError
-from evals.math.answers import TEXT, Gold, extract, trim
-from evals.math.formulas import Tree, has, number, replaced, signed, variables
+from evals.math.final_answers import TEXT, Gold, extract, trim
+from evals.math.formulas import Tree, choose_signs, has, number, substitute, variables
 from evals.math.notation import MAX_LENGTH, MODULO, TooLarge, Unreadable, plain, tokens
 from evals.math.numbers import Evaluator, Undefined, Value
 from evals.math.shapes import (
@@ -27,12 +27,12 @@ from evals.math.shapes import (
     Unread,
     Words,
     alike,
-    mapped,
-    numeric,
+    is_numeric,
+    map_trees,
     shape,
-    unread,
+    unread_part,
 )
-from evals.math.units import converted, measured, units_differ
+from evals.math.units import convert, measure, units_differ
 from evals.math.words import changes, in_digits, is_condition, same_words
 from evals.recipes import Template
 
@@ -99,7 +99,7 @@ def check_gold(gold: Gold) -> None:
     """Raise EvalsError for a gold that cannot be read: no answer would equal it."""
     if gold.kind == "value":
         try:
-            reason = unread(_gold_form(gold.text)[0]) if gold.text else "no text"
+            reason = unread_part(_gold_form(gold.text)[0]) if gold.text else "no text"
         except (Unreadable, TooLarge) as error:
             reason = str(error) or "no formula"
         if reason is not None:
@@ -119,7 +119,7 @@ def has_text(gold: str, response: str) -> bool:
 def _unknown(text: str) -> str:
     """The unknown word that makes an answer unreadable, or ""."""
     try:
-        word = unread(shape(tokens(in_digits(text), True))) or ""
+        word = unread_part(shape(tokens(in_digits(text), True))) or ""
     except (Unreadable, TooLarge):
         return ""
     return word if re.fullmatch("[a-z]{3,}", word) else ""
@@ -168,7 +168,7 @@ class _Comparison:
 
     def read(self, wanted: Form, text: str, reading: str) -> Match | None:
         """Compare one way to read an answer; words are units first, then products of letters."""
-        words, match = numeric(wanted), None
+        words, match = is_numeric(wanted), None
         try:
             sequence = tokens(reading, words)
             if " ".join(token.text for token in sequence) == text:
@@ -178,7 +178,7 @@ class _Comparison:
             if words and no_value and not changes(reading):
                 forms.append(shape(tokens(reading)))
             for form in forms:
-                part = unread(form)
+                part = unread_part(form)
                 reason = f"unreadable: {str(part)[:80]}"
                 result = self.match(wanted, form) if part is None else Match(False, reason)
                 if result.correct:
@@ -269,7 +269,7 @@ class _Comparison:
             return [part for item in form.items for part in self.variants(item, linked)]
         if not self.signs:
             return [form]
-        plus, minus = (mapped(form, partial(signed, sign=sign)) for sign in (1, -1))
+        plus, minus = (map_trees(form, partial(choose_signs, sign=sign)) for sign in (1, -1))
         if isinstance(form, Ordered) and not linked and plus != minus:
             choices = product(*(self.variants(item, linked) for item in form.items))
             return [replace(form, items=items) for items in islice(choices, MAX_VALUES + 1)]
@@ -324,7 +324,7 @@ class _Comparison:
         """Whether the second can be the first, rounded to the digits that it is written with."""
         tree = rounded.tree
         if units_differ(exact.unit, rounded.unit):
-            tree = converted(tree, rounded.unit, exact.unit) or ("variable", "")
+            tree = convert(tree, rounded.unit, exact.unit) or ("variable", "")
         names = variables(exact.tree)
         point: dict[str, Value] = dict.fromkeys(names, Fraction(3, 2))
         if names != variables(tree):
@@ -349,7 +349,7 @@ class _Comparison:
             values = {
                 name: number(start + place * start**2 / 3) for place, name in enumerate(names)
             }
-            at_one, at_other = replaced(one, values), replaced(other, values)
+            at_one, at_other = substitute(one, values), substitute(other, values)
             try:
                 scales = [self.evaluator.value(tree, {}) for tree in (at_one, at_other)]
                 if all(isinstance(scale, Fraction) for scale in scales):
@@ -364,7 +364,7 @@ class _Comparison:
     def match_quantity(self, gold: Quantity, answer: Quantity) -> Match:
         unit, answer_unit = gold.unit or self.gold.unit, answer.unit
         wanted, tree = gold.tree, answer.tree
-        if "/" not in unit and (not gold.unit or measured(unit)[0] == "dollar1"):
+        if "/" not in unit and (not gold.unit or measure(unit)[0] == "dollar1"):
             answer_unit = answer_unit.partition("/")[0]
         if unit == "degree" and not answer_unit and has(tree, "pi"):
             answer_unit = "radian"
@@ -382,11 +382,11 @@ class _Comparison:
         elif units_differ(unit, answer_unit) and not (
             answer_unit == "degree" and unit in ("celsius", "fahrenheit")
         ):
-            turned = converted(tree, answer_unit, unit)
+            turned = convert(tree, answer_unit, unit)
             return Match(turned is not None and bool(equal(wanted, turned)), "unit")
         if wanted == tree or equal(wanted, tree):
             return Match(True, "value")
-        if any(equal(wanted, other) for other in _respelled(wanted, tree)):
+        if any(equal(wanted, other) for other in _rename_constants(wanted, tree)):
             return Match(True, "value")
         return Match(False, "value")
 
@@ -448,7 +448,7 @@ def _by_label(form: Form) -> dict[str, Form]:
         if isinstance(item, Relation):
             label = item.names[0] if isinstance(item.sides[0], Words) else ""
         value = item.sides[-1] if isinstance(item, Relation) else item
-        if not label or measured(label)[0] or label in by_label:
+        if not label or measure(label)[0] or label in by_label:
             return {}
         by_label[label.lower().removesuffix("s")] = value
     return by_label if len(by_label) > 1 else {}
@@ -470,7 +470,7 @@ def _difference(relation: Relation) -> Tree | None:
     return ("add", trees[0], ("negate", trees[1]))
 
 
-def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:
+def _rename_constants(gold: Tree, answer: Tree) -> Iterator[Tree]:
     """The answer with its free constants renamed to those of the gold, in every order."""
     gold_names, names = variables(gold), variables(answer)
     free = sorted(name for name in gold_names if name[0] in "cC" and _CONSTANT.fullmatch(name))
@@ -478,4 +478,4 @@ def _respelled(gold: Tree, answer: Tree) -> Iterator[Tree]:
     constants = sorted(name for name in names - bound if _CONSTANT.fullmatch(name))
     if bound and 0 < len(free) == len(constants) <= 4 and names - bound == set(constants):
         for order in permutations(("variable", name) for name in free):
-            yield replaced(answer, dict(zip(constants, order, strict=True)))
+            yield substitute(answer, dict(zip(constants, order, strict=True)))

@@ -100,7 +100,7 @@ class Evaluator:
         elif kind in ("add", "multiply"):
             result = parts[0]
             for part in parts[1:]:
-                result = self._counted(_OPERATIONS[kind](result, part))
+                result = self._count(_OPERATIONS[kind](result, part))
         elif kind == "power":
             result = self._power(*parts)
         elif kind == "root":
@@ -109,9 +109,9 @@ class Evaluator:
             result = self._inexact(parts[0]) * self._library.pi / 180
         else:
             result = _OPERATIONS[kind](*parts)
-        return self._counted(result)
+        return self._count(result)
 
-    def _counted(self, result: Value) -> Value:
+    def _count(self, result: Value) -> Value:
         self._work -= self._price
         if isinstance(result, Fraction):
             bits = result.numerator.bit_length() + result.denominator.bit_length()

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from code_verifier import completion_text
-from evals.data import Row
+from evals.data import Record
 from evals.errors import EvalsError
 from evals.math import grader
-from evals.math.answers import canonical_gold, extract
-from evals.question import Grading, Question, Sample, Verdict
+from evals.math.final_answers import canonical_gold, extract
+from evals.question import Grading, Question, Sample, SampleVerdict
 
 _ANSWERS = {
     "minerva_math": ("solution or answer", "a solution with \\boxed{...}, or an answer"),
@@ -23,7 +23,7 @@ _NUMBERED = ("gsm8k", "minerva_math")
 """Benchmarks without ids on the hub: the id of a row is its number."""
 
 
-def questions(name: str, rows: Iterable[Row]) -> tuple[Question, ...]:
+def questions(name: str, rows: Iterable[Record]) -> tuple[Question, ...]:
     """Return the questions of a benchmark, in the order of the rows.
 
     Raises EvalsError in one line for a missing column or id, and a row without a right answer.
@@ -31,7 +31,7 @@ def questions(name: str, rows: Iterable[Row]) -> tuple[Question, ...]:
     return tuple(_question(name, row, number) for number, row in enumerate(rows, 1))
 
 
-def _question(name: str, row: Row, number: int) -> Question:
+def _question(name: str, row: Record, number: int) -> Question:
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     problem = str(row.get("problem") or row.get("question") or "")
@@ -56,7 +56,7 @@ def _question(name: str, row: Row, number: int) -> Question:
     return Question(id, {"question": problem}, gold, level if isinstance(level, int) else 0)
 
 
-def _answer(name: str, row: Row) -> tuple[str, object]:
+def _answer(name: str, row: Record) -> tuple[str, object]:
     """The column of a row's right answer, "" for none, and the answer: the last box of a solution,
     the text after ####, or the column's value."""
     columns = _ANSWERS.get(name, _PLAIN)[0].split(" or ")
@@ -71,15 +71,15 @@ def _answer(name: str, row: Row) -> tuple[str, object]:
     return column, value
 
 
-def published(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+def published_rows(name: str, rows: Iterable[Record]) -> Iterator[Record]:
     """Yield rows in the form from which the known fingerprints are computed."""
     for number, row in enumerate(rows):
         text = str(row.get("problem") or row["question"]).strip()
-        answer = _published(name, _answer(name, row)[1])
+        answer = _published_answer(name, _answer(name, row)[1])
         yield {"problem_idx": number, "problem": text, "ground_truth": answer}
 
 
-def _published(name: str, answer: object) -> str:
+def _published_answer(name: str, answer: object) -> str:
     if isinstance(answer, list):
         answer = ", ".join(map(str, answer))
     if isinstance(answer, float) and answer.is_integer():
@@ -88,11 +88,11 @@ def _published(name: str, answer: object) -> str:
     return text.replace(",", "") if name == "gsm8k" else text
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade answers. details: the gold that an answer was compared with."""
     for question, sample in pairs:
         graded = grader.grade(question.problem, sample.response, how.template)
-        yield Verdict.on(question, sample, *graded, gold=question.problem.text)
+        yield SampleVerdict.on(question, sample, *graded, gold=question.problem.text)
 
 
 _COLUMNS = ("answer", "final_answer", "ground_truth", "solution")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias, TypeGuard
 
-from evals.math.formulas import Tree, formula, number, replaced, variables
+from evals.math.formulas import Tree, formula, number, substitute, variables
 from evals.math.notation import CLOSING, OPENING, Token, Unreadable
 from evals.math.numbers import Evaluator
-from evals.math.units import converted, unit
+from evals.math.units import convert, unit
 from evals.math.words import LARGE, SIGNS, changes, is_condition, is_label
 
 
@@ -92,33 +92,33 @@ _POINT = re.compile(r"[A-Z](?:_?\{?\w\}?)?'*")
 _BASED = re.compile(r"\(?(\d+)\)?(?:_[{(]*(?:base)?|\(?(?:in )?base[- ]?)[{(]?(\d+|[a-z]+)[)}]*")
 
 
-def numeric(form: Form) -> bool:
+def is_numeric(form: Form) -> bool:
     """Whether a form has numbers only, so that letters after a number are a unit."""
     if isinstance(form, Quantity):
         return not variables(form.tree)
     if isinstance(form, Words | Unread):
         return form.text[:1].isdigit()
     if isinstance(form, Relation):
-        return numeric(form.sides[-1]) and all(form.names[:-1])
-    return all(map(numeric, form.items))
+        return is_numeric(form.sides[-1]) and all(form.names[:-1])
+    return all(map(is_numeric, form.items))
 
 
-def unread(form: Form) -> str | None:
+def unread_part(form: Form) -> str | None:
     """Return the part of a form that cannot be read, or None."""
     if isinstance(form, Unread):
         return form.text
     parts = form.sides if isinstance(form, Relation) else getattr(form, "items", ())
-    return next(filter(None, map(unread, parts)), None)
+    return next(filter(None, map(unread_part, parts)), None)
 
 
-def mapped(form: Form, change: Callable[[Tree], Tree]) -> Form:
+def map_trees(form: Form, change: Callable[[Tree], Tree]) -> Form:
     """Return the form with each of its values changed."""
     if isinstance(form, Quantity):
         return replace(form, tree=change(form.tree))
     if isinstance(form, Relation):
-        return replace(form, sides=tuple(mapped(side, change) for side in form.sides))
+        return replace(form, sides=tuple(map_trees(side, change) for side in form.sides))
     if isinstance(form, Ordered | Several):
-        return replace(form, items=tuple(mapped(item, change) for item in form.items))
+        return replace(form, items=tuple(map_trees(item, change) for item in form.items))
     return form
 
 
@@ -141,9 +141,9 @@ def split(sequence: list[Token], marks: Collection[str]) -> tuple[list[list[Toke
 
 def shape(sequence: list[Token]) -> Form:
     """Return the form of tokens."""
-    sequence = _trimmed(split(sequence, ("=>",))[0][-1])
+    sequence = _trim(split(sequence, ("=>",))[0][-1])
     parts, marks = split(sequence, _AND)
-    parts = [part for part in map(_trimmed, parts) if part]
+    parts = [part for part in map(_trim, parts) if part]
     if len(parts) > 1:
         overlap = _overlap(parts) if marks == ["and"] else None
         return overlap or Several(tuple(map(shape, parts)), either="or" in marks)
@@ -153,7 +153,7 @@ def shape(sequence: list[Token]) -> Form:
         return Several(tuple(map(shape, parts)))
     parts, marks = split(sequence, _RELATIONS)
     if marks and all(parts):
-        parts, _ = split(_without_arguments(sequence), _RELATIONS)
+        parts, _ = split(_drop_arguments(sequence), _RELATIONS)
         if all(mark in (">", ">=") for mark in marks):
             parts, marks = parts[::-1], [_FLIPPED[mark] for mark in marks[::-1]]
         names = tuple(map(_name, parts))
@@ -178,10 +178,10 @@ def shape(sequence: list[Token]) -> Form:
     ratio = tuple(map(shape, parts)) if len(parts) > 1 else ()
     if ratio and all(isinstance(part, Quantity) for part in ratio):
         return Ordered(":", ":", ratio)
-    return _transposed(sequence) or _bracketed(sequence) or _value(sequence)
+    return _transpose(sequence) or _read_brackets(sequence) or _value(sequence)
 
 
-def _trimmed(sequence: list[Token]) -> list[Token]:
+def _trim(sequence: list[Token]) -> list[Token]:
     """The tokens without punctuation at both ends, a label before the answer, and a condition."""
     for place, token in enumerate(sequence):
         bracket = token.text == "(" and "∈" in (t.text for t in sequence[place : place + 4])
@@ -195,10 +195,10 @@ def _trimmed(sequence: list[Token]) -> list[Token]:
     while sequence and sequence[0].text in (*_AND, ".", "=", "~=", ":"):
         sequence = sequence[1:]
     labelled = len(sequence) > 1 and sequence[0].kind == "text"
-    return _unlabelled(sequence) if labelled else sequence
+    return _drop_label(sequence) if labelled else sequence
 
 
-def _unlabelled(sequence: list[Token]) -> list[Token]:
+def _drop_label(sequence: list[Token]) -> list[Token]:
     """The tokens without a label before the answer; `minus` becomes a sign."""
     words, after, minus = sequence[0].text.split(), sequence[1], 0
     while words and words[-1].lower() in SIGNS:
@@ -208,7 +208,7 @@ def _unlabelled(sequence: list[Token]) -> list[Token]:
         return rest
     applied = after.text == "(" and not after.spaced and sequence[0].text.isalpha()
     begins = after.kind in ("number", "letter", "command") or after.text in ("(", "[", ":", "-")
-    return _trimmed(rest) if begins and not applied and is_label(" ".join(words)) else sequence
+    return _trim(rest) if begins and not applied and is_label(" ".join(words)) else sequence
 
 
 def _overlap(parts: list[list[Token]]) -> Ordered | None:
@@ -265,7 +265,7 @@ def _name(side: list[Token]) -> str:
     return text if _NAME.fullmatch(text) or words else ""
 
 
-def _without_arguments(sequence: list[Token]) -> list[Token]:
+def _drop_arguments(sequence: list[Token]) -> list[Token]:
     """y' = r x(t) as y' = r x, if a letter occurs only as the argument of functions."""
     texts = [token.text for token in sequence]
     if not {"'", "d", "dot", "ddot"} & set(texts):
@@ -282,11 +282,11 @@ def _without_arguments(sequence: list[Token]) -> list[Token]:
         if uses and uses == places:
             cut = {place + step for place in uses for step in (-1, 0, 1)}
             rest = [token for place, token in enumerate(sequence) if place not in cut]
-            return _without_arguments(rest)
+            return _drop_arguments(rest)
     return sequence
 
 
-def _bracketed(sequence: list[Token]) -> Form | None:
+def _read_brackets(sequence: list[Token]) -> Form | None:
     """The form of brackets or a matrix, perhaps after a factor; None for a formula."""
     start = _opening(sequence)
     if start is None:
@@ -312,13 +312,13 @@ def _bracketed(sequence: list[Token]) -> Form | None:
     elif start == 0 and left in ("(", "["):
         form = shape(inner)
         form = None if isinstance(form, Quantity | Words) else form
-    return form if start == 0 or form is None else _scaled(sequence[:start], form)
+    return form if start == 0 or form is None else _scale(sequence[:start], form)
 
 
-def _transposed(sequence: list[Token]) -> Form | None:
+def _transpose(sequence: list[Token]) -> Form | None:
     """The columns of [1, 2]^T as rows; None for others."""
     cut = max((place for place, token in enumerate(sequence) if token.text == "^"), default=0)
-    form = _bracketed(sequence[:cut])
+    form = _read_brackets(sequence[:cut])
     exponent = _joined_text(sequence[cut:]).strip("^{}")
     if exponent not in ("T", "top", "intercal") or not isinstance(form, Ordered):
         return None
@@ -340,7 +340,7 @@ def _opening(sequence: list[Token]) -> int | None:
     return None
 
 
-def _scaled(factor: list[Token], form: Form) -> Form | None:
+def _scale(factor: list[Token], form: Form) -> Form | None:
     """A number times a vector or a matrix: 1/2 (3, 4)."""
     if factor[-1].text in ("*", "+", "-"):
         factor = [*factor, Token("number", "1")]
@@ -348,7 +348,9 @@ def _scaled(factor: list[Token], form: Form) -> Form | None:
         tree, rest = formula(factor)
     except Unreadable:
         return None
-    return None if rest or variables(tree) else mapped(form, lambda part: ("multiply", tree, part))
+    return (
+        None if rest or variables(tree) else map_trees(form, lambda part: ("multiply", tree, part))
+    )
 
 
 def _value(sequence: list[Token]) -> Form:
@@ -368,7 +370,7 @@ def _value(sequence: list[Token]) -> Form:
         return Words(text) if has_words_only else Unread(text or "nothing")
     if rest and rest[0].kind == "modulus":
         return Quantity(tree, f"mod {rest[0].text}") if len(rest) == 1 else Unread(text)
-    tree, rest = _enlarged(tree, rest)
+    tree, rest = _enlarge(tree, rest)
     name = unit(rest) if rest else ""
     if name is None:
         places = [place for place, token in enumerate(rest) if token.kind == "number"]
@@ -383,7 +385,7 @@ def _value(sequence: list[Token]) -> Form:
     return Quantity(tree, name)
 
 
-def _enlarged(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
+def _enlarge(tree: Tree, rest: list[Token]) -> tuple[Tree, list[Token]]:
     """A value multiplied by a large number behind it: 3 million."""
     large, _, more = (
         rest[0].text.partition(" ") if rest and rest[0].kind == "text" else ("", "", "")
@@ -465,7 +467,7 @@ def _total(form: Several) -> Quantity | None:
         if not isinstance(item, Quantity) or item.unit in trees or form.either:
             return None
         first = next(iter(trees), item.unit)
-        trees[item.unit] = converted(item.tree, item.unit, first)
+        trees[item.unit] = convert(item.tree, item.unit, first)
     values = [tree for tree in trees.values() if tree is not None]
     return Quantity(("add", *values), first) if len(values) == len(trees) else None
 
@@ -476,7 +478,7 @@ def _vector(form: Form, size: int) -> Form:
         return form
     tree, names = _with_axes(form.tree), ("imath", "jmath", "kmath")
     units = [{n: number(n == name) for n in names} for name in names[:size]]
-    parts = [replaced(tree, unit) for unit in units]
+    parts = [substitute(tree, unit) for unit in units]
     total = ("add", *(("multiply", p, ("variable", n)) for p, n in zip(parts, names, strict=False)))
     if not _AXES & variables(tree) or not Evaluator().equal(tree, total):
         return form

@@ -81,12 +81,12 @@ def _unit_text(after: list[Token]) -> str | None:
 def _is_raised(text: str, words: list[str]) -> bool:
     """Whether signs change a unit: cents squared; only a length may be squared."""
     sized = [word for word in words if word.lower() not in WORDS["links"]]
-    kind = measured(named(sized[0]) or "")[0] if len(sized) == 1 else ""
+    kind = measure(short_name(sized[0]) or "")[0] if len(sized) == 1 else ""
     powers = len(_POWER.findall(text)) - (kind == "m1")
     return (kind != "" and powers > 0) or _SIGNS.search(text.partition("(")[0]) is not None
 
 
-def named(word: str) -> str | None:
+def short_name(word: str) -> str | None:
     """Return the short name of a unit, or None."""
     return _CANONICAL.get(word) or (_LOWER.get(word.lower()) if len(word) > 1 else None)
 
@@ -96,7 +96,7 @@ def is_unit(word: str, alone: bool = False) -> bool:
     if len(word) == 1:
         return word in (UNIT_LETTERS if alone else UNIT_LETTERS | {"a"})
     small = word.lower()
-    return named(word) is not None or small in WORDS["links"] or is_plain(small)
+    return short_name(word) is not None or small in WORDS["links"] or is_plain(small)
 
 
 def canonical_unit(text: str) -> str:
@@ -107,7 +107,7 @@ def canonical_unit(text: str) -> str:
     top, slash, bottom = _PER.sub("/", text).partition("/")
     factors = []
     for word, power in _FACTOR.findall(top):
-        if (name := named(word)) is not None:
+        if (name := short_name(word)) is not None:
             factors.append(f"{name}^{power}" if power else name)
         elif word.lower() not in WORDS["links"]:
             break
@@ -119,19 +119,19 @@ def canonical_unit(text: str) -> str:
 def units_differ(one: str, other: str) -> bool:
     """Return whether both are known units, and different ones."""
     known = one != other and {one, other} not in _SAME
-    return known and all(measured(name)[0] for name in (one, other))
+    return known and all(measure(name)[0] for name in (one, other))
 
 
-def converted(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
+def convert(tree: Tree, unit_name: str, wanted: str) -> Tree | None:
     """Return a value in another unit; None if the two do not measure the same."""
-    (kind, size), (wanted_kind, wanted_size) = map(measured, (unit_name, wanted))
+    (kind, size), (wanted_kind, wanted_size) = map(measure, (unit_name, wanted))
     if not kind or kind != wanted_kind:
         return None
     return ("divide", ("multiply", tree, size), wanted_size)
 
 
 @lru_cache(maxsize=1024)
-def measured(name: str) -> tuple[str, Tree]:
+def measure(name: str) -> tuple[str, Tree]:
     """Return the dimension of a unit such as km/h, kg-1 m2, and its size; "" if it has none."""
     powers, size = Counter[str](), number(1)
     for base, power in _factors(name):

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from code_verifier import Calls, ScriptRunner, Status, Value, ordered_map
-from evals.code.cases import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
+from evals.code.evalplus_problems import WHOLE_CHARS, Arguments, FunctionProblem, first_wrong
 from evals.data import cache_folder
 from evals.errors import EvalsError
-from evals.question import Outcome
+from evals.question import ProgramOutcome
 from lora_evo.files import appearing
 
 _FORMAT = 12
@@ -76,19 +76,21 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
         self._candidates.close()
         self._references.close()
 
-    def grade(self, problem: FunctionProblem, program: str) -> tuple[Outcome, Outcome]:
+    def grade(
+        self, problem: FunctionProblem, program: str
+    ) -> tuple[ProgramOutcome, ProgramOutcome]:
         """Return the outcomes of one whole program (prompt included) on the base and the plus
         inputs. A sample passes HumanEval+ or MBPP+ when it passes both."""
         try:
             with self._locks.setdefault(problem, threading.Lock()):
                 base, plus = self._known(problem)
         except EvalsError as error:
-            return Outcome(None, str(error)), Outcome(None, str(error))
+            return ProgramOutcome(None, str(error)), ProgramOutcome(None, str(error))
         return self._grade(base, program), self._grade(plus, program)
 
     def grade_many(
         self, samples: Iterable[tuple[FunctionProblem, str]]
-    ) -> Iterator[tuple[Outcome, Outcome]]:
+    ) -> Iterator[tuple[ProgramOutcome, ProgramOutcome]]:
         """Yield outcomes in the order of the samples, lazily and in parallel."""
         return ordered_map(lambda sample: self.grade(*sample), samples, self._workers, ahead=_AHEAD)
 
@@ -98,7 +100,7 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             for x in (problem.base_input, problem.plus_input)
         )
 
-    def _grade(self, run: _Run, program: str) -> Outcome:
+    def _grade(self, run: _Run, program: str) -> ProgramOutcome:
         values: list[Value] = []
         call = partial(self._call, run, program)
         first, *rest = _pieces(run.expected)
@@ -109,10 +111,10 @@ class FunctionGrader(AbstractContextManager["FunctionGrader"]):
             wrong = first_wrong(run.problem, run.inputs, run.expected, values)
             if wrong is not None:
                 reason = f"returned {_shown(values[wrong])}; expected {_shown(run.expected[wrong])}"
-                return Outcome(Outcome.FAIL, reason, wrong)
+                return ProgramOutcome(ProgramOutcome.FAIL, reason, wrong)
             if calls.status != Status.OK:
                 return _outcome(calls, done)
-        return Outcome(Outcome.PASS)
+        return ProgramOutcome(ProgramOutcome.PASS)
 
     def _call(self, run: _Run, program: str, piece: slice) -> Calls:
         """Run the program on a piece of the inputs, in a process of its own."""
@@ -208,19 +210,19 @@ def _pieces(expected: Sequence[Value]) -> list[slice]:
     return list(map(slice, [0, *ends], ends or [0]))
 
 
-def _outcome(calls: Calls, done: int) -> Outcome:
+def _outcome(calls: Calls, done: int) -> ProgramOutcome:
     """The outcome of a run that ended early, by evalplus' rules.
 
     An exception, a crash and a call that takes too long are `fail`; a module or a whole run that
     takes too long, and a process that leaves without a report, are `timeout`.
     """
     if calls.status == Status.SANDBOX_ERROR:
-        return Outcome(None, calls.reason)
+        return ProgramOutcome(None, calls.reason)
     failed = done if calls.call else None
     ended = calls.status in (Status.MEMORY, Status.VIOLATION)
     if ended or (calls.status != Status.EXCEPTION and not calls.call):
-        return Outcome(Outcome.TIMEOUT, calls.reason, failed)
-    return Outcome(Outcome.FAIL, calls.reason, failed)
+        return ProgramOutcome(ProgramOutcome.TIMEOUT, calls.reason, failed)
+    return ProgramOutcome(ProgramOutcome.FAIL, calls.reason, failed)
 
 
 def _shown(value: Value) -> str:

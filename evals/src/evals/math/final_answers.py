@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from evals.errors import EvalsError
 from evals.math.notation import GOLD_RULES, MAX_LENGTH, PATTERNS, closing, plain, tokens
-from evals.math.units import canonical_unit, measured
+from evals.math.units import canonical_unit, measure
 from evals.math.words import in_digits
 from evals.recipes import Template, own_turn
 
@@ -78,7 +78,7 @@ def _unit_of(question: str) -> str:
     end = mark_at if mark_at >= 0 else len(question.rstrip(" ."))
     sentence = question[max(question.rfind(mark, 0, end) for mark in (". ", "? ", "! ")) + 1 : end]
     units = {canonical_unit(text) for text in PATTERNS["asks_unit"].findall(sentence)}
-    units = {unit for unit in units if measured(unit)[0]}
+    units = {unit for unit in units if measure(unit)[0]}
     return units.pop() if len(units) == 1 else ""
 
 

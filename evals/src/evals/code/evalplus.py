@@ -11,11 +11,11 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from code_verifier import bound_names
-from evals.code.answers import defines, extract_program, parse
-from evals.code.cases import FunctionProblem, read_problems
-from evals.code.grader import FunctionGrader
-from evals.data import Row
-from evals.question import Grading, Outcome, Question, Sample, Verdict
+from evals.code.evalplus_grader import FunctionGrader
+from evals.code.evalplus_problems import FunctionProblem, read_problems
+from evals.code.programs import defines, extract_program, parse
+from evals.data import Record
+from evals.question import Grading, ProgramOutcome, Question, Sample, SampleVerdict
 from evals.recipes import Template, own_turn
 
 _FUNCTION, _IMPORT = ast.FunctionDef | ast.AsyncFunctionDef, ast.Import | ast.ImportFrom
@@ -23,13 +23,13 @@ _SHOWING = frozenset({"print", "input", "exit", "quit", "help", "unittest", "doc
 _RUNNING = frozenset({"main", "exit", "write", "read", "readline", "readlines", "run"})
 
 
-def questions(name: str, rows: Sequence[Row]) -> tuple[Question, ...]:
+def questions(name: str, rows: Sequence[Record]) -> tuple[Question, ...]:
     """Return the questions of a benchmark, in the order of the rows. Raises EvalsError."""
     problems = read_problems(rows, name)
     return tuple(Question(task.task_id, {"prompt": task.prompt}, task) for task in problems)
 
 
-def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdict]:
+def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
     """Grade programs; right are those that pass the base tests and the plus tests.
 
     details: `base` and `plus`, each pass, fail or timeout, and the index of the failed input.
@@ -49,11 +49,11 @@ def grade(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[Verdic
             pairs, programs, outcomes, strict=True
         ):
             graded = base.status is not None and plus.status is not None
-            worse = base if base.status != Outcome.PASS else plus
-            yield Verdict.on(
+            worse = base if base.status != ProgramOutcome.PASS else plus
+            yield SampleVerdict.on(
                 question,
                 sample,
-                base.status == plus.status == Outcome.PASS if graded else None,
+                base.status == plus.status == ProgramOutcome.PASS if graded else None,
                 worse.reason,
                 program if defines(program, question.problem.entry_point) else None,
                 task_id=question.id,
@@ -84,15 +84,15 @@ def sanitize(answer: str, entry_point: str) -> str:
     answer without a program is returned unchanged."""
     program = extract_program(answer, entry_point)
     tree = parse(program)
-    statements = _reached(tree.body, entry_point) if tree is not None else []
+    statements = _find_reached(tree.body, entry_point) if tree is not None else []
     lines = program.removeprefix("\ufeff").split("\n")
     return "\n".join(_source(lines, statements)) if statements else program
 
 
-def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
+def _find_reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
     """The statements that the entry point needs, in their order; none if it is not defined."""
     binds = [bound_names(node) for node in body]
-    uses = [_used(node) for node in body]
+    uses = [_names_in(node) for node in body]
     imported = set().union(*(bound_names(node) for node in body if isinstance(node, _IMPORT)))
     defined = set().union(*binds)
     functions = {node.name for node in body if isinstance(node, _FUNCTION)}
@@ -104,7 +104,7 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
             place
             for place, node in enumerate(body)
             if place not in places
-            and not (isinstance(node, ast.If) and "__name__" in _used(node.test))
+            and not (isinstance(node, ast.If) and "__name__" in _names_in(node.test))
             and (
                 isinstance(node, _IMPORT)
                 or binds[place] & reached
@@ -117,7 +117,7 @@ def _reached(body: list[ast.stmt], entry_point: str) -> list[ast.stmt]:
         reached = reached.union(*(uses[place] & defined for place in fresh))
 
 
-def _used(node: ast.AST) -> set[str]:
+def _names_in(node: ast.AST) -> set[str]:
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
 
 
@@ -127,7 +127,7 @@ def _changes(node: ast.stmt, names: set[str]) -> bool:
     if isinstance(node, ast.Assert | _FUNCTION | ast.ClassDef):
         return False
     attributes = {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
-    if _used(node) & _SHOWING or attributes & _RUNNING:
+    if _names_in(node) & _SHOWING or attributes & _RUNNING:
         return False
     for item in ast.walk(node):
         target: ast.expr
