@@ -22,7 +22,7 @@ import click
 from league import __version__, analysis
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague, suggestion
 from league.league import League
-from league.store import EVENTS, LOCK, OLD_EVENTS, SETTINGS
+from league.store import EVENTS, LOCK, SETTINGS
 from league.table import rate, read_rows
 
 Cell = str | int | float | None
@@ -30,7 +30,7 @@ Cell = str | int | float | None
 directory_argument = click.argument("directory", type=click.Path(path_type=Path))
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, not a table.")
 _DEFAULT_TAUS = ", ".join(f"{tau:.3g}" for tau in analysis.TAUS)
-_FILES = (SETTINGS, EVENTS, OLD_EVENTS, LOCK)
+_FILES = (SETTINGS, EVENTS, LOCK)
 
 
 class _Stopped(KeyboardInterrupt):

@@ -17,18 +17,13 @@ from typing import Any
 from league.config import LeagueConfig
 from league.errors import LeagueError, LeagueLocked, UnreadableLeague
 from league.events import Event, apply, rated
-from league.state import Outcome, State
+from league.state import State
 
 SETTINGS = "league.json"
 EVENTS = "events.jsonl"
-OLD_EVENTS = "events.old.jsonl"
-"""The log of an older version, after it was converted."""
 LOCK = "league.lock"
 
 SCHEMA = 3
-
-_RETIRED = {"coverage_every": 0, "anchor_share": 0, "matcher": "sampled", "snapshot_every": None}
-"""Settings of schema 2 that are gone, with the value that has no effect; None if none has any."""
 
 
 def write_new_league(directory: Path, config: LeagueConfig, event: Event) -> None:
@@ -55,25 +50,14 @@ class Store:
             self.warnings.append(
                 f"{path} ended in an unfinished event of {torn} bytes; it was dropped"
             )
-        chained = _rewritten(log, path, settings)
-        self._converted = chained if chained != log and not writable else None
-        self._length, self._hash, self.state = len(chained), "", State(settings.config)
-        for where, event in _checked(chained, path, settings):
+        self._length, self._hash, self.state = len(log), "", State(settings.config)
+        for where, event in _checked(log, path, settings):
             with _reading(where):
                 apply(self.state, event)
             self._hash = event["hash"]
         if not self.state.events:
             raise UnreadableLeague(f"{path} is empty; expected a founding event")
         if writable:
-            if chained != log:
-                write_atomically(directory / OLD_EVENTS, log)
-                write_atomically(path, chained)
-                self.warnings.append(
-                    f"{path} was of an older version and is rewritten; {OLD_EVENTS} is the old one"
-                )
-            if settings.old:
-                write_atomically(directory / SETTINGS, settings.text)
-                (directory / "snapshot.json").unlink(missing_ok=True)
             binary = getattr(os, "O_BINARY", 0)  # on Windows: no carriage returns
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | binary)
             if torn:
@@ -128,8 +112,6 @@ class Store:
             self._handle = None
 
     def _log(self) -> bytes:
-        if self._converted is not None:
-            return self._converted
         return _content(self.directory / EVENTS)[: self._length]
 
 
@@ -150,8 +132,10 @@ def _whole(content: bytes) -> bytes:
     return log
 
 
-def _parsed(log: bytes, path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
-    """Yield the place of each line of a log, the line, and its event. Raises UnreadableLeague."""
+def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place of each line of a log, and its event. Raises UnreadableLeague for a line that
+    is damaged, or was changed."""
+    before = ""
     for number, line in enumerate(log.split(b"\n")[:-1], 1):
         where = f"{path} line {number}"
         try:
@@ -160,13 +144,7 @@ def _parsed(log: bytes, path: Path) -> Iterator[tuple[str, bytes, dict[str, Any]
             raise UnreadableLeague(f"{where} is not JSON: {error}") from error
         if not isinstance(event, dict):
             raise UnreadableLeague(f"{where} is not a JSON object")
-        yield where, line + b"\n", event
-
-
-def _checked(log: bytes, path: Path, settings: "Settings") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the events of a log. Raises UnreadableLeague for a line that was changed."""
-    before = ""
-    for where, line, event in _parsed(log, path):
+        line += b"\n"
         if _hash(before.encode() + line.rpartition(_HASH)[0]) != _hash_at_end(line):
             raise UnreadableLeague(
                 f"{where} does not follow from the line before it: one of them was changed, or "
@@ -196,37 +174,6 @@ def _hash_at_end(line: bytes) -> str:
 
 def _hash(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _rewritten(log: bytes, path: Path, settings: "Settings") -> bytes:
-    """Return the log of an older version in the present form: an event for every result, with
-    ratings and a hash. A log of this version is returned unchanged."""
-    if not settings.old and b'{"event":"matches_recorded"' not in log:
-        return log
-    lines: list[bytes] = []
-    before, state = "", State(settings.config)
-    unchecked = ((where, event) for where, _, event in _parsed(log, path))
-    for where, old in unchecked if settings.old else _checked(log, path, settings):
-        if not lines and settings.old and "hash" in old:
-            return log  # it was converted, but not its settings
-        with _reading(where):
-            for event in _results(old):
-                event.pop("hash", None)
-                event = rated(state, event | ({} if lines else {"settings": settings.hash}))
-                apply(state, event)
-                lines.append(sealed(event, before))
-                before = _hash_at_end(lines[-1])
-    return b"".join(lines)
-
-
-def _results(event: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the results in an older version's event of several, or the event."""
-    if event.get("event") != "matches_recorded":
-        return [event]
-    return [
-        {"event": "match_recorded", "pair": pair, "outcome": asdict(Outcome(*numbers))}
-        for pair, *numbers in event["matches"]
-    ]
 
 
 @contextlib.contextmanager
@@ -314,8 +261,6 @@ class Settings:
 
     config: LeagueConfig
     values: Mapping[str, Any]
-    old: bool = False
-    """Whether the file is of schema 2."""
 
     @property
     def text(self) -> bytes:
@@ -337,23 +282,13 @@ def read_settings(path: Path) -> Settings:
         raise UnreadableLeague(f"cannot read {path}: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
         raise UnreadableLeague(f"{path} is not a league file: it has no whole-number 'schema'")
-    if data["schema"] not in (2, SCHEMA):
+    if data["schema"] != SCHEMA:
         raise UnreadableLeague(
-            f"{path} has schema {data['schema']}, this version reads 2 and {SCHEMA}: take the "
-            "version of populab-league that wrote it"
+            f"{path} has schema {data['schema']}, this version reads {SCHEMA}: take the version of "
+            "populab-league that wrote it"
         )
     try:
         values = {**data["config"], "pfsp": tuple(data["config"]["pfsp"])}
-        if data["schema"] == SCHEMA:
-            return Settings(LeagueConfig(**values), data["config"])
-        for name, harmless in _RETIRED.items():
-            value = values.pop(name, None)
-            if value and harmless is not None and value != harmless:
-                raise LeagueError(
-                    f"{name} is {value}, which this version does not have: take the version of "
-                    "populab-league that wrote it"
-                )
-        config = LeagueConfig(**values)
-        return Settings(config, asdict(config), old=True)
+        return Settings(LeagueConfig(**values), data["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableLeague(f"{path} has bad settings: {error}") from error
