@@ -13,7 +13,6 @@ from evals_commands import fails, run
 from json_lines import read_rows, write_rows
 from meanwhile import executing_fails
 from stopping import stops_and_gives_back
-from transformers import AutoModelForCausalLM
 
 from evals.cli import main
 from evals.console import Commands
@@ -221,28 +220,15 @@ def test_list_doctor_and_version() -> None:
     assert "evals" in run("--version").stdout
 
 
-def test_dora_and_whole_modules_are_merged_by_peft(
+def test_an_adapter_that_peft_must_merge_is_refused_with_the_way_out(
     model_folder: Path, adapter_folders: dict[str, Path], data: tuple[str, ...], tmp_path: Path
 ) -> None:
-    peft = pytest.importorskip("peft")
-    for name, how in (("dora", {"use_dora": True}), ("head", {"modules_to_save": ["lm_head"]})):
-        model = AutoModelForCausalLM.from_pretrained(model_folder)
-        config = peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False, **how)
-        peft.get_peft_model(model, config).save_pretrained(tmp_path / name)
-    named = [("--adapter", tmp_path / "dora"), ("--adapter", tmp_path / "head")]
-    named.append(("--adapter", adapter_folders["one"]))
-    asked = ("run", "--model", model_folder, *sum(named, ()), "--base", *data, "--limit", 2)
-    done = run(*asked, "--out", tmp_path / "out", "--json")
-    assert done.exit_code == 0, done.output
-    results = json.loads(done.stdout)["results"]
-    assert [row["adapter"] for row in results[::2]] == ["base", "dora", "head", "one"]
-    hashes = [row["settings"]["model_hash"] for row in results[::2]]
-    assert hashes[0] == hashes[3]
-    assert len(set(hashes)) == 3
-    assert {row["settings"]["model"] for row in results} == {"tiny"}
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
-    assert run(*asked, "--out", tmp_path / "out").exit_code == 0
-    assert before == {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    folder = shutil.copytree(adapter_folders["one"], tmp_path / "dora")
+    config = json.loads((folder / "adapter_config.json").read_text()) | {"use_dora": True}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    asked = ("run", "--model", model_folder, "--adapter", folder, *data, "--out", tmp_path / "out")
+    fails(2, "merge it into its base in PEFT (merge_and_unload) and use that model", *asked)
+    assert not (tmp_path / "out").exists()
 
 
 def test_commands_are_listed_and_completed() -> None:

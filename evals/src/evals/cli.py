@@ -187,25 +187,22 @@ def run(
     named, model = members.folders, model or members.base
     if model is None:
         raise EvalsError("no base model is named; type --model nano, a folder or a hub name")
-    from lora_evo.model import open_engine, sharing  # brings torch, as not all commands need
+    from lora_evo.model import open_engine  # brings torch, as not all commands need
 
     runs: list[Run] = []
     everyone: list[str | None] = [*([None] if base or not named else []), *named]
-    for group in sharing(everyone, named):
-        folders = {name: named[name] for name in group if name is not None}
-        opened = open_engine(
-            engine, model, folders, dtype=dtype, max_rows=max_rows, any_base=any_base,
-            load_in_4bit=load_in_4bit,
-        )  # fmt: skip
-        with closing(opened):
-            for plan in plans:
-                total = plan.n * len(plan.questions) * len(group)
-                with progress_bar(plan.benchmark.name, total) as progress:
-                    runs += evaluate(
-                        opened, plan.benchmark, group, groups=members.groups, out=out,
-                        allow_weak=allow_weak, progress=progress, **sampling,
-                    )  # fmt: skip
-        del opened  # before the next one is loaded
+    opened = open_engine(
+        engine, model, named, dtype=dtype, max_rows=max_rows, any_base=any_base,
+        load_in_4bit=load_in_4bit,
+    )  # fmt: skip
+    with closing(opened):
+        for plan in plans:
+            total = plan.n * len(plan.questions) * len(everyone)
+            with progress_bar(plan.benchmark.name, total) as progress:
+                runs += evaluate(
+                    opened, plan.benchmark, everyone, groups=members.groups, out=out,
+                    allow_weak=allow_weak, progress=progress, **sampling,
+                )  # fmt: skip
     order = [name or BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.adapter))
     return _show(runs, tables.table_of(runs)[1], as_json)

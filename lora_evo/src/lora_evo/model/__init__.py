@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lora_evo.model.hf_engine import HFEngine
     from lora_evo.model.optimizer import MemberAdamW
     from lora_evo.model.output_layer import chunk_tokens
-    from lora_evo.model.saved_adapters import open_engine, sharing
+    from lora_evo.model.saved_adapters import open_engine
     from lora_evo.model.scoring import Scorer, TokenPair
     from lora_evo.model.stacked_linear import BASE
     from lora_evo.model.stacked_lora import (
@@ -45,7 +45,7 @@ __all__ = [
     "VLLMEngine", "VLLMOptions", "before_stop", "choose_device", "chunk_tokens", "derive_seed",
     "drawn", "encoded", "export_adapter", "import_adapter", "linear_shapes", "load_base_model",
     "load_tokenizer", "merge_adapter", "open_engine", "public_name", "require_vllm", "resolve",
-    "same_base", "sharing", "stack_adapters", "stream", "token_pair", "trainable_shapes",
+    "same_base", "stack_adapters", "stream", "token_pair", "trainable_shapes",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError, first_line
 from lora_evo.model.four_bit import dequantized, keep_layout, loading, quantization
 from lora_evo.model.vllm_server import refuse_second_import
+from lora_evo.peft.config import MERGE
 from lora_evo.peft.lineage import read_lineage
 from lora_evo.peft.names import as_in
 
@@ -245,6 +246,10 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
     if not any_base:
         check_base(base, adapter.config.base_model_name_or_path, folder)
         check_bits(base.quantization, folder, " (--load-in-4bit), or accept it with --any-base")
+    if experts := sorted(filter(None, map(adapter.config.parameter, adapter.slots))):
+        raise LoraEvoError(
+            f"{folder} adapts the experts {experts[0]}, which engines do not run; {MERGE}"
+        )
     shapes, modules = linear_shapes(base.model), dict(base.model.named_modules())
     adapter = adapter.renamed(as_in(adapter.paths, list(shapes)))
     config = adapter.config
@@ -252,7 +257,7 @@ def fitted(base: BaseModel, adapter: Adapter, folder: str, any_base: bool = True
         if path in modules and path not in shapes:
             raise LoraEvoError(
                 f"{folder} adapts {path}, which is a {type(modules[path]).__name__} in {base.name};"
-                " engines run adapters of nn.Linear alone: merge it in PEFT (merge_and_unload)"
+                f" engines run adapters of nn.Linear alone; {MERGE}"
             )
     check_shapes(folder, adapter, shapes, base.name)
     targets = {path for path in shapes if config.adapts(path)}
