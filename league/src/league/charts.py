@@ -3,7 +3,7 @@ dark as the reader's system."""
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from functools import cache
 from html import escape
@@ -16,6 +16,7 @@ from league.errors import LeagueError
 from league.league import League
 from league.ratings import Z95
 from league.selection import Payoff
+from league.state import Member
 from league.store import write_atomically
 
 try:
@@ -94,27 +95,10 @@ def ratings_panel(league: League, role: str) -> Panel:
     sigma, the last replaced ones in grey, and lines from parents to children."""
     board = league.leaderboard(role)
     best = [row.member for row in board[:_DRAWN]]
-    history = tables(league)
-    columns = (history.ratings[name] for name in ("round", "member", "mu", "sigma"))
     lives = {m.name: m for m in league.state.members.values() if m.role == role}
     ends = sorted((r.rounds, r.member) for r in league.state.replacements if r.member in lives)
     retired = {name: ended for ended, name in ends[-_RETIRED:]}
-    points = [*zip(*columns, strict=True)]
-    points += [(n, m, *astuple(lives[m].rating)) for m, n in retired.items()]
-    tracks: dict[str, list[dict[str, Any]]] = {}
-    for number, member, mu, sigma in points:
-        if member in best or member in retired:
-            row = {"round": number, "member": member, "parents": " × ".join(lives[member].parents)}
-            tracks.setdefault(member, []).append(row | _interval(mu, sigma))
-    births = [
-        {"round": tracks[name][0]["round"], "mu": near["mu"], "to": tracks[name][0]["mu"]}
-        | {"member": name, "parent": parent, "operator": member.operator}
-        for name, member in lives.items()
-        if name in tracks
-        for parent in member.parents
-        if parent in tracks
-        for near in [min(tracks[parent], key=lambda row: abs(row["round"] - member.born))]
-    ]
+    tracks, births = _tracks(league, lives, best, retired)
     legend = alt.Legend(
         orient="bottom",
         columns=max(1, 36 // (4 + max(map(len, best)))),
@@ -155,6 +139,32 @@ def ratings_panel(league: League, role: str) -> Panel:
         hint += " Grey: members that were replaced (×); a dotted line leads from parent to child."
     chart = alt.LayerChart(layer=layers).properties(height=220)
     return Panel(f"Ratings of the {role}s over rounds{_best(_DRAWN, board)}", hint, chart)
+
+
+def _tracks(
+    league: League, lives: Mapping[str, Member], best: Sequence[str], retired: Mapping[str, int]
+) -> tuple[dict[str, list[dict[str, Any]]], list[dict[str, Any]]]:
+    """Return the ratings of the best and of the retired members over rounds, by member, and the
+    births among them; retired: the round in which each was replaced."""
+    history = tables(league)
+    columns = (history.ratings[name] for name in ("round", "member", "mu", "sigma"))
+    points = [*zip(*columns, strict=True)]
+    points += [(n, m, *astuple(lives[m].rating)) for m, n in retired.items()]
+    tracks: dict[str, list[dict[str, Any]]] = {}
+    for number, member, mu, sigma in points:
+        if member in best or member in retired:
+            row = {"round": number, "member": member, "parents": " × ".join(lives[member].parents)}
+            tracks.setdefault(member, []).append(row | _interval(mu, sigma))
+    births = [
+        {"round": tracks[name][0]["round"], "mu": near["mu"], "to": tracks[name][0]["mu"]}
+        | {"member": name, "parent": parent, "operator": member.operator}
+        for name, member in lives.items()
+        if name in tracks
+        for parent in member.parents
+        if parent in tracks
+        for near in [min(tracks[parent], key=lambda row: abs(row["round"] - member.born))]
+    ]
+    return tracks, births
 
 
 def payoff_panel(payoff: Payoff) -> Panel:

@@ -164,6 +164,18 @@ def _given(row: Mapping[str, Any], column: str) -> Any:
     return None if str(value) in ("None", "nan", "NaN", "NaT", "<NA>") else value
 
 
+def _won(results: Iterable[tuple[str, str, float, float]]) -> dict[tuple[str, str], float]:
+    """Return how many tasks the first of each pair won against the second, of both orders.
+
+    Each sum is rounded once, so that equal results in another order give the same bits.
+    """
+    tasks: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for one, two, first, second in results:
+        tasks[one, two].append(first)
+        tasks[two, one].append(second)
+    return {pair: fsum(counts) for pair, counts in tasks.items()}
+
+
 _FIT_STEPS = 200
 _SETTLED = 1e-10  # of a newcomer's sigma
 
@@ -176,15 +188,9 @@ def _fit(
     results: two names, and how many tasks the first and the second won. Skills have the prior of
     newcomers, independent of each other, and results the likelihood of `league.ratings`. The log
     posterior is strictly concave; Newton's method finds its maximum, and the inverse of its
-    curvature there is the covariance (Laplace's approximation).
-
-    Equal results in another order give the same bits: they are summed by pair, each sum rounded
-    once. Takes n³ time and n² memory.
+    curvature there is the covariance (Laplace's approximation). Takes n³ time and n² memory.
     """
-    won: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for one, two, first, second in results:
-        won[one, two].append(first)
-        won[two, one].append(second)
+    won = _won(results)
     names = sorted({name for pair in won for name in pair})
     at = {name: i for i, name in enumerate(names)}
     pairs = sorted(pair for pair in won if pair[0] < pair[1])
@@ -192,8 +198,8 @@ def _fit(
     gaps = GapProblem(
         mean=np.zeros(len(pairs)),
         variance=np.full(len(pairs), np.inf),  # the prior is on skills
-        won=np.array([fsum(won[pair[::-1]]) for pair in pairs]),
-        lost=np.array([fsum(won[pair]) for pair in pairs]),
+        won=np.array([won[pair[::-1]] for pair in pairs]),
+        lost=np.array([won[pair] for pair in pairs]),
         scale=model.performance_scale,
     )
 

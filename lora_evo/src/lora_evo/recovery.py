@@ -90,6 +90,13 @@ class Recovery:
         """Whether a fresh adapter does not pass; if it does, the test is inconclusive."""
         return not self.passed(RESET)
 
+    @property
+    def problem(self) -> str:
+        """Why the child is not shown to recover; '' if it is."""
+        if not self.has_power:
+            return "the training proves nothing, because a fresh adapter recovers as well"
+        return "" if self.passed() else "it does not recover"
+
     def gain(self, control: str) -> tuple[float, float, float]:
         """Return the child's mean gain over a control at the last check, and its interval."""
         curves = zip(self.curves[CHILD], self.curves[control], strict=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # they bring torch
     from lora_evo.probe import Behaviour
     from lora_evo.recovery import Recovery
 
+    Measures = Mapping[str, tuple[Retention, Behaviour | None]]
+
 
 @click.command()
 @click.argument("child", type=FOLDER)
@@ -88,44 +90,31 @@ def retention(
     if model is not None:
         behaviour, trained = _run(child, parents, model, load_in_4bit, probes, train, training)
     say_unfit([child, *folders])
-    (_print_json if as_json else _print_text)(child, weights, behaviour, trained)
-    if trained and not (trained.passed() and trained.has_power):
-        why = "it does not recover"
-        if not trained.has_power:
-            why = "the training proves nothing, because a fresh adapter recovers as well"
-        click.echo(f"error: {child}: {why}", err=True)
+    measures = {name: (kept, behaviour.get(name)) for name, kept in weights.items()}
+    (_print_json if as_json else _print_text)(child, measures, trained)
+    if trained and (problem := trained.problem):
+        click.echo(f"error: {child}: {problem}", err=True)
         sys.exit(1)
 
 
-def _print_json(
-    child: Path,
-    weights: "Mapping[str, Retention]",
-    behaviour: "Mapping[str, Behaviour]",
-    trained: "Recovery | None",
-) -> None:
+def _print_json(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
     valid, since = _moments(child)
-    of_parents = {
-        name: {**comparison.to_dict(), "probe": asdict(behaviour[name]) if behaviour else None}
-        for name, comparison in weights.items()
-    }
     report = {
         "child": str(child),
         "moments_valid_at_birth": valid,
         "trained_since_birth": since,
-        "parents": of_parents,
+        "parents": {
+            name: {**kept.to_dict(), "probe": outputs and asdict(outputs)}
+            for name, (kept, outputs) in measures.items()
+        },
         "recovery": trained and trained.to_dict(),
     }
     print_json(report)
 
 
-def _print_text(
-    child: Path,
-    weights: "Mapping[str, Retention]",
-    behaviour: "Mapping[str, Behaviour]",
-    trained: "Recovery | None",
-) -> None:
-    for name, comparison in weights.items():
-        _print_gap(f"{child} against {name}", comparison.whole, behaviour.get(name))
+def _print_text(child: Path, measures: "Measures", trained: "Recovery | None") -> None:
+    for name, (kept, outputs) in measures.items():
+        _print_gap(f"{child} against {name}", kept.whole, outputs)
     valid, since = _moments(child)
     state = "each module's from the parent it came from" if valid else "begin it anew"
     if valid is None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from torch.nn.attention.bias import CausalBias, causal_lower_right
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.masking_utils import causal_mask_function
+
+Tokens: TypeAlias = Sequence[tuple[int, ...]]
+Numbers: TypeAlias = "np.ndarray[Any, Any]"
 
 
 def takes_flash(like: Tensor) -> bool:
@@ -85,45 +88,34 @@ class Texts:
     """The stem of each row, and its branch where it has one."""
 
     @classmethod
-    def of(
-        cls,
-        prompts: Sequence[tuple[int, ...]],
-        completions: Sequence[tuple[int, ...]],
-        members: Sequence[int],
-    ) -> "Texts":
-        """Return the texts of rows, of which completions lack their last token."""
+    def of(cls, prompts: Tokens, completions: Tokens, members: Sequence[int]) -> "Texts":
+        """Return the texts of rows, without the last token of completions, which is not read."""
         keys = list(zip(members, prompts, strict=True))
         counts = Counter(key for key, c in zip(keys, completions, strict=True) if len(c) > 1)
-        stems: list[tuple[int, ...]] = []
-        branches: list[tuple[int, ...]] = []
-        owners: list[int] = []  # of the stems
-        parents: list[int] = []  # of the branches
+        stems: list[tuple[int, tuple[int, ...]]] = []  # with their members
+        branches: list[tuple[int, tuple[int, ...]]] = []  # with their stems
         stem_of: dict[tuple[int, tuple[int, ...]], int] = {}
         rows: list[tuple[int, int | None]] = []
         for key, completion in zip(keys, completions, strict=True):
             member, prompt, rest = *key, completion[:-1]
-            if counts[key] < 2 or key not in stem_of:
+            shared = counts[key] > 1
+            if not shared or key not in stem_of:
                 stem_of[key] = len(stems)
-                stems.append(prompt if counts[key] > 1 else prompt + rest)
-                owners.append(member)
-            rows.append((stem_of[key], len(branches) if counts[key] > 1 and rest else None))
-            if rows[-1][1] is not None:
-                branches.append(rest)
-                parents.append(stem_of[key])
-        n = len(stems)
+                stems.append((member, prompt if shared else prompt + rest))
+            rows.append((stem_of[key], len(branches) if shared and rest else None))
+            if shared and rest:
+                branches.append((stem_of[key], rest))
+        n, parents = len(stems), [stem for stem, _ in branches]
         return cls(
-            stems + branches,
-            owners + [owners[stem] for stem in parents],
+            [text for _, text in stems + branches],
+            [stems[stem][0] for stem in (*range(n), *parents)],
             [*range(n), *parents],
             [(stem, None if branch is None else n + branch) for stem, branch in rows],
         )
 
 
 def pack(
-    prompts: Sequence[tuple[int, ...]],
-    completions: Sequence[tuple[int, ...]],
-    members: Sequence[int],
-    device: torch.device,
+    prompts: Tokens, completions: Tokens, members: Sequence[int], device: torch.device
 ) -> tuple[Tensor, list[int], Tensor, Packing, list[tuple[int, ...]]]:
     """Pack rows into one, the texts of each member together.
 
@@ -153,11 +145,7 @@ def pack(
 
 
 def _packing(
-    lengths: "np.ndarray[Any, Any]",
-    starts: "np.ndarray[Any, Any]",
-    begins: "np.ndarray[Any, Any]",
-    prompts: "np.ndarray[Any, Any]",
-    device: torch.device,
+    lengths: Numbers, starts: Numbers, begins: Numbers, prompts: Numbers, device: torch.device
 ) -> Packing:
     """Return the attention of texts, one number of each: its length, its first token in the packed
     row, its first position, and the first token of its prompt."""
