@@ -25,7 +25,7 @@ from selfplay import Run
 from selfplay.config import EvalConfig
 from selfplay.evaluate import solve_held_out, solving_row, teaching_rows
 from selfplay.files.rows import TeachingRow
-from selfplay.tasks.buffer import held_out_tasks
+from selfplay.tasks.held_out import held_out_tasks
 from selfplay.training import open_run
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from code_verifier import Proposal, Sandbox
 from lora_evo.files import write_text
 from lora_evo.model import derive_seed, stream
-from selfplay.tasks.buffer import EASY
+from selfplay.tasks.held_out import EASY
 
 SEED, EACH = 20260523, 8
 """Of the shipped set: its seed, and its tasks of a family."""

@@ -49,7 +49,8 @@ from selfplay.members.population import open_population
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import template_of
 from selfplay.sampling.texts import Attempt, Proposed
-from selfplay.tasks.buffer import EASY, TaskBuffer, held_out_tasks
+from selfplay.tasks.buffer import TaskBuffer
+from selfplay.tasks.held_out import EASY, held_out_tasks
 
 TEACHER, STUDENT, KIND = "t0", "s0", "code_o"
 TASKS, ATTEMPTS, SAMPLES = 12, 8, 2

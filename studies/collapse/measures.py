@@ -22,7 +22,7 @@ from selfplay.experiments.measures import MEASURES as OURS
 from selfplay.experiments.measures import Gains, Of, population_mean
 from selfplay.files.intervals import Floats
 from selfplay.files.rows import TaskRow
-from selfplay.tasks.buffer import held_out_tasks
+from selfplay.tasks.held_out import held_out_tasks
 
 BIN = 20
 """Steps of a point of a curve."""

@@ -15,7 +15,8 @@ from selfplay.evaluate import solving_row, teaching_rows
 from selfplay.reports.run_page import summary
 from selfplay.sampling.texts import Attempt
 from selfplay.settings import preset_names
-from selfplay.tasks.buffer import TaskBuffer, held_out_tasks
+from selfplay.tasks.buffer import TaskBuffer
+from selfplay.tasks.held_out import held_out_tasks
 from selfplay.training import new_run
 
 

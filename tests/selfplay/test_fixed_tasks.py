@@ -15,7 +15,7 @@ from selfplay.files.record import read_run
 from selfplay.files.trackers import step_metrics
 from selfplay.reports.run_page import report, summary
 from selfplay.sampling.texts import Attempt
-from selfplay.tasks.buffer import nano_tasks
+from selfplay.tasks.held_out import nano_tasks
 from selfplay.training import resume, train
 from selfplay_command import command, refused
 

@@ -8,7 +8,7 @@ import torch
 from small_models import small_model
 
 from selfplay.config import load_preset
-from selfplay.tasks.buffer import DATA
+from selfplay.tasks.held_out import DATA
 from selfplay.training import resume
 from selfplay_command import train_until
 

@@ -10,9 +10,8 @@ from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
 from selfplay.files.layout import SEEDS
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import template_of
-from selfplay.seeds import given_seeds
+from selfplay.seeds import given_seeds, seed_tasks
 from selfplay.settings import preset_names
-from selfplay.tasks.buffer import seed_tasks
 from selfplay.training import new_run, open_run
 
 KINDS = "rollout.kinds=[code_o, code_i, code_f]"

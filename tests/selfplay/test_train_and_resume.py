@@ -16,10 +16,10 @@ import yaml
 from forked import start
 from lora_evo import EngineStopped
 from selfplay import step, training
-from selfplay.errors import program
 from selfplay.files import layout as run_directory
 from selfplay.members.population import Population
 from selfplay.settings import put
+from selfplay.terminal import program
 from selfplay.training import train
 from selfplay_command import command, refused
 

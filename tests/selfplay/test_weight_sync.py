@@ -15,7 +15,7 @@ from selfplay.members import remote as workers
 from selfplay.members.weight_sync import TOLERANCE, send
 from selfplay.sampling.prompts import template_of
 from selfplay.sampling.texts import Attempt
-from selfplay.tasks.buffer import IDENTITY
+from selfplay.seeds import IDENTITY
 from selfplay.training import new_run
 from separate_engine import SeparateEngine, open_separate
 

@@ -16,7 +16,7 @@ from code_verifier import Task, measure
 from forked import Forked
 from selfplay import Attempt, Proposed, train
 from selfplay.experiments.experiment import open_home, open_plan
-from selfplay.tasks.buffer import EASY, held_out_tasks
+from selfplay.tasks.held_out import EASY, held_out_tasks
 
 TOP = study.HERE.parents[1]
 PLAN = {

@@ -12,7 +12,8 @@ from code_verifier import Limits, Proposal, Sandbox, canonical
 from nano_corpus import ROLES, Curriculum, example, task_of
 from nano_labels import label
 from nano_language import INPUTS_PER_PROGRAM, LEVELS, Program, random_program
-from selfplay.tasks.buffer import nano_tasks, seed_tasks
+from selfplay.seeds import seed_tasks
+from selfplay.tasks.held_out import nano_tasks
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
 from write_tasks import HELD_OUT_SEED, held_out_programs, seed_rows

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from nano_corpus import ROLES, example
 from nano_tokenizer import VOCABULARY, train_tokenizer
 from pretrain import new_model
-from selfplay.tasks.buffer import DATA
+from selfplay.tasks.held_out import DATA
 from selfplay.tasks.nano import END, SPECIAL_TOKENS
 
 WEIGHTS = DATA / "nano"

@@ -18,7 +18,7 @@ import torch
 from code_verifier import Proposal, Sandbox, Task
 from lora_evo.model import Engine, HFEngine, Request, load_base_model, stack_adapters
 from nano_language import LEVELS
-from selfplay.tasks.buffer import nano_tasks
+from selfplay.tasks.held_out import nano_tasks
 from selfplay.tasks.template import NANO
 
 MAX_TOKENS = 192

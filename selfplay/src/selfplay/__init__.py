@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from selfplay.learning.batch import TrainingSample
     from selfplay.learning.learner import Learner
     from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, training_samples
-    from selfplay.machine.base_defaults import config_for
+    from selfplay.machine.preset_choice import config_for
     from selfplay.reports.progress import Progress
     from selfplay.reports.run_page import report
     from selfplay.run import Extensions, Run
     from selfplay.sampling.texts import Attempt, Proposed
+    from selfplay.seeds import seed_tasks
     from selfplay.step import (
         match,
         propose,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         train_step,
         verify,
     )
-    from selfplay.tasks.buffer import seed_tasks
     from selfplay.tasks.kind import TaskKind
     from selfplay.tasks.template import template_named
     from selfplay.training import new_run, open_run, resume, train
@@ -48,9 +48,9 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     places = (
-        "config", "files.record", "tasks.kind", "tasks.template", "tasks.buffer",
+        "config", "files.record", "tasks.kind", "tasks.template",
         "reports.progress", "reports.run_page", "sampling.texts", "learning.rewards",
-        "learning.batch", "machine.base_defaults", "files.export", "evaluate", "run", "evolution",
+        "learning.batch", "machine.preset_choice", "files.export", "evaluate", "run", "evolution", "seeds",
         "step", "training", "learning.learner",
     )  # fmt: skip
     for place in places if name in __all__ else ():

@@ -24,7 +24,7 @@ from lora_evo import Lineage, adapter_hash, save_adapter
 from lora_evo.files import appearing, sweep, write_text
 from lora_evo.model import BaseModel, same_base
 from selfplay.config import Config
-from selfplay.errors import RunDirectoryError, first_line, quote
+from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
 from selfplay.files.record import flattened
@@ -38,6 +38,7 @@ from selfplay.files.rows import (
     role_of,
 )
 from selfplay.run import Run
+from selfplay.terminal import quote
 
 _LEARNER, _STATE, _HASHES = "learner", "state.json", "hashes.json"
 _OF_LOOP = "loop.pt"

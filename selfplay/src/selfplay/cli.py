@@ -11,8 +11,9 @@ import msgspec
 
 from lora_evo.terminal import Commands
 from selfplay import __version__
-from selfplay.errors import ConfigError, one_line_errors, program, quiet_libraries, quote, say
+from selfplay.errors import ConfigError
 from selfplay.settings import preset_names, preset_text, read_preset, shipped
+from selfplay.terminal import one_line_errors, program, quiet_libraries, quote, say
 
 PATH = click.Path(path_type=Path)
 
@@ -111,7 +112,7 @@ def train(
     Writes the run to a new directory. `selfplay report` shows it at any time, and `selfplay
     resume` continues it after any interruption.
     """
-    from selfplay.machine.base_defaults import configured
+    from selfplay.machine.preset_choice import configured
 
     config = configured(base, preset, assignments, quiet, **values)
     name = Path(base).name if base else Path(preset or "nano").stem
@@ -196,7 +197,7 @@ def sft(
     tasks`. Give the --base, --preset and --set of the later run, and start that run with --set
     warm_start=OUT. To resume after an interruption, type the same command again.
     """
-    from selfplay.machine.base_defaults import configured
+    from selfplay.machine.preset_choice import configured
     from selfplay.sft import fine_tune
 
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
@@ -229,8 +230,8 @@ def plan(
     phase. Loads no weights.
     """
     from selfplay.machine import cost
-    from selfplay.machine.base_defaults import configured
     from selfplay.machine.plan import plan_run, to_text
+    from selfplay.machine.preset_choice import configured
 
     if preset is not None and Path(preset).is_dir():
         preset = str(Path(preset) / "config.yaml")
@@ -259,7 +260,7 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     probabilities. If a check fails, the exit code is 1 and the output says what to type.
     """
     from selfplay.doctor import examine, to_text
-    from selfplay.machine.base_defaults import configured
+    from selfplay.machine.preset_choice import configured
 
     config = configured(base, preset, assignments, as_json)
     diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))

@@ -1,16 +1,4 @@
-"""Errors that a user can correct, how a command reports them, and helpers for terminal output."""
-
-import errno
-import os
-import shlex
-import shutil
-import sys
-import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import click
+"""Errors that a user can correct."""
 
 from lora_evo import EngineStopped
 from lora_evo.terminal import first_line as first_line
@@ -30,37 +18,6 @@ class RunDirectoryError(SelfplayError):
     """A run directory that exists already, is missing, or has missing or damaged files."""
 
 
-@contextmanager
-def one_line_errors(directory: Path | None = None) -> Iterator[None]:
-    """Print an error that the user can correct as one line, and exit.
-
-    Exit codes: 1 if the work was stopped, as by a full disk; 2 for wrong usage; 130 if interrupted.
-    directory: of the run; the line names its resume command if there is something to resume.
-    """
-    try:
-        yield
-    except (KeyboardInterrupt, click.Abort):
-        _stop("interrupted", 130, directory)
-    except BrokenPipeError:
-        raise  # click ends quietly when the reader of the output is gone
-    except OSError as error:
-        place = error.filename or directory
-        where = f" ({place})" if place else ""
-        advice = remedy(error)
-        if error.errno in _FORBIDDEN and directory and str(place).startswith(str(directory)):
-            advice = (
-                f"; resume a copy of your own: cp -r --no-preserve=mode {quote(directory)} COPY"
-            )
-            directory = None  # a repetition would end the same way
-        _stop(f"{error.strerror or error}{where}{advice}", 1, directory)
-    except ValueError as error:
-        if type(error) is ValueError:
-            raise  # a fault of this program keeps its traceback
-        if is_refusal(error):
-            _stop(str(error), 2)
-        _stop(f"{error}{remedy(error.__cause__)}", 1, directory)
-
-
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error refuses its input: a repetition would end the same way."""
     if isinstance(error, SelfplayError):
@@ -71,63 +28,3 @@ def is_refusal(error: BaseException) -> bool:
     return (
         isinstance(error, ValueError) and not stopped and not isinstance(error.__cause__, OSError)
     )
-
-
-def _stop(message: str, code: int, directory: Path | None = None) -> None:
-    line = " ".join(part.strip() for part in message.splitlines())
-    if directory is not None and (directory / "config.yaml").is_file():
-        begun = (directory / "checkpoints").is_dir()
-        then = "nothing is lost: continue" if begun else "the run has not begun: start it again"
-        line += f"; {then} with `{program()} resume {quote(directory)}`"
-    click.echo(f"error: {line}", err=True)
-    sys.exit(code)
-
-
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-_QUIET = {
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-}
-
-
-def program() -> str:
-    """Return `selfplay` if PATH has this Python's, else the command that runs the module."""
-    python, on_path = Path(sys.executable), shutil.which("selfplay")
-    if on_path is not None and Path(on_path).parent.samefile(python.parent):
-        return "selfplay"
-    if python.is_relative_to(Path.cwd()):
-        python = python.relative_to(Path.cwd())
-    return f"{quote(python)} -m selfplay"
-
-
-def quiet_libraries() -> None:
-    """Switch off notes and progress bars of transformers, before it is imported."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-
-
-def quote(path: Path) -> str:
-    """Return a path quoted for a shell."""
-    return shlex.quote(str(path))
-
-
-def wrapped(text: str, width: int) -> str:
-    """Return the text with wider lines broken between words and continued two spaces further in.
-
-    A word that is wider, such as a path, stays whole.
-    """
-    lines = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        lines += textwrap.wrap(
-            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-    return "\n".join(lines)
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Print text, on a terminal wrapped to its width."""
-    stream = sys.stderr if err else sys.stdout
-    width = shutil.get_terminal_size().columns
-    click.echo(wrapped(text, width) if stream.isatty() else text, err=err)

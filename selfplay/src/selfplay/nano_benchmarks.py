@@ -11,7 +11,7 @@ from functools import partial
 
 from code_verifier import Grade, Sandbox
 from evals import Benchmark, Data, EvalsError, Grading, Question, Sample, SampleVerdict, plain
-from selfplay.tasks.buffer import DATA, nano_tasks
+from selfplay.tasks.held_out import DATA, nano_tasks
 from selfplay.tasks.nano import END
 from selfplay.tasks.template import NANO
 

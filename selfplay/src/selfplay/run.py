@@ -17,7 +17,8 @@ from selfplay.members.population import Population
 from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import grade, validated
 from selfplay.sampling.texts import Attempt, Proposed, W
-from selfplay.tasks.buffer import HeldOutTask, TaskBuffer
+from selfplay.tasks.buffer import TaskBuffer
+from selfplay.tasks.held_out import HeldOutTask
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
 

@@ -27,10 +27,17 @@ from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
-from selfplay.tasks.buffer import IDENTITY, drawn_from, seed_tasks
+from selfplay.tasks.buffer import drawn_from
+from selfplay.tasks.held_out import shipped_rows
 from selfplay.tasks.kind import CALLS, TaskKind
 from selfplay.tasks.template import Template
 
+SEED_RUNS = 32
+"""Number of run seeds with different seed tasks."""
+IDENTITY = Task(
+    kind="code_o", program="def f(a):\n    return a", input="'Hello world'", output="'Hello world'"
+)
+"""AZR's only seed: the identity function."""
 BATCH = 64
 """Proposals sampled together, with the same pool of references (Absolute Zero's batch)."""
 LEAST = 1 / 16
@@ -38,6 +45,31 @@ LEAST = 1 / 16
 Say = Callable[[str], None]
 Worked = tuple[Task, Mapping[str, Any]]
 """A valid task, and its row."""
+
+
+def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
+    """Return the template's seed tasks: for nano, code_o tasks on easy programs.
+
+    Their file has a block for each of `SEED_RUNS` seeds; a run reads from the start of its block.
+    Other templates have only the identity function. Raises ConfigError if `count` is larger than
+    the number of tasks.
+    """
+    if template != "nano" and count > 1:
+        raise ConfigError(
+            f"rollout.seed_tasks is {count}, and template {template} has one, the identity "
+            "function; name more as rollout.seed_file, let the base write them with "
+            "rollout.self_seed=true, or set rollout.seed_tasks=1"
+        )
+    if template != "nano":
+        return [IDENTITY]
+    rows = list(shipped_rows("seed_tasks"))
+    if count > len(rows):
+        raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
+    start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
+    chosen = [rows[(start + i) % len(rows)] for i in range(count)]
+    return [
+        Task.from_row({**row, "id": f"seed-{i}"}, complete=True) for i, row in enumerate(chosen)
+    ]
 
 
 def require_seeds(config: Config) -> None:

@@ -59,7 +59,7 @@ from selfplay.seeds import (
     written_seeds,
 )
 from selfplay.step import train_step
-from selfplay.tasks.buffer import held_out_tasks, require_room
+from selfplay.tasks.held_out import held_out_tasks, require_room
 from selfplay.tasks.template import Template
 
 

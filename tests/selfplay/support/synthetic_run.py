@@ -11,7 +11,7 @@ import yaml
 from json_lines import write_rows
 
 from selfplay.config import config_text
-from selfplay.tasks.buffer import held_out_tasks
+from selfplay.tasks.held_out import held_out_tasks
 
 KINDS = ("code_o", "code_i", "code_f")
 COMPLEXITY = ("ast_depth", "cyclomatic", "loc", "variables")

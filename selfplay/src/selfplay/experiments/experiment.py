@@ -24,9 +24,10 @@ import yaml
 from lora_evo.files import write_text
 from selfplay import settings
 from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution
-from selfplay.errors import ConfigError, RunDirectoryError, program, quote
+from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, LOCK, METRICS, lock
 from selfplay.settings import one_of
+from selfplay.terminal import program, quote
 
 PLAN = "plan.yaml"
 POLL_S = 0.5

@@ -10,8 +10,9 @@ from typing import IO
 
 from lora_evo.files import lock_folder, remove_empty, write_text
 from selfplay.config import Config, config_text, read_config
-from selfplay.errors import ConfigError, RunDirectoryError, is_refusal, program, quote
+from selfplay.errors import ConfigError, RunDirectoryError, is_refusal
 from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
 
 CONFIG, METRICS, TASKS = "config.yaml", "metrics.jsonl", "tasks.jsonl"
 LOCK, LINEAGE = "run.lock", "lineage.json"

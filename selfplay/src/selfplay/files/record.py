@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, structs, to_builtins
 
-from selfplay.errors import RunDirectoryError, SelfplayError, pip_install, program, quote
+from selfplay.errors import RunDirectoryError, SelfplayError, pip_install
 from selfplay.files.intervals import Families, Floats, mean_and_error, plus_minus
 from selfplay.files.layout import CHANGES, EVALS, METRICS, RESOURCES, TASKS, config_of
 from selfplay.files.rows import (
@@ -25,6 +25,7 @@ from selfplay.files.rows import (
     read_rows,
 )
 from selfplay.settings import read_yaml
+from selfplay.terminal import program, quote
 
 Points = Sequence[tuple[int, float | None]]
 """A value, or None, by step."""

@@ -31,14 +31,7 @@ from lora_evo.model import (
 from selfplay.config import LearnerConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow
-from selfplay.learning.batch import (
-    Row,
-    Shard,
-    StepResult,
-    TrainingSample,
-    make_batch,
-    share_out,
-)
+from selfplay.learning.batch import Row, Shard, StepResult, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.loss import ForwardPass
 from selfplay.learning.statistics import StatsSum

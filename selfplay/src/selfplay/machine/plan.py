@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from lora_evo import LoraEvoError
 from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
-from selfplay.learning.batch import batches, even
+from selfplay.learning.pieces import batches, even
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.machine.devices import (
     GIB,

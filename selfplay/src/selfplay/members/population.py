@@ -32,9 +32,10 @@ from lora_evo.model import (
 )
 from selfplay.config import Config
 from selfplay.files.rows import BASE, MemberRow, WorkerRow, role_of
-from selfplay.learning.batch import TrainingSample, batches, deal, even
+from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
 from selfplay.learning.learner import Advance, Learner, MemberState
+from selfplay.learning.pieces import batches, deal, even
 from selfplay.machine.devices import refuse_float32, refuse_four_bits, set_allocator
 from selfplay.members.weight_sync import send
 from selfplay.sampling.prompts import Prompts

@@ -28,9 +28,9 @@ from code_verifier import cores
 from lora_evo import Adapter, EngineStopped
 from selfplay import __version__
 from selfplay.config import Config
-from selfplay.errors import SelfplayError, first_line, pip_install, quiet_libraries
+from selfplay.errors import SelfplayError, first_line, pip_install
 from selfplay.files.rows import MemberRow, WorkerRow
-from selfplay.learning.batch import TrainingSample, blocks
+from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import (
     MEETING,
     PATIENCE,
@@ -40,6 +40,7 @@ from selfplay.learning.exchange import (
     open_store,
 )
 from selfplay.learning.learner import Advance, MemberState
+from selfplay.learning.pieces import blocks
 from selfplay.machine.devices import memory_mb
 from selfplay.members.population import (
     Members,
@@ -52,6 +53,7 @@ from selfplay.members.population import (
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import W
 from selfplay.tasks.template import Template
+from selfplay.terminal import quiet_libraries
 
 _ANSWER_S, _ROOM_S = 5.0, 10.0
 """Seconds to wait for an answer of the cluster's head, and for enough free workers."""

@@ -14,12 +14,12 @@ from rich import progress as bars
 from rich.console import Console
 
 from selfplay.config import Config
-from selfplay.errors import program, quote, wrapped
 from selfplay.files.intervals import gain_text, mean_and_error, plus_minus
 from selfplay.files.record import RunRecord, held_out_gain
 from selfplay.files.rows import EvalRow, StepRow, mean
 from selfplay.reports.findings import WINDOW, cut_roles, falls, faults, not_judged, signs_in
 from selfplay.reports.pages import counted, duration
+from selfplay.terminal import program, quote, wrapped
 
 EVERY = 5
 """Steps between two lines."""

@@ -5,11 +5,12 @@ from typing import Any
 
 from lora_evo.model import TARGET_MODULES
 from selfplay.config import Config, load_preset
-from selfplay.errors import ConfigError, say
+from selfplay.errors import ConfigError
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.machine.devices import this_machine
 from selfplay.machine.plan import make_plan
 from selfplay.tasks.template import template_named
+from selfplay.terminal import say
 
 LARGE = 1_000_000_000
 """Number of parameters from which on a base on a GPU gets a 7B preset."""

@@ -1,0 +1,103 @@
+"""The held-out tasks of a run, and the sets of tasks that come with the package."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from code_verifier import CodeVerifierError, Task
+from selfplay.errors import ConfigError
+from selfplay.settings import one_of
+
+DATA = Path(str(files("selfplay"))) / "data"
+NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
+"""Sets of tasks on programs that no example of the pretraining of nano shows."""
+EASY = "easy_code_o"
+"""The set on one-line programs, which a small real model can learn to solve."""
+
+
+@dataclass(frozen=True)
+class HeldOutTask:
+    """A task that members are measured on; level 1 is the easiest, 0 is unknown."""
+
+    task: Task
+    level: int
+
+
+def nano_tasks(name: str) -> list[HeldOutTask]:
+    """Return the tasks of one of `NANO_SETS`."""
+    return [
+        HeldOutTask(Task.from_row(row, complete=True), row["level"]) for row in shipped_rows(name)
+    ]
+
+
+def held_out_tasks(sources: tuple[str, ...], count: int) -> list[HeldOutTask]:
+    """Return up to `count` tasks, spread evenly over the kinds and levels of the sources.
+
+    A source is one of `NANO_SETS`, `EASY`, or a JSON Lines file of tasks from `selfplay tasks`
+    (with an optional `level`). Raises ConfigError for any other.
+    """
+    groups: dict[tuple[str, int], list[HeldOutTask]] = defaultdict(list)
+    for source in sources:
+        for held_out in _read(source):
+            groups[held_out.task.kind, held_out.level].append(held_out)
+    if not groups:
+        return []
+    share = count // len(groups)
+    more = count - share * len(groups)
+    return [
+        task
+        for i, key in enumerate(sorted(groups))
+        for task in _spread(groups[key], share + (i < more))
+    ]
+
+
+def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], str]) -> None:
+    """Raise ConfigError for a task that cannot be in a prompt; why_not_shown: '' for others."""
+    for held_out in tasks:
+        reason = why_not_shown(held_out.task)
+        if reason:
+            raise ConfigError(
+                f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
+                "rollout.max_prompt_length"
+            )
+
+
+def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
+    if count >= len(tasks):
+        return tasks
+    return [tasks[i * len(tasks) // count] for i in range(count)]
+
+
+def _read(source: str) -> list[HeldOutTask]:
+    if source in NANO_SETS:
+        return nano_tasks(source)
+    path = DATA / f"{source}.jsonl" if source == EASY else Path(source)
+    if not path.is_file():
+        expected = one_of(source, (*NANO_SETS, EASY))
+        raise ConfigError(
+            f"eval.held_out: {source!r} is neither a set of held-out tasks nor a file; {expected}"
+        )
+    tasks = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = {"id": f"{path.name}/{number}", **json.loads(line)}
+            task, level = Task.from_row(row, complete=True), int(row.get("level", 0))
+        except (ValueError, TypeError, CodeVerifierError) as error:
+            raise ConfigError(f"{path}, line {number}: not a task: {error}") from error
+        tasks.append(HeldOutTask(task, level))
+    return tasks
+
+
+@cache
+def _text(name: str) -> str:
+    return (DATA / f"{name}.jsonl").read_text(encoding="utf-8")
+
+
+def shipped_rows(name: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a set that comes with the package, or of `seed_tasks`."""
+    return map(json.loads, _text(name).splitlines())
