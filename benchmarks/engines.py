@@ -97,7 +97,7 @@ def main() -> None:
     config = load_preset("nano", *own)
     base = load_base_model(given.base, choose_device("auto"), given.dtype)
     shapes = linear_shapes(base.model)
-    learner = Learner(base.model, 0, MEMBERS, config.learner, seed=1, base_model=given.base)
+    learner = Learner(base.model, MEMBERS, config.learner, seed=1, base_model=given.base)
     hf = HFEngine(learner.adapters, base.tokenizer, max_rows=512)
     vllm = open_vllm(config, base, shapes, len(MEMBERS))
     try:

@@ -37,7 +37,7 @@ def measure(a: argparse.Namespace) -> Row:
     model = load_base_model(a.model, torch.device("cpu"), "float32").model
     members = [f"m{i}" for i in range(a.members)]
     config = LearnerConfig(r=a.r, lora_alpha=2.0 * a.r, micro_batch_tokens=1, **VARIANTS[a.variant])
-    learner = Learner(model, 0, members, config, seed=1)
+    learner = Learner(model, members, config, seed=1)
 
     def sample(i: int, prompt: int, completion: int) -> TrainingSample:
         draw = stream(i)

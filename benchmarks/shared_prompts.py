@@ -91,7 +91,7 @@ def measure(
     with FakeTensorMode(), MemoryMeter() as meter, Operations() as operations, no_values:
         model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
         model.get_input_embeddings().register_forward_hook(count)
-        learner = Learner(model.requires_grad_(False), 0, config.founders, config.learner, seed=0)
+        learner = Learner(model.requires_grad_(False), config.founders, config.learner, seed=0)
         learner.update(samples(config, tasks, completion, shared))
     return {"tokens": read, "operations": operations.count, "peak": meter.peak}
 

@@ -175,7 +175,7 @@ def test_set_that_is_no_assignment_says_so():
 def test_the_learner_takes_temperature_and_length_of_the_samples(runs):
     learner, _ = open_learner(runs.config("rollout.temperature=0.7"))
     assert learner.scorer.output.temperature == 0.7
-    assert learner.max_completion_length == 8
+    assert learner.rollout.max_completion_length == 8
 
 
 def test_a_run_with_a_setting_that_is_none_is_refused_in_one_line(tmp_path):

@@ -10,7 +10,6 @@ import torch
 import learners
 from selfplay.learning.exchange import Exchange, PeerLost, open_group, open_store
 
-ROLES = ("teacher", "student", "student")
 CONFIG = replace(learners.CONFIG, micro_batch_tokens=20)
 
 
@@ -19,7 +18,7 @@ def samples(tiny):
 
 
 def learner(tiny, config=CONFIG, exchange=None):
-    more = {"roles": ROLES, "pieces": 8, "exchange": exchange}
+    more = {"pieces": 8, "exchange": exchange}
     return learners.learner(tiny, None, more, **asdict(config))
 
 

@@ -238,23 +238,6 @@ def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_pa
     resume(home, extensions=Extensions(operators=[replace(OWN)]))  # the reward is an import
 
 
-def test_a_function_whose_source_changes_is_named_once_and_the_run_goes_on(
-    runs, tmp_path, module, capsys
-):
-    module(MINE)
-    home = begun(runs.config(*TINY, "reward.teacher=of_mine_rewards:half"), tmp_path / "run")
-    module(MINE.replace("0.25", "0.5  "))
-    resume(home)
-    (line,) = capsys.readouterr().err.splitlines()
-    said = "source of reward.teacher of_mine_rewards:half is sha256:"
-    assert line.startswith(f"from step 1: {said}")
-    (row,) = read_run(home).changes
-    assert f"{row}" in line
-    assert {t.reward for t in read_run(home).tasks()} <= {-1.0, 0.5}
-    with open_run(home):
-        assert not capsys.readouterr().err
-
-
 def test_a_reward_keeps_its_state_in_checkpoints(runs, tmp_path, capsys):
     config = runs.config(*TINY)
     rewards, again, fresh = (

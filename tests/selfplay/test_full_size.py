@@ -79,7 +79,7 @@ def learning(config, shape, names):
         model = AutoModelForCausalLM.from_config(shape, dtype=getattr(torch, config.dtype)).eval()
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(), MemoryMeter() as meter:
         patch.setattr(stacked_lora, "starting_a", lambda *_: torch.zeros(()))  # there are no values
-        learner = Learner(without_values(model), 0, names, config.learner, seed=0)
+        learner = Learner(without_values(model), names, config.learner, seed=0)
         yield learner, meter
 
 

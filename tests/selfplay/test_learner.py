@@ -9,14 +9,14 @@ from probabilities import logprobs
 
 from learners import CONFIG, close, equal, gradients, learner, samples, weights, with_text
 from lora_evo.model import Rollout
-from selfplay.config import LearnerConfig
+from selfplay.config import LearnerConfig, RolloutConfig
 from selfplay.errors import SelfplayError
 from selfplay.learning.learner import Learner, MemberState, TrainingSample
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, loss_type):
-    sampling = {"temperature": 0.7, "max_completion_length": 50}
+    sampling = {"rollout": RolloutConfig(temperature=0.7, max_completion_length=50)}
     one = learner(tiny, more=sampling, loss_type=loss_type)
     batch = samples(tiny, of=one)
     twin = tiny.peft_twin(tiny.qwen(), one.adapters)
@@ -44,7 +44,7 @@ def test_gradients_equal_a_plain_loss_in_peft_for_each_member(tiny, loss_type):
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 def test_the_entropy_bonus_is_the_mean_over_tokens_for_every_loss(tiny, loss_type):
     options = {"loss_type": loss_type, "mask_truncated_completions": True}
-    sampling = {"max_completion_length": 50}
+    sampling = {"rollout": RolloutConfig(max_completion_length=50)}
     one = learner(tiny, more=sampling, entropy_coef=0.3, **options)
     plain = learner(tiny, more=sampling, **options)
     batch = samples(tiny, of=one)
@@ -144,7 +144,7 @@ def test_state_continues_bit_for_bit(tiny, tmp_path):
     batches = [samples(tiny, seed=1000 * i, of=one) for i in range(4)]
     for b in batches[:2]:
         one.update(b)
-    other = Learner(tiny.qwen(), 0, ["x", "y", "z"], CONFIG, seed=99)
+    other = Learner(tiny.qwen(), ["x", "y", "z"], CONFIG, seed=99)
     for place in range(3):
         state = one.member_state(place)
         safetensors.torch.save_file(state.tensors, tmp_path / "state.safetensors")
@@ -235,8 +235,7 @@ def once(*whom, phases=("solve",)):
 
 def test_role_and_factor_scale_the_step(tiny):
     """Adam's first step has the size of its rate, whatever the gradient."""
-    roles = {"roles": ["teacher", "teacher", "student"]}
-    one = learner(tiny, None, roles, teacher_learning_rate=2e-3)
+    one = learner(tiny, teacher_learning_rate=2e-3)
     before = weights(one)
     one.update(once("t0", "s0"), 0.5)
     after = weights(one)

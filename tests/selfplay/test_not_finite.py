@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 import learners
 from lora_evo.model import Rollout
+from selfplay.config import RolloutConfig
 from selfplay.learning.batch import TrainingSample
 from selfplay.run import Extensions
 from selfplay.sampling.texts import Attempt
@@ -109,7 +110,7 @@ def test_gradients_under_float16_layers_are_those_of_float32(tiny):
     cosines = []
     for dtype in (torch.float32, torch.float16):
         made = learner(tiny, tiny.qwen().to(dtype), loss_type="dr_grpo", max_grad_norm=0.0)
-        made.max_completion_length = 800_000 // 2
+        made.rollout = RolloutConfig(max_completion_length=800_000 // 2)
         seen = {}
 
         def step(member, lr_factor, loss_scale, made=made, seen=seen):

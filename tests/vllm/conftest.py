@@ -62,7 +62,7 @@ def open_both(settings):
     torch.set_num_threads(1)
     base = load_base_model("nano", torch.device(DEVICE), DTYPE)
     shapes = linear_shapes(base.model)
-    learner = Learner(base.model, 0, MEMBERS, settings.learner, seed=1, base_model="nano")
+    learner = Learner(base.model, MEMBERS, settings.learner, seed=1, base_model="nano")
     own = HFEngine(learner.adapters, base.tokenizer, max_rows=64)
     served = open_vllm(settings, base, shapes, len(MEMBERS))
     return SimpleNamespace(learner=learner, own=own, served=served, config=settings)

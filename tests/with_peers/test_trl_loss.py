@@ -62,13 +62,12 @@ class Ours:
     """A learner of one member, whose matrices TRL's model is given."""
 
     def __init__(self, base, options):
-        from selfplay.config import LearnerConfig
+        from selfplay.config import LearnerConfig, RolloutConfig
         from selfplay.learning.learner import Learner
 
         settings = {"r": 4, "lora_alpha": 8.0, "target_modules": ("q_proj", "v_proj"), **options}
-        self.learner = Learner(
-            base, 0, ["s0"], LearnerConfig(**settings), seed=3, max_completion_length=LONGEST
-        )
+        rollout = RolloutConfig(max_completion_length=LONGEST)
+        self.learner = Learner(base, ["s0"], LearnerConfig(**settings), seed=3, rollout=rollout)
         self.parameters = self.learner.adapters.parameters_of(0)
         shake(self.parameters.values(), 5)
 

@@ -48,10 +48,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     places = (
-        "config", "files.record", "tasks.kind", "tasks.template",
-        "reports.progress", "reports.run_page", "sampling.texts", "learning.rewards",
-        "learning.batch", "machine.preset_choice", "files.export", "evaluate", "run", "evolution", "seeds",
-        "step", "training", "learning.learner",
+        "config", "files.record", "tasks.kind", "tasks.template", "reports.progress",
+        "reports.run_page", "sampling.texts", "learning.rewards",
+        "learning.batch", "machine.preset_choice", "files.export", "evaluate", "run", "evolution",
+        "seeds", "step", "training", "learning.learner",
     )  # fmt: skip
     for place in places if name in __all__ else ():
         loaded = import_module(f"selfplay.{place}")

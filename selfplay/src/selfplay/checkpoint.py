@@ -9,7 +9,6 @@ temporary name and renamed. A resume takes the newest undamaged checkpoint.
 import json
 import re
 import shutil
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from code_verifier import cores
 from lora_evo import Lineage, adapter_hash, save_adapter
 from lora_evo.files import appearing, sweep, write_text
 from lora_evo.model import BaseModel, same_base
-from selfplay.config import Config
+from selfplay.config import Config, is_free
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
@@ -45,15 +44,6 @@ _OF_LOOP = "loop.pt"
 """The file of `Run.state`, if there is any."""
 _REWARD = "_reward.pt"
 """End of the file name of a reward's state, after the role."""
-FREE = (
-    "source of ",
-    *("save_every", "keep_checkpoints", "keep_dead", "report_to", "device", "threads", "pieces"),
-    *("vllm.", "sandbox.workers", "rollout.max_rows", "learner.micro_batch_tokens"),
-    *("learner.logits_chunk_tokens", "learner.gradient_checkpointing", "learner.optimizer_offload"),
-)
-"""Settings, or sections, that may be changed before a resume: those of place, speed and what is
-kept, and a user's own code. `steps` (not below the steps done), `eval.eval_every` and the folder of
-the same base may be changed, too."""
 _MEMBER = re.compile(r"[tsa]\d+(@\d+)?")
 
 
@@ -63,7 +53,7 @@ class Checkpoint(Struct):
     format: Literal[5]
     step: int
     settings: dict[str, Any]
-    """By dotted key, with `Run.sources`."""
+    """By dotted key."""
     members: list[str]
     """By place."""
     born: dict[str, int]
@@ -88,7 +78,7 @@ def save_checkpoint(run: Run) -> None:
     checkpoint = Checkpoint(
         format=5,
         step=run.step,
-        settings=settings_of(run.config) | run.sources,
+        settings=settings_of(run.config),
         members=list(living),
         born=run.born,
         needed=sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
@@ -172,18 +162,15 @@ def settings_of(config: Config) -> dict[str, Any]:
     return flattened(msgspec.json.decode(msgspec.json.encode(asdict(config))))
 
 
-def changed(
-    directory: Path, checkpoint: Checkpoint, settings: Mapping[str, Any]
-) -> list[ChangeRow]:
+def find_changes(directory: Path, checkpoint: Checkpoint, config: Config) -> list[ChangeRow]:
     """Return the settings that differ from the checkpoint's, and print them.
 
-    settings: from `settings_of`, or `Run.sources`. Raises RunDirectoryError, naming each, for
-    settings that a resume must not change.
+    Raises RunDirectoryError, naming each, for settings that a resume must not change.
     """
     path, before = directory / files.CONFIG, checkpoint.settings
     rows = [
         ChangeRow(checkpoint.step + 1, key, before[key], now)
-        for key, now in settings.items()
+        for key, now in settings_of(config).items()
         if before.get(key, now) != now
     ]
     if refused := [str(row) for row in rows if not _is_free(row)]:
@@ -197,12 +184,13 @@ def changed(
 
 
 def _is_free(change: ChangeRow) -> bool:
-    """Return whether a resume may make this change."""
+    """Return whether a resume may make this change: of a `FREE` setting, of `steps` (not below the
+    steps done), of `eval.eval_every`, and of the folder of the same base."""
     key, before, after = change.setting, change.before, change.after
     if key in ("steps", "eval.eval_every"):
         # A run without an evaluation at step 0 has no baseline for later ones.
         return bool(after >= change.step - 1 if key == "steps" else before)
-    return same_base(before, after) if key == "base" else key.startswith(FREE)
+    return same_base(before, after) if key == "base" else is_free(key)
 
 
 def restore(run: Run, checkpoint: Checkpoint) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -33,6 +33,9 @@ LOG_RATIO_LIMIT = 10.0
 unchanged."""
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 OneOrMore = Annotated[tuple[str, ...], Meta(min_length=1)]
+FREE = {"free": True}
+"""Mark of settings and sections that may be changed before a resume: those of place, speed and what
+is kept."""
 PIECES = 8
 """Pieces of a role's rows with `--workers`: enough work for eight workers."""
 
@@ -77,7 +80,7 @@ class RolloutConfig:
     """Which tasks a full buffer keeps (Absolute Zero: the oldest)."""
     seed_share: Share = 0.0
     """Share of references drawn from the tasks that the run started from, against drift."""
-    max_rows: AtLeastOne = 128
+    max_rows: AtLeastOne = field(default=128, metadata=FREE)
     """Rows decoded together; changes speed and memory."""
 
     @property
@@ -134,7 +137,7 @@ class EvolutionConfig:
 class SandboxConfig:
     """Limits of the sandbox that verifies proposals and answers."""
 
-    workers: AtLeastOne = 2
+    workers: AtLeastOne = field(default=2, metadata=FREE)
     """Programs that run at the same time."""
     wall_s: Positive = 5.0
     """Seconds of wall time per program; more than cpu_s: a busy machine takes longer."""
@@ -241,13 +244,13 @@ class LearnerConfig:
     """Coefficient of the entropy bonus, a mean over tokens for every loss_type; 0: not computed."""
     teacher_entropy_coef: NotNegative | None = None
     """entropy_coef of proposals; null: entropy_coef."""
-    micro_batch_tokens: AtLeastOne = 4096
+    micro_batch_tokens: AtLeastOne = field(default=4096, metadata=FREE)
     """Padded tokens per forward pass; changes speed and memory, not the result."""
-    logits_chunk_tokens: Count = 0
+    logits_chunk_tokens: Count = field(default=0, metadata=FREE)
     """Tokens that go through the output layer at a time; 0: chosen by the vocabulary."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = field(default=False, metadata=FREE)
     """Recompute each layer's activations in the backward pass instead of keeping them."""
-    optimizer_offload: bool = False
+    optimizer_offload: bool = field(default=False, metadata=FREE)
     """Keep optimiser states in main memory; no effect on a CPU."""
 
     def beta_of(self, phase: str) -> float:
@@ -311,9 +314,9 @@ class Config:
     attempt at each of some earlier tasks and rewards whitened over tokens."""
     engine: Literal["hf", "vllm"] = "hf"
     """Generation engine: `hf` (the learner's own module) or `vllm` (see docs/gpu.md)."""
-    device: str = "auto"
+    device: str = field(default="auto", metadata=FREE)
     """`cpu`, `cuda`, or `auto`."""
-    threads: Count = 0
+    threads: Count = field(default=0, metadata=FREE)
     """Torch's threads on the CPU; 0: torch's choice. Equal numbers give equal bytes."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Number type of the frozen base: `float32`, `bfloat16` or `float16`."""
@@ -328,21 +331,23 @@ class Config:
     """Steps of the run."""
     seed: Count = 0
     """Seed of every random choice."""
-    save_every: AtLeastOne = 1
+    save_every: AtLeastOne = field(default=1, metadata=FREE)
     """Steps between two checkpoints."""
-    keep_checkpoints: AtLeastOne = 2
+    keep_checkpoints: AtLeastOne = field(default=2, metadata=FREE)
     """Newest checkpoints that stay on disk."""
-    keep_dead: bool = True
+    keep_dead: bool = field(default=True, metadata=FREE)
     """Keep the adapters of dead members, and every parent as it was; false: of parents, only those
     that `lora-evo verify` needs for the members that live."""
-    pieces: Count = 0
+    pieces: Count = field(default=0, metadata=FREE)
     """Pieces into which each role's rows are cut for sampling and learning, at least one for each
     member, so that any number of workers gives the same bytes. 0: members share batches, for one
     process. --workers sets at least 8."""
-    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = field(
+        default=(), metadata=FREE
+    )
     """Trackers that every step is logged to, as in TRL (see docs/training.md)."""
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    vllm: VLLMConfig = field(default_factory=VLLMConfig)
+    vllm: VLLMConfig = field(default_factory=VLLMConfig, metadata=FREE)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     league: LeagueConfig = field(default_factory=LeagueConfig)
@@ -434,6 +439,17 @@ class Config:
         if longest is None:
             return None
         return longest + self.rollout.prompt_overhead + self.longest_completion
+
+
+def is_free(key: str) -> bool:
+    """Return whether a setting, by its dotted key, is `FREE` or in a section that is."""
+    section: Any = Config
+    for name in key.split("."):
+        setting: Any = {setting.name: setting for setting in fields(section)}[name]
+        if "free" in setting.metadata:
+            return True
+        section = setting.default_factory
+    return False
 
 
 def refuse_hasty_evolution(config: Config) -> None:

@@ -1,20 +1,16 @@
 """A user's own rewards, operators and task kinds: opened, tried, and kept across a resume.
 
 Objects are passed to `train`, `resume`, `new_run` or `open_run` as `Extensions`, or named
-`module:object` in the configuration. config.yaml records their names, checkpoints hashes of their
-source.
+`module:object` in the configuration, where config.yaml records their names.
 
 A checkpoint keeps the state of a reward whose object has `state_dict` and `load_state_dict`, as
 modules of torch have. The reward may also be a method or a `functools.partial` of such an object,
 or a `TeacherReward` with it.
 """
 
-import inspect
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from io import BytesIO
 from types import MethodType
 from typing import Any
@@ -92,38 +88,6 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
                 )
         operators += pool
     return replace(extensions, operators=operators, **rewards)
-
-
-def sources_of(config: Config, extensions: Extensions, kinds: Sequence[Any]) -> dict[str, str]:
-    """Return the hash of the source of each of a user's own objects, by setting and name.
-
-    extensions: as `open_extensions` returns them; kinds: those in play. Objects without Python
-    source are left out.
-    """
-    named: list[tuple[str, Sequence[str], Sequence[Any]]] = [
-        (f"reward.{role}", [getattr(config.reward, role)], [_reward(extensions, role)])
-        for role in _KNOWN
-    ]
-    for kind in ("mutation", "crossover"):
-        pool = [operator.prepare for operator in extensions.operators if operator.kind == kind]
-        named.append((f"evolution.{kind}", config.evolution.pool(kind), pool))
-    named.append(("rollout.kinds", config.rollout.kinds, kinds))
-    return {
-        f"source of {key} {name}": source
-        for key, names, things in named
-        for name, thing in zip(names, things, strict=True)
-        if ":" in name and (source := _source(thing)) is not None
-    }
-
-
-def _source(thing: Any) -> str | None:
-    """Return a hash of the source of a function or of an object's class; None without source."""
-    thing = _inner(thing)
-    if not inspect.isroutine(thing) and not inspect.isclass(thing):
-        thing = type(thing)
-    with suppress(OSError, TypeError):
-        return f"sha256:{sha256(inspect.getsource(thing).encode()).hexdigest()[:16]}"
-    return None
 
 
 def try_operators(run: Run) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from code_verifier import Sandbox, Task
 from league import League
@@ -13,7 +13,7 @@ from lora_evo.model import derive_seed
 from selfplay.config import Config
 from selfplay.files.rows import StepRow
 from selfplay.learning.rewards import StudentReward, TeacherFunction
-from selfplay.members.population import Population
+from selfplay.members.population import Members
 from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import grade, validated
 from selfplay.sampling.texts import Attempt, Proposed, W
@@ -21,9 +21,6 @@ from selfplay.tasks.buffer import TaskBuffer
 from selfplay.tasks.held_out import HeldOutTask
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
-
-if TYPE_CHECKING:
-    from selfplay.members.remote import RemotePopulation
 
 Callback: TypeAlias = "Callable[[Run, StepRow], None]"
 
@@ -76,13 +73,12 @@ class Run:
     - step: number of steps done.
     - extensions: with the configured operators and rewards filled in; a student_reward of None is
       `verifier`.
-    - sources: hashes of the source of a user's own objects, by setting and name.
     - progress: terminal output.
     """
 
     config: Config
     directory: Path
-    population: "Population | RemotePopulation"
+    population: Members
     sandbox: Sandbox
     held_out: Sequence[HeldOutTask]
     born: dict[str, int]
@@ -96,7 +92,6 @@ class Run:
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
     extensions: Extensions = field(default_factory=Extensions)
-    sources: dict[str, str] = field(default_factory=dict)
     progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 
     def __repr__(self) -> str:

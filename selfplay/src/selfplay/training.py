@@ -18,18 +18,17 @@ from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_li
 from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.checkpoint import (
-    changed,
+    find_changes,
     newest_checkpoint,
     newest_step,
     restore,
     save_checkpoint,
-    settings_of,
     write_founders,
 )
 from selfplay.config import Config, config_text, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.evaluate import evaluate_members
-from selfplay.extensions import open_extensions, sources_of, try_operators, with_names
+from selfplay.extensions import open_extensions, try_operators, with_names
 from selfplay.files.layout import (
     CHANGES,
     CONFIG,
@@ -45,7 +44,7 @@ from selfplay.files.layout import (
 from selfplay.files.rows import GIVEN, EvalRow, StepRow, append_rows, read_rows
 from selfplay.files.trackers import Trackers, measured_metrics, require_trackers, step_metrics
 from selfplay.machine.devices import refuse_spread_base
-from selfplay.members.population import Population, open_population
+from selfplay.members.population import Members, open_population
 from selfplay.members.remote import RemotePopulation, open_workers
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
@@ -160,16 +159,17 @@ def new_run(
     config = with_names(config, extensions)
     if workers is not None or ray is not None:
         config = for_workers(config)
-    extensions, template = _checked(config, extensions)
+    extensions, template = _check(config, extensions)
     require_seeds(config)
     starting_adapter(config)  # refused here, not after minutes of opening the base
     create(directory, config)
+    members = _open_members(config, template, workers, ray)
     with (
         closing(lock(directory)),
         removed_unless_begun(directory),
-        _opened(config, template, directory, extensions, progress, workers, ray) as run,
+        _open(config, directory, extensions, progress, members) as run,
     ):
-        _found(run)
+        _begin(run)
         yield run
 
 
@@ -186,12 +186,11 @@ def open_run(
     """Open a run at its newest checkpoint, or at its start if it has none.
 
     Pass a reward, an operator or a task kind again if no import finds it, such as a script's own
-    function: `Extensions(teacher_reward=half_solved)`; a line says if its source has changed.
-    Callbacks are not recorded. The number of workers may differ; with several, a run with
-    `pieces` 0 is cut into pieces from here on. `checkpoint.FREE` lists the settings of config.yaml
-    that may be changed. fewer: accept fewer than `workers` if not all are free, as after the loss
-    of a machine. Other parameters as in `new_run`. Raises ConfigError for a missing extension, and
-    RunDirectoryError for other changed settings.
+    function: `Extensions(teacher_reward=half_solved)`. Callbacks are not recorded. The number of
+    workers may differ; with several, a run with `pieces` 0 is cut into pieces from here on. The
+    settings that `config.FREE` marks may be changed. fewer: accept fewer than `workers` if not all
+    are free, as after the loss of a machine. Other parameters as in `new_run`. Raises ConfigError
+    for a missing extension, and RunDirectoryError for other changed settings.
     """
     directory = Path(out)
     config = open_config(directory)
@@ -199,18 +198,18 @@ def open_run(
         checkpoint = newest_checkpoint(directory)
         if cut := not config.pieces and (ray is not None or workers not in (None, 1)):
             config = for_workers(config)
-        changes = changed(directory, checkpoint, settings_of(config)) if checkpoint else []
-        extensions, template = _checked(config, extensions or Extensions())
+        changes = find_changes(directory, checkpoint, config) if checkpoint else []
+        extensions, template = _check(config, extensions or Extensions())
         if checkpoint is None:
             clear(directory)
-        arguments = (config, template, directory, extensions, progress, workers, ray)
-        with _opened(*arguments, done=checkpoint.step if checkpoint else 0, fewer=fewer) as run:
+        members = _open_members(config, template, workers, ray, fewer)
+        done = checkpoint.step if checkpoint else 0
+        with _open(config, directory, extensions, progress, members, done) as run:
             if cut:
                 write_text(directory / CONFIG, config_text(config))
             if checkpoint is None:
-                _found(run)
+                _begin(run)
             else:
-                changes += changed(directory, checkpoint, run.sources)
                 restore(run, checkpoint)
                 if changes:
                     append_rows(directory / CHANGES, changes)
@@ -221,7 +220,7 @@ def open_run(
             yield run
 
 
-def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
+def _check(config: Config, extensions: Extensions) -> tuple[Extensions, Template]:
     """Return all extensions and the template. Raises ConfigError if any cannot be used, and where
     no sandbox works."""
     if sys.platform != "linux":
@@ -235,7 +234,7 @@ def _checked(config: Config, extensions: Extensions) -> tuple[Extensions, Templa
     return open_extensions(config, extensions), template_of(config, extensions.task_kinds)
 
 
-def _found(run: Run) -> None:
+def _begin(run: Run) -> None:
     """Prepare the run for its first step: members, league, seeds, evaluation, checkpoint."""
     config = run.config
     warm_start(run.population, config)
@@ -257,7 +256,7 @@ def _found(run: Run) -> None:
     save_checkpoint(run)
 
 
-def warm_start(population: Population | RemotePopulation, config: Config) -> None:
+def warm_start(population: Members, config: Config) -> None:
     """Give every member the factors of the adapter that `warm_start` names, if any.
 
     Raises ConfigError for an adapter of another base, other modules or another rank.
@@ -304,19 +303,29 @@ def _blaming_warm_start(config: Config) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(
+def _open_members(
+    config: Config, template: Template, workers: int | None, ray: str | None, fewer: bool = False
+) -> Iterator[Members]:
+    """Open fresh members, in this process or on workers."""
+    if ray is None and workers in (None, 1):
+        with open_population(config, template) as population:
+            yield population
+    else:
+        refuse_spread_base(config)
+        with open_workers(config, template, workers or 0, ray, fewer=fewer) as remote:
+            yield remote
+
+
+@contextmanager
+def _open(
     config: Config,
-    template: Template,
     directory: Path,
     extensions: Extensions,
     progress: Progress | None,
-    workers: int | None,
-    ray: str | None,
-    *,
+    members: AbstractContextManager[Members],
     done: int = 0,
-    fewer: bool = False,
 ) -> Iterator[Run]:
-    """Open all that a step needs, with fresh members, in a locked directory."""
+    """Open all that a step needs, with fresh members, in a locked directory; done: steps."""
     progress = progress or Progress(quiet=True)
     with ExitStack() as stack:
         rows = islice(read_rows(directory / METRICS, StepRow), done)
@@ -329,13 +338,8 @@ def _opened(
             missing = sandbox.missing_determinism()
         if missing:
             progress.lacking(missing)
-        population: Population | RemotePopulation
-        if ray is None and workers in (None, 1):
-            population = stack.enter_context(open_population(config, template))
-        else:
-            refuse_spread_base(config)
-            opening = open_workers(config, template, workers or 0, ray, fewer=fewer)
-            population = stack.enter_context(opening)
+        population = stack.enter_context(members)
+        if isinstance(population, RemotePopulation):
             progress.workers(population.pool.text)
         e = config.eval
         seeds = written_seeds(directory / SEEDS)
@@ -350,7 +354,6 @@ def _opened(
             held_out=held_out,
             born={"teacher": config.teachers, "student": config.students},
             extensions=extensions,
-            sources=sources_of(config, extensions, template.in_play),
             progress=progress,
         )
         run.start_from(seeds)

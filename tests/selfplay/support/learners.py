@@ -18,7 +18,7 @@ CONFIG = LearnerConfig(r=4, lora_alpha=8.0, learning_rate=1e-2)
 def learner(tiny, model=None, more=None, **changes):
     """A learner of members that differ; more: of its own arguments; changes: of its settings."""
     config = replace(CONFIG, **changes)
-    made = Learner(model or tiny.qwen(), 0, tiny.members, config, seed=3, **(more or {}))
+    made = Learner(model or tiny.qwen(), tiny.members, config, seed=3, **(more or {}))
     tiny.shake(made.adapters)
     return made
 

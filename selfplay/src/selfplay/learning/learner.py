@@ -28,9 +28,9 @@ from lora_evo.model import (
     import_adapter,
     stack_adapters,
 )
-from selfplay.config import LearnerConfig
+from selfplay.config import LearnerConfig, RolloutConfig
 from selfplay.errors import SelfplayError
-from selfplay.files.rows import MemberRow
+from selfplay.files.rows import MemberRow, role_of
 from selfplay.learning.batch import Row, Shard, StepResult, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, Homes, Part, added
 from selfplay.learning.loss import ForwardPass
@@ -58,30 +58,28 @@ class Learner:
     def __init__(
         self,
         model: Any,
-        tokenizer_pad_id: int,
         members: Sequence[str],
         config: LearnerConfig,
         *,
         seed: int,
         base_model: str | None = None,
-        base_hash: str = "",
-        roles: Sequence[str] | None = None,
-        temperature: float = 1.0,
-        max_completion_length: int = 256,
+        rollout: RolloutConfig | None = None,
         pieces: int = 0,
         exchange: Exchange | None = None,
     ):
-        """Put fresh adapters for `members` on the model, in place.
+        """Put fresh adapters for `members`, whose names tell their roles, on the model, in place.
 
-        tokenizer_pad_id: fills rows on the right (any valid id: no loss sees it). base_model: name
-        of the base in exported adapters. base_hash: of its weights. roles: by place; they choose
-        the learning rate. temperature: of the samples. max_completion_length: tokens, the divisor
-        of the loss dr_grpo. pieces: shards for the rows of each role, at least one for each member;
-        0: members share micro-batches. exchange: connects other learners of the same members.
+        base_model: name of the base in exported adapters. rollout: gives the temperature of the
+        samples, and max_completion_length, the divisor of the loss dr_grpo. pieces: shards for the
+        rows of each role, at least one for each member; 0: members share micro-batches. exchange:
+        connects other learners of the same members.
         """
-        self.model = model
-        self.config = config
-        self.base_model, self.base_hash = base_model, base_hash
+        self.model, self.config, self.pieces = model, config, pieces
+        self.base_model, self.base_hash = base_model, ""
+        """Name of the base, and a hash of its weights where it is known."""
+        self.rollout, self.exchange = rollout or RolloutConfig(), exchange or Exchange()
+        self.roles = [role_of(member) for member in members]
+        """By place; they choose the learning rate."""
         self.adapters: StackedAdapters = stack_adapters(
             model,
             members,
@@ -90,8 +88,6 @@ class Learner:
             target_modules=config.target_modules,
             seed=seed,
         )
-        self.exchange = exchange or Exchange()
-        self.roles = roles or [""] * len(members)
         self.optimizer = MemberAdamW(
             [self.adapters.parameters_of(m) for m in range(len(members))],
             beta2=config.adam_beta2,
@@ -101,14 +97,12 @@ class Learner:
         )
         self.scorer = Scorer(
             self.adapters,
-            pad=tokenizer_pad_id,
-            temperature=temperature,
+            pad=0,  # fills rows on the right, where no loss sees it
+            temperature=self.rollout.temperature,
             chunk=config.logits_chunk_tokens,
             checkpointing=config.gradient_checkpointing,
         )
         self.forward_pass = ForwardPass(self.scorer, config)
-        self.max_completion_length = max_completion_length
-        self.pieces = pieces
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved when memory runs out."""
         self.loss_scale = _FLOAT16_SCALE if model.dtype == torch.float16 else 1.0
@@ -149,7 +143,7 @@ class Learner:
             self.members,
             self.roles,
             self.config,
-            max_completion_length=self.max_completion_length,
+            max_completion_length=self.rollout.max_completion_length,
             pieces=self.pieces,
             lr_factor=lr_factor,
             rates=rates,
@@ -166,20 +160,23 @@ class Learner:
                 gradient, sums = self.exchange.total(parts.pop(place, []), ranks, parameters)
                 for p, grad in zip(parameters, gradient, strict=True):
                     p.grad = grad
-                norm, stepped = self.optimizer.step(place, batch.rates[place], self.loss_scale)
-                fault = ""
-                if not stepped:
-                    finite = math.isfinite(sums.loss)
-                    name = "the norm of its gradient" if finite else "its loss"
-                    fault = f"{name} is {norm if finite else sums.loss}"
+                result = self._step(place, batch.rates[place], sums)
                 if iteration:
                     first = outcomes[place]
                     first.sums.clipped = sums.clipped
-                    outcomes[place] = replace(first, fault=first.fault or fault)
-                else:
-                    outcomes[place] = StepResult(sums, norm, stepped, fault)
+                    result = replace(first, fault=first.fault or result.fault)
+                outcomes[place] = result
                 self.optimizer.zero_grad()
         return batch.stats(self.members, outcomes)
+
+    def _step(self, place: int, rate: float, sums: StatsSum) -> StepResult:
+        """Take a member's optimiser step; sums: of the samples that gave its gradient."""
+        norm, stepped = self.optimizer.step(place, rate, self.loss_scale)
+        if stepped:
+            return StepResult(sums, norm, stepped, "")
+        finite = math.isfinite(sums.loss)
+        name = "the norm of its gradient" if finite else "its loss"
+        return StepResult(sums, norm, stepped, f"{name} is {norm if finite else sums.loss}")
 
     def _gradients(self, shards: Sequence[Shard], homes: Homes) -> dict[int, list[Part]]:
         """Return the parts of these shards' gradients by member's place, the first ones summed.

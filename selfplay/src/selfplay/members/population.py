@@ -1,14 +1,13 @@
 """Populations: the interface of all members of a run, and its implementation in this process."""
 
 import gc
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from safetensors.torch import load_file, save
@@ -46,36 +45,63 @@ Sampled: TypeAlias = tuple[int, Rollout, Any]
 """Number of a draft or an attempt, its rollout, and the proposal or answer in it."""
 
 
-class Members(ABC):
+class Members(Protocol):
     """All members of a run: a `Population`, or a `RemotePopulation` on workers.
 
     - prompts: makes the requests of drafts and attempts.
     - shares_parameters: whether the engine samples with the learner's parameters, without `sync`.
     """
 
-    def __init__(self, config: Config, prompts: Prompts, shares_parameters: bool) -> None:
-        self.config, self.prompts, self.shares_parameters = config, prompts, shares_parameters
+    config: Config
+    prompts: Prompts
+    shares_parameters: bool
 
     @property
-    @abstractmethod
     def members(self) -> tuple[str, ...]:
         """Names in the order of their places."""
+
+    def sample_pieces(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
+        """Sample piece by piece; yield results in any order."""
+
+    def update(
+        self,
+        samples: Sequence[TrainingSample],
+        lr_factor: float = 1.0,
+        advance: Advance | None = None,
+        rates: Mapping[str, float] | None = None,
+    ) -> dict[str, MemberRow]:
+        """Let every member learn from its own samples; return statistics by member.
+
+        rates: learning rates by member, of this update, where they differ from the
+        configuration's; lr_factor scales all.
+        """
+
+    def sync(self, step: int) -> None:
+        """Give the engine the members' parameters after this step."""
+
+    def export(self, member: str) -> Adapter:
+        """Return a copy of a member's adapter."""
+
+    def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
+        """Put an adapter in a member's place, with a fresh optimiser state."""
+
+    def save(self, folder: Path, home: Path) -> None:
+        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
+
+    def load(self, folder: Path, names: Sequence[str]) -> None:
+        """Continue with the members that `save` wrote to a folder, by place."""
+
+    def end_step(self) -> dict[str, WorkerRow]:
+        """Return each worker's use of resources in the step; {} without workers."""
+        return {}
 
     def sample(self, asked: Sequence[W]) -> Iterator[W]:
         """Sample drafts or attempts; yield each when it is finished."""
         pieces = self._cut(asked)
         ordered = [a for piece in pieces for a in piece]
-        for number, rollout, read in self.sampled(pieces):
+        for number, rollout, read in self.sample_pieces(pieces):
             ordered[number].take(rollout, read)
             yield ordered[number]
-
-    @abstractmethod
-    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
-        """Sample piece by piece; yield results in any order."""
-
-    def end_step(self) -> dict[str, WorkerRow]:
-        """Return each worker's use of resources in the step; {} without workers."""
-        return {}
 
     def _cut(self, asked: Sequence[W]) -> list[list[W]]:
         """Divide drafts or attempts into pieces; one if `pieces` is 0.
@@ -108,16 +134,16 @@ class Population(Members):
     def __init__(
         self, learner: Learner, engine: Engine, config: Config, template: Template
     ) -> None:
-        prompts = Prompts(config, template, engine.tokenizer, engine.context)
-        super().__init__(config, prompts, engine.shares_parameters)
-        self.learner, self.engine = learner, engine
+        self.config, self.learner, self.engine = config, learner, engine
+        self.prompts = Prompts(config, template, engine.tokenizer, engine.context)
+        self.shares_parameters = engine.shares_parameters
         self._send = partial(send, learner, engine, {}, config.dtype)
 
     @property
     def members(self) -> tuple[str, ...]:
         return self.learner.members
 
-    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
+    def sample_pieces(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
         # An engine of its own makes up its batches, in which company changes no sample.
         together = pieces if self.shares_parameters else [[a for piece in pieces for a in piece]]
         before = 0
@@ -133,34 +159,24 @@ class Population(Members):
         advance: Advance | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> dict[str, MemberRow]:
-        """Let every member learn from its own samples; return statistics by member.
-
-        rates: learning rates by member, of this update, where they differ from the
-        configuration's; lr_factor scales all.
-        """
         self.engine.release()
         return self.learner.update(samples, lr_factor, advance, rates)
 
     def sync(self, step: int) -> None:
-        """Give the engine the members' parameters after this step."""
         self.engine.restore()
         self._send(step)
 
     def export(self, member: str) -> Adapter:
-        """Return a copy of a member's adapter."""
         return self.learner.export(member)
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
-        """Put an adapter in a member's place, with a fresh optimiser state."""
         self.learner.replace(member, adapter, new_name)
 
     def save(self, folder: Path, home: Path) -> None:
-        """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
         for place, name in enumerate(self.members):
             save_member(self.learner.member_state(place), self.export(name), folder, home)
 
     def load(self, folder: Path, names: Sequence[str]) -> None:
-        """Continue with the members that `save` wrote to a folder, by place."""
         for place, name in enumerate(names):
             self.learner.load_member(place, read_member(folder, name))
 
@@ -206,24 +222,20 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
     base = load_base(config)
     shapes = linear_shapes(base.model)
     tokenizer, rollout = base.tokenizer, config.rollout
-    members = config.founders
     learner = Learner(
         base.model,
-        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
-        members,
+        config.founders,
         config.learner,
         seed=derive_seed(config.seed, "adapters"),
         base_model=config.base,
-        base_hash=base.fingerprint,
-        roles=[role_of(member) for member in members],
-        temperature=rollout.temperature,
-        max_completion_length=rollout.max_completion_length,
+        rollout=rollout,
         pieces=config.pieces,
         exchange=exchange,
     )
+    learner.base_hash = base.fingerprint
     engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)
     if config.engine == "vllm":
-        engine = open_vllm(config, base, shapes, len(members))
+        engine = open_vllm(config, base, shapes, len(config.founders))
     gc.collect()
     return learner, engine
 

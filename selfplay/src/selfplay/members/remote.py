@@ -236,19 +236,19 @@ class RemotePopulation(Members):
 
     def __init__(self, pool: WorkerPool, config: Config, template: Template) -> None:
         tokenizer, context, shares_parameters = pool.facts
-        prompts = Prompts(config, template, tokenizer, context)
-        super().__init__(config, prompts, shares_parameters)
+        self.prompts = Prompts(config, template, tokenizer, context)
+        self.config, self.shares_parameters = config, shares_parameters
         self.pool, self._names = pool, config.founders
 
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(self._names)
 
-    def sampled(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
+    def sample_pieces(self, pieces: Sequence[Sequence[W]]) -> Iterator[Sampled]:
         shares = blocks([len(piece) for piece in pieces], len(self.pool.actors))
         sizes = [sum(len(pieces[number]) for number in share) for share in shares]
         packed = [(pickle.dumps([pieces[number] for number in share]),) for share in shares]
-        for rank, answer in self.pool.each("sampled", packed):
+        for rank, answer in self.pool.each("sample_pieces", packed):
             for number, rollout, read in pickle.loads(answer):
                 yield sum(sizes[:rank]) + number, rollout, read
 

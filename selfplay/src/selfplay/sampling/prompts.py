@@ -47,10 +47,14 @@ class Prompts:
             )
 
     def text_of(self, asked: Proposed | Attempt) -> str:
-        """Return the prompt of a draft or an attempt as text."""
-        if isinstance(asked, Attempt):
-            return self.template.solve_prompt(asked.task)
-        return self.template.propose_prompt(asked.kind, asked.references)
+        """Return the prompt of a draft or an attempt as text; it is composed once."""
+        if not asked.prompt:
+            asked.prompt = (
+                self.template.solve_prompt(asked.task)
+                if isinstance(asked, Attempt)
+                else self.template.propose_prompt(asked.kind, asked.references)
+            )
+        return asked.prompt
 
     def requests(self, asked: Sequence[W]) -> list[Request]:
         """Return the requests for drafts or attempts."""

@@ -39,6 +39,7 @@ class Attempt:
     infra_error: bool = False
     reward: float | None = None
     advantage: float | None = None
+    prompt: str = ""
 
     @property
     def writer(self) -> str | None:
@@ -88,6 +89,7 @@ class Proposed:
     rival_attempts: list[Attempt] = field(default_factory=list)
     reward: float | None = None
     advantage: float | None = None
+    prompt: str = ""
 
     @property
     def writer(self) -> str | None:
