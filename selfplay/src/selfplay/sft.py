@@ -90,15 +90,20 @@ def fine_tune(
         _train(learner, config, examples, batch_size, state, work, say)
         draft = work / "adapter"
         shutil.rmtree(draft, ignore_errors=True)
-        adapter = export_adapter(learner.adapters, 0, config.base)
-        bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
-        founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
-        save_adapter(adapter, draft, lineage=replace(founder, quantization=bits))
+        _save(learner, config, draft)
         record = {name: state[name] for name in ("settings", "losses")}
         write_text(draft / RECORD, json.dumps(record, indent=1))
         os.replace(draft, out)
     shutil.rmtree(work)
     return list(state["losses"])
+
+
+def _save(learner: SupervisedLearner, config: Config, out: Path) -> None:
+    """Write the adapter with its lineage."""
+    adapter = export_adapter(learner.adapters, 0, config.base)
+    bits = BaseModel.quantization_of(config.base, config.load_in_4bit)
+    founder = Lineage.founder("sft", config.seed, adapter_hash(adapter))
+    save_adapter(adapter, out, lineage=replace(founder, quantization=bits))
 
 
 def _open_learner(config: Config, learning_rate: float) -> tuple[Any, SupervisedLearner]:
@@ -181,12 +186,7 @@ def make_examples(
     measured: list[TokenPair] = []
     too_long = inexpressible = 0
     for number, (task, row) in enumerate(tasks):
-        references, kind = [task], template.kind(task.kind)
-        if not kind.keeps_program:
-            others = [t for t in known if t.program != task.program and t.kind in kind.shows]
-            order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
-            references = [others[int(i)] for i in order[: config.rollout.num_references]]
-        texts = []
+        references, texts = _references(task, known, template, config, number), []
         if not control_token_in(task, control, template.marks):
             texts = _prompts_and_completions(template, task, row.get("thought") or "", references)
         inexpressible += 2 - len(texts)
@@ -208,6 +208,18 @@ def make_examples(
         )
     say(summary)
     return training, measured
+
+
+def _references(
+    task: Task, known: Sequence[Task], template: Template, config: Config, number: int
+) -> list[Task]:
+    """Return the references of a task's proposal: the task itself if they share the program."""
+    kind = template.kind(task.kind)
+    if kind.keeps_program:
+        return [task]
+    others = [t for t in known if t.program != task.program and t.kind in kind.shows]
+    order = stream(derive_seed(config.seed, "references", number)).permutation(len(others))
+    return [others[int(i)] for i in order[: config.rollout.num_references]]
 
 
 def _prompts_and_completions(

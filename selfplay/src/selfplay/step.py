@@ -251,9 +251,7 @@ def record_step(
         clock.phase("eval")
         measured = evaluate_members(run, step, {birth.child for birth in births})
         append_rows(run.directory / EVALS, measured)
-    row = metrics_row(
-        run, step, matches, solved, samples, stats, births, new_structures, clock.seconds()
-    )
+    row = metrics_row(run, matches, solved, samples, stats, births, new_structures, clock.seconds())
     append_rows(run.directory / METRICS, [row])
     resources = ResourceRow(step, memory_mb(), run.population.end_step())
     append_rows(run.directory / RESOURCES, [resources])

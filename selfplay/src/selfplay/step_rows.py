@@ -52,7 +52,6 @@ def task_row(p: Proposed, step: int) -> rows.TaskRow:
 
 def metrics_row(
     run: Run,
-    step: int,
     matches: Sequence[Pair],
     solved: Sequence[Proposed],
     samples: Sequence[TrainingSample],
@@ -61,14 +60,14 @@ def metrics_row(
     new_structures: int,
     seconds: Mapping[str, float],
 ) -> rows.StepRow:
-    """Return the row of metrics.jsonl. seconds: by phase."""
+    """Return the row of metrics.jsonl for the step after `run.step`. seconds: by phase."""
     valid = [p for p in solved if p.task is not None]
     judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
     refused = Counter(p.status for p in solved if p.task is None)
     complexity, commonest = _programs(valid)
     trained = sum(s.tokens or 0 for s in stats.values() if s.learning_rate)
     return rows.StepRow(
-        step=step,
+        step=run.step + 1,
         teacher_reward=_mean_reward(samples, "propose"),
         student_reward=_mean_reward(samples, "solve"),
         valid_share=len(valid) / max(1, len(judged)),

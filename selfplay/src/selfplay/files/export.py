@@ -11,6 +11,7 @@ import lora_evo.model
 from code_verifier import Task
 from lora_evo import LoraEvoError, read_lineage
 from lora_evo.files import appearing, check_output, write_text
+from selfplay.config import Config
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import EVALS, TASKS, open_config
 from selfplay.files.rows import EvalRow, TaskRow, read_rows
@@ -63,6 +64,11 @@ def export_member(
             replace(adapter, config=renamed), out, lineage=read_lineage(home), results=results
         )
         return base
+    return _merge(config, base, adapter, out)
+
+
+def _merge(config: Config, base: str, adapter: lora_evo.Adapter, out: Path) -> str:
+    """Write base and adapter as one model; return the name of its base."""
     with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
             base, lora_evo.model.choose_device("cpu"), config.dtype, config.load_in_4bit

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, isfinite
 
-from msgspec import structs
+from msgspec import UNSET
 from torch import Tensor
 
 from lora_evo.model import Rollout
@@ -141,12 +141,14 @@ class UpdateBatch:
             fault = self.faults.get(place, "")
             result = outcomes.get(place, StepResult(StatsSum(), None, False, fault))
             total.add(result.sums)
-            of_member = total.stats(result.norm, result.stepped, result.fault)
-            of_member = structs.replace(of_member, learning_rate=self.rates[place])
             has_signal = any(row.has_signal for row in self.rows if row.member == place)
-            if result.stepped and not has_signal:
-                of_member = structs.replace(of_member, regularised=True)
-            stats[members[place]] = of_member
+            stats[members[place]] = total.row(
+                result.norm,
+                stepped=result.stepped,
+                skipped=result.fault or UNSET,
+                learning_rate=self.rates[place],
+                regularised=(result.stepped and not has_signal) or UNSET,
+            )
         return stats
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
-from math import isfinite, isnan, nan
+from math import isfinite, nan
+from typing import Any
 
 from msgspec import UNSET
 from torch import Tensor
@@ -26,7 +27,7 @@ class StatsSum:
     apart: float = 0.0
     kl_tokens: float = 0.0
     logp_difference_max: float = 0.0
-    kl: float | None = None
+    kl: float = 0.0
 
     def add_row(self, logprobs: Sequence[float]) -> None:
         """Count a sample by the sampler's log-probabilities of its tokens."""
@@ -37,21 +38,18 @@ class StatsSum:
         """Add the sums of other samples of the member."""
         largest = max(self.logp_difference_max, other.logp_difference_max)
         for field in fields(self):
-            if (value := getattr(other, field.name)) is not None:
-                setattr(self, field.name, (getattr(self, field.name) or 0) + value)
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
         self.logp_difference_max = largest
 
     def numbers(self) -> list[float]:
-        """Return all sums, for `of_numbers`; NaN for None."""
-        return [nan if value is None else float(value) for value in astuple(self)]
+        """Return all sums, for `of_numbers`."""
+        return list(map(float, astuple(self)))
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[float]) -> "StatsSum":
         """Return the sums that `numbers` packed."""
-        tokens, learned, *sums, kl = numbers
-        total = cls(int(tokens), int(learned), *sums)
-        total.kl = None if isnan(kl) else kl
-        return total
+        tokens, learned, *sums = numbers
+        return cls(int(tokens), int(learned), *sums)
 
     def add_tokens(
         self,
@@ -78,11 +76,11 @@ class StatsSum:
         self.apart += float((log_ratio.abs() > LOG_RATIO_LIMIT).sum())
         self.logp_difference_max = max(self.logp_difference_max, float(log_ratio.abs().max()))
         if kl is not None:
-            self.kl = (self.kl or 0.0) + float(kl.sum())
+            self.kl += float(kl.sum())
             self.kl_tokens += kl.numel()
 
-    def stats(self, grad_norm: float | None, stepped: bool, skipped: str = "") -> MemberRow:
-        """Return means over the tokens.
+    def row(self, grad_norm: float | None, **of_update: Any) -> MemberRow:
+        """Return means over the tokens, and of_update: fields about the update.
 
         Entropy and tokens are of all samples; loss, ratios and differences of the samples that the
         member learned from.
@@ -91,7 +89,6 @@ class StatsSum:
         return MemberRow(
             loss=finite(self.loss),
             grad_norm=finite(grad_norm),
-            stepped=stepped,
             tokens=self.tokens,
             entropy=finite(self.entropy / max(1, self.tokens)),
             clip_ratio=finite(self.clipped / n),
@@ -100,6 +97,6 @@ class StatsSum:
             logp_difference_max=finite(self.logp_difference_max if self.learned else nan),
             mismatch_kl=finite(self.mismatch_kl / n),
             mismatch_share=self.apart / n if self.apart else UNSET,
-            kl=UNSET if self.kl is None or not isfinite(self.kl) else self.kl / self.kl_tokens,
-            skipped=skipped or UNSET,
+            kl=self.kl / self.kl_tokens if self.kl_tokens and isfinite(self.kl) else UNSET,
+            **of_update,
         )

@@ -90,11 +90,7 @@ def _lines(
     is_raw = "value" in rows[0]
     numbers = ("value", "middle") if is_raw else ("middle", "low", "high")
     ends = [row[number] for row in rows for number in numbers if row[number] is not None]
-    ends += [level[0]] if level else []
-    largest = max(map(abs, ends))
-    is_flat = max(ends) - min(ends) <= 1e-9 * largest
-    scale = alt.Scale(zero=is_flat) if largest else alt.Scale(domain=[0, 1])
-    axis = alt.Axis(labelExpr=_POWERS) if 0 < largest < 1e-3 else alt.Axis()
+    scale, axis = _fitting([*ends, *([level[0]] if level else [])])
 
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title=unit, scale=scale, axis=axis)
@@ -119,14 +115,25 @@ def _lines(
         *behind,
         line.encode(y=y("middle"), opacity=opacity).properties(name="lines").add_params(pick),
         dots.encode(y=y(numbers[0]), opacity=seen(1.0, dot=True), tooltip=tooltip),
+        *(_level(*level, y("middle")) if level else ()),
     ]
-    if level is not None:
-        across = alt.Chart(alt.InlineData(values=[{"middle": level[0], "title": level[1]}]))
-        across = across.encode(y=y("middle"))
-        label = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
-        layers.append(across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888"))
-        layers.append(label.encode(x=alt.value("width"), text="title:N"))
     return alt.LayerChart(layer=layers).properties(width=480, height=165 if is_raw else 230)
+
+
+def _level(value: float, title: str, y: alt.Y) -> list[alt.Chart]:
+    """Return a dashed line across the chart, and its title."""
+    across = alt.Chart(alt.InlineData(values=[{"middle": value, "title": title}])).encode(y=y)
+    label = across.mark_text(align="right", baseline="bottom", dx=-4, dy=-2)
+    rule = across.mark_rule(strokeDash=[5, 4], strokeWidth=1.5, color="#888")
+    return [rule, label.encode(x=alt.value("width"), text="title:N")]
+
+
+def _fitting(values: Sequence[float]) -> tuple[alt.Scale, alt.Axis]:
+    """Return a scale and an axis for these values, which may be flat, all 0 or tiny."""
+    largest = max(map(abs, values))
+    is_flat = max(values) - min(values) <= 1e-9 * largest
+    scale = alt.Scale(zero=is_flat) if largest else alt.Scale(domain=[0, 1])
+    return scale, alt.Axis(labelExpr=_POWERS) if 0 < largest < 1e-3 else alt.Axis()
 
 
 def _colour(rows: Sequence[dict[str, Any]], name: str, names: Sequence[str]) -> alt.Color:
