@@ -31,8 +31,8 @@ from code_verifier import (
 from code_verifier.answers import find_answer, find_program
 from code_verifier.grading import leaks, tells
 from code_verifier.metrics import fingerprint
+from code_verifier.scripts.grades import equal_output
 from code_verifier.scripts.runner import read_report
-from code_verifier.scripts.suites import equal_output
 
 TASK = Task("code_o", "", output="[1, 2]")
 ROW = {"kind": "code_o", "output": "{1: 'a'}"}

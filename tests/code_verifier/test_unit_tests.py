@@ -23,7 +23,8 @@ from code_verifier import (
     scripts,
 )
 from code_verifier.jail import server, walls
-from code_verifier.scripts.suites import equal_output, read_tests, run_tests
+from code_verifier.scripts.grades import equal_output, run_tests
+from code_verifier.scripts.suites import read_tests
 
 _FILE = Path(__file__).parent / "corpus" / "unit_tests.toml"
 CORPUS: dict[str, Any] = tomllib.loads(_FILE.read_text(encoding="utf-8"))

@@ -20,8 +20,9 @@ from code_verifier.rewards import (
     verifiers_reward,
 )
 from code_verifier.sandbox import Sandbox, grade
+from code_verifier.scripts.grades import run_tests
 from code_verifier.scripts.runner import Calls, ScriptRunner, Value
-from code_verifier.scripts.suites import read_tests, run_tests
+from code_verifier.scripts.suites import read_tests
 from code_verifier.syntax import bound_names, parse_program, strip_comments
 from code_verifier.tasks import Grade, Limits, Proposal, Task, Verdict
 from code_verifier.user_files import read_rows

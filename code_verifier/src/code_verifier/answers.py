@@ -116,7 +116,7 @@ class _Reader:
         size = tries = 0
         for end in range(start, len(self.lines)):
             if _is_end(self.lines[end], fence):
-                block = Block(language, _dedented(self.lines[start:end]), closed=True)
+                block = Block(language, _dedent(self.lines[start:end]), closed=True)
                 first = first or (block, end)
                 affordable = size <= self.budget
                 if language in _OTHER or (affordable and self.tree(block.text) is not None):
@@ -125,7 +125,7 @@ class _Reader:
             size += len(self.lines[end])
             if first and (tries == _TRIES or size > self.budget):
                 break
-        text = "" if first else _dedented(self.lines[start:])
+        text = "" if first else _dedent(self.lines[start:])
         return first or (Block(language, text, closed=False), len(self.lines))
 
     def _reopens(self, start: int, fence: str) -> bool:
@@ -155,7 +155,7 @@ def _is_end(line: str, fence: str) -> bool:
     return len(line) >= len(fence) and not line.strip(fence[0])
 
 
-def _dedented(lines: list[str]) -> str:
+def _dedent(lines: list[str]) -> str:
     """The lines of a block without common indentation, as in a list item, and the last line end."""
     margins = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
     margin = min(margins, default=0)

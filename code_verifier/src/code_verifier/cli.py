@@ -28,7 +28,8 @@ from code_verifier.process import DOCTOR, HASH_SEEDS, remedy
 from code_verifier.rewards import check_row, shared_runner
 from code_verifier.sandbox import Sandbox
 from code_verifier.scripts.runner import ScriptRunner
-from code_verifier.tasks import Limits, Task, id_of, program_of, text_field, text_list
+from code_verifier.tasks import Limits, Task
+from code_verifier.user_files import id_of, program_of, text_field, text_list
 
 _Command = Callable[..., Any]
 Row = user_files.Row
@@ -168,9 +169,9 @@ def check(rows: Path, out: Path, as_json: bool, workers: int, runs: int, **limit
     number.
     """
     with _sandbox(workers, runs=runs, **limits) as sandbox:
-        results = _run(rows, partial(_checked, sandbox), workers)
+        results = _run(rows, partial(_check_row, sandbox), workers)
         sandbox.self_test()
-        counts = _end(_written(results, [rows], out), "status", "checked", as_json, out)
+        counts = _end(_write_rows(results, [rows], out), "status", "checked", as_json, out)
     return 1 if counts[Status.SANDBOX_ERROR] else 0
 
 
@@ -213,8 +214,8 @@ def grade(
     """
     comparison = Comparison(not python_equality, tolerance)
     with _sandbox(workers, comparison=comparison, **limits) as sandbox:
-        results = _run(rows, partial(_graded, sandbox, cache(sandbox.self_test)), workers)
-        counts = _end(_written(results, [rows], out), "score", "graded", as_json, out)
+        results = _run(rows, partial(_grade_row, sandbox, cache(sandbox.self_test)), workers)
+        counts = _end(_write_rows(results, [rows], out), "score", "graded", as_json, out)
     return 1 if counts["None"] else 0
 
 
@@ -234,7 +235,7 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
         tests = cache(sandbox.self_test), cache(shared_runner().self_test)
 
         def results() -> Iterator[Row]:
-            for row in _run(rows, partial(_proved, sandbox, tests), workers):
+            for row in _run(rows, partial(_prove_row, sandbox, tests), workers):
                 if row["status"] not in ("solved", "no solution"):
                     text = "{id}: {status}: {reason}".format(**row)
                     click.echo(json.dumps(row) if as_json else " ".join(text.split()))
@@ -245,7 +246,7 @@ def check_rows(rows: Path, as_json: bool, workers: int, **limits: Any) -> int:
     return 1 if counts.keys() - {"solved", "no solution"} else 0
 
 
-def _proved(sandbox: Sandbox, tests: Sequence[Callable[[], None]], line: int, row: Row) -> Row:
+def _prove_row(sandbox: Sandbox, tests: Sequence[Callable[[], None]], line: int, row: Row) -> Row:
     """The status of a row: whether its own solution solves it. tests: before the first task, and
     before the first tests of whole programs."""
     name = row.get("id") or row.get("task_id") or line
@@ -312,7 +313,7 @@ def metrics(paths: Sequence[Path], out: Path, as_json: bool, html: Path | None) 
             hint = "" if path.suffix in _ROWS else "; the name of a Python file must end in .py"
             raise CodeVerifierError(f"{error}{hint}") from None
 
-    total = sum(1 for _ in _written(chain.from_iterable(map(results, sources)), sources, out))
+    total = sum(1 for _ in _write_rows(chain.from_iterable(map(results, sources)), sources, out))
     if html is not None:
         save_page(measured, total - len(measured), html)
     _print_summary([numbers for _, numbers in measured], total - len(measured), as_json, out)
@@ -423,7 +424,7 @@ def _run(rows: Path, one: Callable[[int, Row], Row], workers: int = 0) -> Iterat
     return ordered_map(result, items, workers) if workers else map(result, items)
 
 
-def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:
+def _write_rows(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iterator[Row]:
     """Write every row at once, and yield it; on a terminal, show the number of rows."""
     is_terminal = sys.stderr.isatty()
     with user_files.open_results(out, sources) as write:
@@ -434,7 +435,7 @@ def _written(results: Iterable[Row], sources: Sequence[Path], out: Path) -> Iter
             yield row
 
 
-def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
+def _check_row(sandbox: Sandbox, line: int, row: Row) -> Row:
     """The result of a row; one with `inputs` (AZR's code_f seeds) has a list of their outputs."""
     program, name = program_of(row), id_of(row, line)
     several = row.get("input") is None and row.get("inputs") is not None
@@ -454,7 +455,7 @@ def _checked(sandbox: Sandbox, line: int, row: Row) -> Row:
     return result | {"reason": at + verdict.reason, "wall_ms": round(wall_ms, 3), "runs": runs}
 
 
-def _graded(sandbox: Sandbox, test: Callable[[], None], line: int, row: Row) -> Row:
+def _grade_row(sandbox: Sandbox, test: Callable[[], None], line: int, row: Row) -> Row:
     """The grade of a row. test: of the sandbox, before the first answer that is executed."""
     name, task, answer = id_of(row, line), Task.from_row(row), text_field(row, "answer")
     if task.kind != "code_o":

@@ -122,23 +122,9 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
     if len(proposal.message) > limits.output_chars:
         reason = f"the message is longer than {limits.output_chars} characters"
         return Verdict(Status.TOO_LONG, reason=reason)
-    calls: list[str] = []
-    tidy: list[str] = []
-    for number, input in enumerate(proposal.inputs, 1):
-        try:
-            args, kwargs, laid_out = read_arguments(input, limits.input_chars)
-            call = "".join(canonical(value, limits.input_chars) + ", " for value in args)
-        except LiteralError as error:
-            return Verdict(error.status, reason=f"input {number}: {error}")
-        if kwargs:
-            reason = f"input {number} has keywords; expected values alone, to tell calls apart"
-            return Verdict(Status.DUPLICATE_INPUT, reason=reason)
-        for earlier, other in enumerate(calls, 1):
-            if call.startswith(other) or other.startswith(call):  # the rest may be defaults
-                reason = f"inputs {earlier} and {number} make the same call, or may do so"
-                return Verdict(Status.DUPLICATE_INPUT, reason=reason)
-        calls.append(call)
-        tidy.append(laid_out)
+    tidy = _lay_out(proposal.inputs, limits.input_chars)
+    if isinstance(tidy, Verdict):
+        return tidy
     try:
         leak = leaks(proposal.message, proposal.parsed)
     except ProgramError:
@@ -166,6 +152,28 @@ def _validate_function(proposal: Proposal, check: Run, limits: Limits) -> Verdic
         visible=total // 2,
     )
     return Verdict(Status.OK, task=task.with_id())
+
+
+def _lay_out(inputs: Sequence[str], chars: int) -> list[str] | Verdict:
+    """The inputs as Python lays them out; or a verdict that refuses one."""
+    calls: list[str] = []
+    tidy: list[str] = []
+    for number, input in enumerate(inputs, 1):
+        try:
+            args, kwargs, laid_out = read_arguments(input, chars)
+            call = "".join(canonical(value, chars) + ", " for value in args)
+        except LiteralError as error:
+            return Verdict(error.status, reason=f"input {number}: {error}")
+        if kwargs:
+            reason = f"input {number} has keywords; expected values alone, to tell calls apart"
+            return Verdict(Status.DUPLICATE_INPUT, reason=reason)
+        for earlier, other in enumerate(calls, 1):
+            if call.startswith(other) or other.startswith(call):  # the rest may be defaults
+                reason = f"inputs {earlier} and {number} make the same call, or may do so"
+                return Verdict(Status.DUPLICATE_INPUT, reason=reason)
+        calls.append(call)
+        tidy.append(laid_out)
+    return tidy
 
 
 _MIN_LINE = 10

@@ -117,7 +117,7 @@ def measure(program: str | ParsedProgram) -> Metrics:
         ast_nodes=sum(map(len, nodes.values())),
         cyclomatic=cyclomatic,
         loc=_code_lines(parsed.text, nodes),
-        variables=len(_bound(nodes)),
+        variables=len(_bound_names(nodes)),
         halstead_volume=volume,
         halstead_effort=effort,
         max_nesting=nesting,
@@ -127,7 +127,7 @@ def measure(program: str | ParsedProgram) -> Metrics:
     )
 
 
-def _bound(nodes: _Nodes) -> set[str]:
+def _bound_names(nodes: _Nodes) -> set[str]:
     names = {node.id for node in nodes[ast.Name] if isinstance(node.ctx, ast.Store)}
     names |= {node.arg for node in nodes[ast.arg]}
     for kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar):
@@ -207,7 +207,7 @@ def fingerprint(program: str | ParsedProgram) -> str:
     stack: list[Any] = [parse_program(program).tree]
     while stack:
         item = stack.pop()
-        token, parts = (item, ()) if item.__class__ is tuple else _opened(item, bound)
+        token, parts = (item, ()) if item.__class__ is tuple else _open_node(item, bound)
         tokens.append(token)
         stack.extend(reversed(parts))
     numbers: dict[str, str] = {}
@@ -219,7 +219,7 @@ def fingerprint(program: str | ParsedProgram) -> str:
     return hashlib.blake2b(coded, digest_size=8).hexdigest()
 
 
-def _opened(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
+def _open_node(item: Any, bound: set[str]) -> tuple[_Token, Sequence[Any]]:
     """The first token of a node, a list or a value, and the parts after it."""
     kind = item.__class__
     if kind is list:

@@ -18,6 +18,7 @@ _STOPPING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(
 _MEMBERSHIP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Jobs = queue.SimpleQueue[tuple[Future[_Result], _Item] | None]
 
 
 def ordered_map(
@@ -34,22 +35,12 @@ def ordered_map(
     order. A caller that leaves early does not wait; items that have not started are dropped.
     share: items are hashable, and equal ones among the last 4096 have one result.
     """
-    jobs: queue.SimpleQueue[tuple[Future[_Result], _Item] | None] = queue.SimpleQueue()
+    jobs: _Jobs[_Result, _Item] = queue.SimpleQueue()
     pending: deque[Future[_Result]] = deque()
     known: dict[_Item, Future[_Result]] = {}
     end: BaseException | None = None
     iterator = iter(items)
     threads = 0
-
-    def work() -> None:
-        while (job := jobs.get()) is not None:
-            future, item = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function(item))
-            except BaseException as error:
-                future.set_exception(error)
 
     try:
         while True:
@@ -66,7 +57,9 @@ def ordered_map(
                     if threads <= workers:
                         threads += 1
                         # A daemon: the interpreter's end must not wait for a program that runs.
-                        threading.Thread(target=work, name="code-verifier", daemon=True).start()
+                        threading.Thread(
+                            target=_work, args=(function, jobs), name="code-verifier", daemon=True
+                        ).start()
                     if share:
                         known[item] = future
                         if len(known) > _SHARED:
@@ -85,6 +78,18 @@ def ordered_map(
             future.cancel()
         for _ in range(threads):
             jobs.put(None)
+
+
+def _work(function: Callable[[_Item], _Result], jobs: _Jobs[_Result, _Item]) -> None:
+    """Do jobs until one is None."""
+    while (job := jobs.get()) is not None:
+        future, item = job
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            future.set_result(function(item))
+        except BaseException as error:
+            future.set_exception(error)
 
 
 def cores() -> int:

@@ -19,10 +19,12 @@ from code_verifier.parallel import cores, ordered_map
 from code_verifier.process import DOCTOR
 from code_verifier.sandbox import Sandbox, shared_sandbox
 from code_verifier.scripts.assertions import SHOWN
+from code_verifier.scripts.grades import run_tests
 from code_verifier.scripts.runner import ScriptRunner
-from code_verifier.scripts.suites import Suite, read_tests, run_tests
+from code_verifier.scripts.suites import Suite, read_tests
 from code_verifier.syntax import bound_names, parse_program
-from code_verifier.tasks import Grade, Task, program_of
+from code_verifier.tasks import Grade, Task
+from code_verifier.user_files import program_of
 
 Parse = Callable[[str], str | None]
 """Finds the answer in a completion's text, or None."""
@@ -160,11 +162,11 @@ def reference_of(row: Mapping[str, Any]) -> str | None:
         text = next(iter(value), None) if isinstance(value, list) else value
         if isinstance(text, str) and text.strip():
             program = find_program(text) if "```" in text else text
-            return _continued(row, text) if name == _REFERENCES[0] else program
+            return _join_prompt(row, text) if name == _REFERENCES[0] else program
     return None
 
 
-def _continued(row: Mapping[str, Any], text: str) -> str | None:
+def _join_prompt(row: Mapping[str, Any], text: str) -> str | None:
     """The program of a solution that continues the row's prompt, or is whole; None if the prompt
     is a chat or lacks the function that the solution is the body of."""
     prompt = row["prompt"] if isinstance(row.get("prompt"), str) else ""

@@ -213,7 +213,7 @@ class Sandbox(AbstractContextManager["Sandbox"]):
         if not first.ok or runs == 1:
             return first
         sights, wall_ms, index = {sight}, first.wall_ms, 1
-        while index < _needed(runs, flags, sights):
+        while index < _count_runs(runs, flags, sights):
             verdict, sight, modules = self._execute(code, index, modules)
             sights.add(sight)
             wall_ms = max(wall_ms, verdict.wall_ms)
@@ -271,8 +271,8 @@ class Sandbox(AbstractContextManager["Sandbox"]):
             return self._execute(code, index, wire.ALL)
         status, text = reply.status, reply.reason
         if status == Status.OK:
-            status, text = _reported(reply.report)
-        if status == Status.OK and (problem := _forged(text)):
+            status, text = _read_report(reply.report)
+        if status == Status.OK and (problem := _find_forgery(text)):
             status, text = Status.VIOLATION, f"the result is forged: {problem}"
         if status == Status.OK:
             return Verdict(status, text, "", reply.wall_ms, 1), reply.number, modules
@@ -303,7 +303,7 @@ def shared_sandbox() -> Sandbox:
 
 
 @lru_cache(maxsize=512)  # all executions of a program give one text, as a rule
-def _forged(text: str) -> str:
+def _find_forgery(text: str) -> str:
     """Why a child's result is forged, or "". A program may control its child, so that the text is
     trusted only if it is canonical."""
     try:
@@ -313,7 +313,7 @@ def _forged(text: str) -> str:
     return "" if is_canonical else "the text is not canonical"
 
 
-def _reported(report: bytes) -> tuple[str, str]:
+def _read_report(report: bytes) -> tuple[str, str]:
     """Status and text of a child's report, which may be forged."""
     status, mark, text = report.decode("utf-8", "replace").partition("\n")
     if mark and status in _OF_PROGRAM:
@@ -321,7 +321,7 @@ def _reported(report: bytes) -> tuple[str, str]:
     return Status.VIOLATION, "left without a whole report"
 
 
-def _needed(runs: int, flags: int, sights: set[int]) -> int:
+def _count_runs(runs: int, flags: int, sights: set[int]) -> int:
     """How often to execute a program of these flags that saw this of addresses."""
     seen = wire.SEEN in sights or (wire.UNKNOWN in sights and flags & wire.TEXTS)
     return max(runs, CHANCE_RUNS) if seen or flags & wire.CHANCE else runs

@@ -177,11 +177,11 @@ def run_code(runner: ScriptRunner, body: bytes) -> dict[str, Any]:
         raise CodeVerifierError(
             f"run_timeout is {str(limit)[:40]}; expected up to {_MOST_S:.0f} seconds"
         )
-    files = _decoded(row.get("files") or {})
+    files = _decode_files(row.get("files") or {})
     return _result(runner.run(code, stdin or "", cpu_s=limit, files=files))
 
 
-def _decoded(files: Any) -> dict[str, bytes]:
+def _decode_files(files: Any) -> dict[str, bytes]:
     with suppress(ValueError, TypeError, AttributeError):
         return {name: base64.b64decode(text or "") for name, text in files.items()}
     raise CodeVerifierError("expected 'files' as an object of names with their content in base64")

@@ -1,4 +1,4 @@
-"""Tasks, proposals, verdicts, grades and limits; and how they are read from rows.
+"""Tasks, proposals, verdicts, grades and limits.
 
 The dataclasses can hold tasks of other kinds, too; a `Sandbox` validates and grades three kinds.
 """
@@ -13,6 +13,14 @@ from typing import Any, Final, Self
 
 from code_verifier.errors import CodeVerifierError, Status
 from code_verifier.syntax import ParsedProgram, parse_program
+from code_verifier.user_files import (
+    id_of,
+    program_of,
+    text_field,
+    text_list,
+    text_or_none,
+    typed_field,
+)
 
 KINDS: Final = ("code_o", "code_i", "code_f")
 
@@ -105,7 +113,7 @@ class Task:
             text_list(row, "inputs"),
             text_list(row, "outputs"),
             message=text_or_none(row, "message") or "",
-            visible=_typed(row, "visible", int, "a whole number") or 0,
+            visible=typed_field(row, "visible", int, "a whole number") or 0,
             id=name,
         )
 
@@ -240,60 +248,3 @@ class Limits:
 
 _BOUNDS = {"wall_s": (1e-3, 1e6), "cpu_s": (1e-3, 1e6), "int_digits": (640, math.inf)}
 """Python itself takes no fewer than 640 digits."""
-
-
-def text_field(row: Mapping[str, Any], *names: str) -> str:
-    """Return the first of the named fields that the row has; it must be a text."""
-    for name in names:
-        text = text_or_none(row, name)
-        if text is not None:
-            return text
-    fields = ", ".join([repr(name[:40]) for name in row][:8]) or "nothing"
-    raise CodeVerifierError(f"field {' or '.join(map(repr, names))} is missing; found {fields}")
-
-
-def text_or_none(row: Mapping[str, Any], name: str) -> str | None:
-    """Return a field that is a text; missing is null."""
-    text: str | None = _typed(row, name, str, "a text")
-    return text
-
-
-def text_list(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field that is a list of texts; missing is empty."""
-    texts = tuple(_typed(row, name, list | tuple, "a list of texts") or ())
-    for place, item in enumerate(texts, 1):
-        if not isinstance(item, str):
-            kind = type(item).__name__
-            raise CodeVerifierError(f"field {name!r} has a {kind} as item {place}; expected texts")
-    return texts
-
-
-def _typed(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
-    value = row.get(name)
-    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise CodeVerifierError(
-            f"field {name!r} is of type {type(value).__name__}; expected {expected}"
-        )
-    return value
-
-
-def program_of(row: Mapping[str, Any], required: bool = True) -> str:
-    """Return the program of a row: `program`, or AZR's `snippet` behind its `imports`."""
-    program = text_or_none(row, "program")
-    if program is not None:
-        return program
-    if not required and row.get("snippet") is None:
-        return ""
-    snippet = text_field(row, "program", "snippet")
-    lines = {line.strip() for line in snippet.splitlines()}
-    imports = [line for line in text_list(row, "imports") if line.strip() not in lines]
-    return "\n".join([*imports, snippet])
-
-
-def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int | float | None:
-    """Return the row's `id`, or its place. An id is a text, a finite number or null."""
-    name: Any = row.get("id", place)
-    finite = not isinstance(name, float) or math.isfinite(name)
-    if not finite or not isinstance(name, str | int | float | None):
-        raise CodeVerifierError(f"field 'id' is {str(name)[:60]}; expected a text or a number")
-    return name

@@ -1,5 +1,5 @@
-"""Files of users: JSON Lines, one object a line, in and out; and Python files in folders, which are
-read as texts, never imported or executed.
+"""Files of users: JSON Lines, one object a line, in and out, and the fields of a row; and Python
+files in folders, which are read as texts, never imported or executed.
 
 Memory is bounded for any file. Finished results are never lost: each row is written at once to
 `OUT.PID.part`, which is renamed to `OUT` when the work ends, also by an error, an interrupt or a
@@ -9,6 +9,7 @@ full disk. Only a killed process leaves it behind.
 import gzip
 import io
 import json
+import math
 import os
 import shlex
 import stat
@@ -17,7 +18,7 @@ import tokenize
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -48,7 +49,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             while line := file.readline(MAX_LINE + 1):
                 number += 1
                 try:
-                    row = _parsed(line)
+                    row = _parse_line(line)
                 except CodeVerifierError as error:
                     raise CodeVerifierError(
                         f"{name}, line {number}: {error}; expected one JSON object a line"
@@ -66,7 +67,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, Row]]:
             reader.detach()  # standard input stays open
 
 
-def _parsed(line: bytes) -> Row | None:
+def _parse_line(line: bytes) -> Row | None:
     """The object of one line, None for a blank one. Raises CodeVerifierError."""
     if len(line) > MAX_LINE:
         raise CodeVerifierError(f"longer than {MAX_LINE} bytes")
@@ -96,6 +97,64 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"the field {twice[:60]!r} appears twice")
     return row
+
+
+def text_field(row: Mapping[str, Any], *names: str) -> str:
+    """Return the first of the named fields that the row has; it must be a text."""
+    for name in names:
+        text = text_or_none(row, name)
+        if text is not None:
+            return text
+    fields = ", ".join([repr(name[:40]) for name in row][:8]) or "nothing"
+    raise CodeVerifierError(f"field {' or '.join(map(repr, names))} is missing; found {fields}")
+
+
+def text_or_none(row: Mapping[str, Any], name: str) -> str | None:
+    """Return a field that is a text; missing is null."""
+    text: str | None = typed_field(row, name, str, "a text")
+    return text
+
+
+def text_list(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field that is a list of texts; missing is empty."""
+    texts = tuple(typed_field(row, name, list | tuple, "a list of texts") or ())
+    for place, item in enumerate(texts, 1):
+        if not isinstance(item, str):
+            kind = type(item).__name__
+            raise CodeVerifierError(f"field {name!r} has a {kind} as item {place}; expected texts")
+    return texts
+
+
+def typed_field(row: Mapping[str, Any], name: str, kind: Any, expected: str) -> Any:
+    """Return a field of this type; missing is null."""
+    value = row.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise CodeVerifierError(
+            f"field {name!r} is of type {type(value).__name__}; expected {expected}"
+        )
+    return value
+
+
+def program_of(row: Mapping[str, Any], required: bool = True) -> str:
+    """Return the program of a row: `program`, or AZR's `snippet` behind its `imports`."""
+    program = text_or_none(row, "program")
+    if program is not None:
+        return program
+    if not required and row.get("snippet") is None:
+        return ""
+    snippet = text_field(row, "program", "snippet")
+    lines = {line.strip() for line in snippet.splitlines()}
+    imports = [line for line in text_list(row, "imports") if line.strip() not in lines]
+    return "\n".join([*imports, snippet])
+
+
+def id_of(row: Mapping[str, Any], place: str | int | None = None) -> str | int | float | None:
+    """Return the row's `id`, or its place. An id is a text, a finite number or null."""
+    name: Any = row.get("id", place)
+    finite = not isinstance(name, float) or math.isfinite(name)
+    if not finite or not isinstance(name, str | int | float | None):
+        raise CodeVerifierError(f"field 'id' is {str(name)[:60]}; expected a text or a number")
+    return name
 
 
 @contextmanager

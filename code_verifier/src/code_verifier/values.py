@@ -74,17 +74,17 @@ def describe(value: Any, draw: bool = False) -> tuple[str, str, str | None, int,
     if type(value) not in _EXACT and name in _BASE_NAMES:
         name = f"another {name}"
     try:
-        plain = _plain(_drawn(value) if draw else value, _MAX_DEPTH)
+        plain = _plain(_draw(value) if draw else value, _MAX_DEPTH)
         digest, size = _digest(plain)
         if size >= _HUGE:
             return name, digest, None, size, _are_floats(plain)
-        text = written(plain)
+        text = to_json(plain)
         return name, digest, text, len(text), _are_floats(plain)
     except (Opaque, RecursionError, TypeError, ValueError):
         return name, "", None, -1, False
 
 
-def _drawn(value: Any) -> Any:
+def _draw(value: Any) -> Any:
     if any(base in _EXACT for base in _mro_of(type(value))):
         return value
     try:
@@ -145,7 +145,7 @@ def shown(plain: Any) -> str:
     try:
         return repr(plain)
     except ValueError:
-        return written(plain)
+        return to_json(plain)
 
 
 def _digest(plain: Any) -> tuple[str, int]:
@@ -230,24 +230,24 @@ _WORDS: dict[str, Any] = {
 _COLLIDING = 1000
 
 
-def written(plain: Any) -> str:
+def to_json(plain: Any) -> str:
     """Return the JSON of plain data."""
-    return _encode(_tagged(plain))
+    return _encode(_tag(plain))
 
 
-def _tagged(value: Any) -> Any:
+def _tag(value: Any) -> Any:
     kind = type(value)
     if kind is int and value.bit_length() > _LONG_BITS:
         return {"int": hex(value)}
     if kind in _SCALARS:
         return value
     if kind is dict:
-        return {"dict": [[_tagged(k), _tagged(x)] for k, x in value.items()]}
+        return {"dict": [[_tag(k), _tag(x)] for k, x in value.items()]}
     if kind is complex:
         return {"complex": [value.real, value.imag]}
     if kind is bytes or kind is bytearray:
         return {kind.__name__: value.hex()}
-    items = [_tagged(item) for item in value]
+    items = [_tag(item) for item in value]
     return items if kind is list else {kind.__name__: items}
 
 

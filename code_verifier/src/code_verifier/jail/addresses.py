@@ -122,15 +122,7 @@ def _replace(machine: str, index: int) -> bool:
         return False
     example = object()
     old_hash, old_id = hash(example), id(example)
-    for kind in all_types():
-        slots = [_hash(kind)]
-        if type(method := vars(kind).get("__hash__")) is type(object.__hash__):
-            slots.append(_word(id(method) + _WRAPPED))
-        for slot in slots:
-            if kind is type(None) and sys.version_info < (3, 12):  # later a constant
-                slot.value = start + none
-            elif slot.value in hashes:
-                slot.value = start + hashes[slot.value]
+    _replace_hashes({old: start + place for old, place in hashes.items()}, start + none)
     threads = (getattr(_thread, name, id) for name in ("get_ident", "_get_main_thread_ident"))
     for place in [_word(id(function) + _METHOD).value for function in (id, *threads)]:
         _word(place + ctypes.sizeof(ctypes.c_size_t)).value = start + own_id
@@ -149,6 +141,19 @@ def _replace(machine: str, index: int) -> bool:
     if not works:
         _seen.value = wire.UNKNOWN
     return works
+
+
+def _replace_hashes(places: Mapping[int, int], none: int) -> None:
+    """Replace hash functions of types by their places, and that of None."""
+    for kind in all_types():
+        slots = [_hash(kind)]
+        if type(method := vars(kind).get("__hash__")) is type(object.__hash__):
+            slots.append(_word(id(method) + _WRAPPED))
+        for slot in slots:
+            if kind is type(None) and sys.version_info < (3, 12):  # later a constant
+                slot.value = none
+            else:
+                slot.value = places.get(slot.value, slot.value)
 
 
 def _executable(code: bytes) -> int:

@@ -130,7 +130,7 @@ class Test:
         self.candidate: Any = None
         self.modules = {k: m for k, m in sys.modules.items() if k not in ("__main__", "solution")}
         self.numpy: Any = self.modules.get("numpy")
-        self.builtins = vars(builtins) | {"__import__": self.imported}
+        self.builtins = vars(builtins) | {"__import__": self.import_module}
         self._part_from(names)
         for flags in _flags:
             flags.value |= walls.IMMUTABLE
@@ -141,7 +141,7 @@ class Test:
         """Put the copies of modules in their place, in these names too, and keep the modules; of
         `sys` and `importlib` the test has the copy."""
         own = {name: ModuleType(name) for name in ("sys", "importlib")}
-        importing = {"import_module": lambda name: self.imported(name, fromlist=(name,))}
+        importing = {"import_module": lambda name: self.import_module(name, fromlist=(name,))}
         vars(own["sys"]).update(vars(sys) | {"modules": self.modules})
         vars(own["importlib"]).update(vars(sys.modules["importlib"]) | importing)
         self.modules |= own
@@ -151,7 +151,7 @@ class Test:
             space.update((k, _copies[id(x)]) for k, x in [*space.items()] if id(x) in _copies)
         names["__builtins__"] = vars(_copies[id(builtins)])
 
-    def imported(self, name: str, *_: Any, fromlist: Any = (), level: int = 0) -> Any:
+    def import_module(self, name: str, *_: Any, fromlist: Any = (), level: int = 0) -> Any:
         """A module for an `import` of the test, as it was before the program."""
         if level or name not in self.modules:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -175,7 +175,7 @@ class Test:
         _ATOMS[id(kind)] = kind
         return kind
 
-    def judged(self, value: Any, depth: int = _MOST_DEEP, each: bool = False) -> Any:
+    def judge(self, value: Any, depth: int = _MOST_DEEP, each: bool = False) -> Any:
         """The value, the data of an instance of a subclass, or an object's record. each: an object
         that is iterated gives judged items. Raises Deceit."""
         kind = type(value)
@@ -198,7 +198,7 @@ class Test:
             _ITERATING if each and (id(kind) not in _known or not methods) else ("__next__",)
         )
         if any(name in space for space in spaces for name in iterating):
-            return (self.judged(item, depth - 1) for item in value)
+            return (self.judge(item, depth - 1) for item in value)
         if not any(key in _known for key in methods):
             return _Record(self, value) if methods else value
         for owner, method in methods.values():
@@ -218,7 +218,7 @@ class Test:
         else:
             is_sound = _base_of((owner,), _SOUND) or (self.numpy and owner is self.numpy.dtype)
             is_sound = is_sound and id(type(getattr(value, "tzinfo", None))) in _known
-        if not is_sound or not all(part is self.judged(part, depth - 1) for part in parts):
+        if not is_sound or not all(part is self.judge(part, depth - 1) for part in parts):
             raise Deceit("a value may ask another object what it equals")
 
     def _items(self, value: Any, mro: Any, base: Any, depth: int) -> Any:
@@ -229,7 +229,7 @@ class Test:
         if not _ATOMS.keys() >= set(map(id, kinds)):
             if depth <= 0:
                 raise Deceit("a value is nested too deeply, or holds itself")
-            items = [self.judged(item, depth - 1) for item in before]
+            items = [self.judge(item, depth - 1) for item in before]
         owner = next(kind for kind in mro if "__eq__" in _space_of(kind))
         is_plain = _base_of((owner,), (base, OrderedDict, Counter)) and not _own_names(mro, base)
         return value if is_plain and all(map(operator.is_, items, before)) else base(items)
@@ -238,17 +238,17 @@ class Test:
         """An array or a number of numpy, as an exact array or a number."""
         is_array = isinstance(value, self.numpy.ndarray)
         if not is_array and id(kind) not in _known:
-            return self.judged(self.numpy.generic.item(value), depth - 1)
+            return self.judge(self.numpy.generic.item(value), depth - 1)
         base = self.numpy.ndarray if is_array else self.numpy.generic
         parts = base.ravel(value).tolist() if base.dtype.__get__(value).hasobject else []
-        if not all(part is self.judged(part, depth - 1) for part in parts):
+        if not all(part is self.judge(part, depth - 1) for part in parts):
             raise Deceit("an array holds an object of the program")
         return base.view(value, base) if is_array and kind is not base else value
 
     def plain(self, value: Any) -> Any:
         """The value, or the data of an instance of a class that replaces methods of its base."""
         base = _base_of(_mro_of(type(value)), _DATA) if id(type(value)) not in _known else None
-        return self.judged(value) if base and _own_names(_mro_of(type(value)), base) else value
+        return self.judge(value) if base and _own_names(_mro_of(type(value)), base) else value
 
     def owner(self, value: Any, name: str) -> Any:
         """The value whose attribute the test reads. Raises Deceit for a method of a base of data
@@ -260,7 +260,7 @@ class Test:
             names = _own_names(_mro_of(kind), base) | {*getattr(value, "__dict__", ())}
             if "__getattribute__" in names or (name in names and name in _space_of(base)):
                 raise Deceit(f"a value has a method {name} of the program's own")
-        return self.judged(value) if name in _SEEKING else value
+        return self.judge(value) if name in _SEEKING else value
 
 
 class _Record:
@@ -272,7 +272,7 @@ class _Record:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Record) or type(self.value) is not type(other.value):
             return False
-        parts = [self.test.judged(_parts_of(record.value)) for record in (self, other)]
+        parts = [self.test.judge(_parts_of(record.value)) for record in (self, other)]
         return bool(parts[0] == parts[1])
 
     def __hash__(self) -> int:
@@ -321,7 +321,7 @@ def _protect_functions(spaces: set[int]) -> None:
             put(f, value)
 
         space[name] = property(space[name].__get__, own_function(put))
-    walls.changed(FunctionType)
+    walls.mark_changed(FunctionType)
 
 
 class _Judging(ast.NodeTransformer):
@@ -338,7 +338,7 @@ class _Judging(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """The node, changed so that the values it uses are judged."""
         self.generic_visit(node)
-        for method, fields in (("judged", _JUDGED), ("plain", _READ)):
+        for method, fields in (("judge", _JUDGED), ("plain", _READ)):
             for field in fields.get(type(node), "").split():
                 part = getattr(node, field)
                 is_list = isinstance(part, list)
@@ -346,21 +346,21 @@ class _Judging(ast.NodeTransformer):
                 setattr(node, field, calls if is_list else calls[0])
         match node:
             case ast.Compare() if not all(isinstance(x, ast.Is | ast.IsNot) for x in node.ops):
-                node.left = _call_of("judged", node.left)
+                node.left = _call_of("judge", node.left)
                 node.comparators = [
-                    _call_of("judged", item, each=isinstance(operation, ast.In | ast.NotIn))
+                    _call_of("judge", item, each=isinstance(operation, ast.In | ast.NotIn))
                     for operation, item in zip(node.ops, node.comparators, strict=True)
                 ]
             case ast.Subscript():
                 if isinstance(node.ctx, ast.Load):
                     node.value = _call_of("plain", node.value)
                 if not isinstance(node.slice, ast.Slice):
-                    node.slice = _call_of("judged", node.slice)
+                    node.slice = _call_of("judge", node.slice)
             case ast.Call(ast.Name(name) | ast.Attribute(attr=name) as function) if (
                 name in self.known or isinstance(function, ast.Attribute)
             ):
                 is_reading = name in _READING or any(x.arg == "key" for x in node.keywords)
-                method = "plain" if is_reading else "judged"
+                method = "plain" if is_reading else "judge"
                 node.args = [_call_of(method, item, each=not is_reading) for item in node.args]
                 for keyword in node.keywords:
                     keyword.value = _call_of(method, keyword.value)
@@ -405,5 +405,5 @@ def _hide_frames() -> None:
     sys._current_frames = dict
     space: Any = gc.get_referents(FrameType.__dict__)[0]
     space["f_back"] = None
-    walls.changed(FrameType)
+    walls.mark_changed(FrameType)
     gc.freeze()  # which the collector's lists leave out

@@ -93,7 +93,7 @@ def calls(task: bytes, room: mmap.mmap) -> NoReturn:
             sys.settrace(None)
             sys.setprofile(None)
             spent = time.process_time() - started
-            name, digest, text, chars, floats = _described(value, request["draw"])
+            name, digest, text, chars, floats = _describe(value, request["draw"])
             text = text if chars <= request["text_chars"] else None
             line = _encode([name, digest, text, chars, floats])
             _send(room, f"{line[:-1]}, {spent:.9f}]\n")
@@ -113,7 +113,7 @@ def _load(request: dict[str, Any], names: dict[str, Any]) -> Any:
     return names[request["entry"]]
 
 
-def _described(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]:
+def _describe(value: Any, draw: bool) -> tuple[str, str, str | None, int, bool]:
     """`describe` with room for deep values, whatever limits the program has set."""
     digits, depth = sys.get_int_max_str_digits(), sys.getrecursionlimit()
     sys.set_int_max_str_digits(OWN_DIGITS)

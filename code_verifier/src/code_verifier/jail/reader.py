@@ -55,7 +55,7 @@ def serve(config: dict[str, Any]) -> None:
 
 def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
     """Status; flags; the code and the arguments, or a reason."""
-    status, flags, code = _compiled(text)
+    status, flags, code = _compile(text)
     if status != Status.OK:
         return status, 0, code
     try:
@@ -67,7 +67,7 @@ def _read(text: str, input: str, chars: int) -> tuple[str, int, bytes]:
 
 
 @lru_cache(maxsize=1)  # one program may come with many inputs
-def _compiled(text: str) -> tuple[str, int, Any]:
+def _compile(text: str) -> tuple[str, int, Any]:
     """Status; flags; the code, or a reason."""
     try:
         tree = ast.parse(text.removeprefix("\ufeff"), FILE_NAME)

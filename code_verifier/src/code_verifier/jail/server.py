@@ -92,9 +92,25 @@ class Server:
             ordinary_child.prepare()
             self.run = {wire.CALLS: ordinary_child.calls, wire.SCRIPT: ordinary_child.script}
         self.spare = -1 if strict else walls.spare_file(config["jail_dir"])
-        root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
         # Less for every other execution, so that outputs that depend on it differ.
-        memory = config["memory"] - (config["memory"] >> 5) * (strict and config["index"] % 2)
+        self._confine(config, (config["memory"] >> 5) * (strict and config["index"] % 2))
+        if strict:
+            hides |= self.unmaps
+            self.layers |= {"clocks": hides and bool(self.filters), "addresses": scrambled}
+        walls.forget(wire.LOADING)
+        walls.hide_modules(_HIDDEN)
+        self.memory: int = config["memory"]
+        self.pid = os.getpid()
+        gc.collect()
+        gc.freeze()  # out of the collector's way, in the children too
+        gc.disable()  # until the program runs
+        if strict:
+            addresses.shuffle_memory(config["index"])
+
+    def _confine(self, config: dict[str, Any], less: int) -> None:
+        """Go behind the walls, and load the filters of the children. less: bytes of memory."""
+        root, user = os.geteuid() == 0, _FIRST_USER + os.getpid()
+        memory = config["memory"] - less
         self.layers = walls.confine(config["jail_dir"], memory, _INPUT_BYTES, user)
         # Whether the kernel counts processes and threads for this server and its child alone.
         self.alone = os.geteuid() == user if root else self.layers["namespaces"]
@@ -103,20 +119,6 @@ class Server:
         if not all(walls.succeeds(walls.install_filter, x) for x in self.filters.values()):
             self.filters = {}
         self.layers["seccomp"] = bool(self.filters)
-        if strict:
-            hides |= self.unmaps
-            self.layers |= {"clocks": hides and bool(self.filters), "addresses": scrambled}
-        walls.forget(wire.LOADING)
-        walls.hide_modules(_HIDDEN)
-        self.memory: int = config["memory"]
-        self.pid = os.getpid()
-        self.poller = select.poll()
-        self.poller.register(0, 0)  # hang-up only: the caller is gone
-        gc.collect()
-        gc.freeze()  # out of the collector's way, in the children too
-        gc.disable()  # until the program runs
-        if strict:
-            addresses.shuffle_memory(config["index"])
 
     def execute(self, order: dict[str, Any]) -> None:
         """Fork a child that reads its task, and send its result.
@@ -154,7 +156,7 @@ class Server:
         if how or status:
             code = os.waitstatus_to_exitcode(how)
             if not status:
-                most_s = walls.capped(resource.RLIMIT_CPU, order["hard_s"])
+                most_s = walls.cap(resource.RLIMIT_CPU, order["hard_s"])
                 status, reason = self._ending(code, spent >= most_s)
             if code == wire.RAISED:
                 reason = room[8 : wire.ROOM].rstrip(b"\0").decode("utf-8", "replace")
@@ -212,59 +214,52 @@ class Server:
         """Wait for a child. Returns status and reason, "" if it has left, else why it must be
         killed: it wrote too much, was idle for `idle_s`, exceeded a time limit or lost its caller;
         and the number of bytes of a script's output in `room`."""
-        poller, script = self.poller, order["kind"] == wire.SCRIPT
-        if end >= 0:
-            poller.register(end, select.POLLIN)
-        if script:
-            poller.register(result, select.POLLIN)
+        poller = select.poll()
+        poller.register(0, 0)  # hang-up only: the caller is gone
+        for file in (end, result):
+            if file >= 0:
+                poller.register(file, select.POLLIN)
         call_s, wall_s, idle_s = order["call_wall_s"], order["wall_s"], order["idle_s"]
         clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, see clock_getres(2)
         written, cpu, call, ended = 0, 0.0, bytes(8), False
         started = begun = moved = now = _now()
         beat_s = min(_BEAT_S, idle_s) if idle_s < wall_s else wall_s
-        try:
-            while True:
-                wait_s = min(beat_s, max(0.0, min(begun + call_s, started + wall_s) - now))
-                if end < 0:  # ask again and again, in turns of at most a quarter of its time
-                    wait_s = min(wait_s, (now - started) / 4.0, _TURN_S)
-                events = dict(poller.poll(0 if ended else wait_s * 1000.0 + 1.0))
-                if 0 in events:
-                    return Status.TIMEOUT, "lost its caller", written
-                if result in events:
-                    place = wire.ROOM + written
-                    with memoryview(room) as whole, whole[place : place + wire.READ] as part:
-                        count = os.readv(result, [part])
-                    written += count
-                    if written > len(room) - wire.ROOM - wire.READ:
-                        return Status.TOO_LONG, "wrote more than the limit of output", 0
-                    if count == 0:  # closed
-                        script = False
-                        poller.unregister(result)
-                elif ended or end in events:
-                    return "", "", written
-                if end < 0 and (ended := walls.has_ended(pid)):
-                    continue  # to read what it wrote before
-                now = _now()
-                if room[:8] != call:
-                    call, begun = room[:8], now
-                if now - moved >= beat_s:
-                    spent = _clock(clock)
-                    if spent - cpu > _PROGRESS_S:
-                        cpu, moved = spent, now
-                if now > moved + idle_s:
-                    return Status.TIMEOUT, "waited for something that does not come", written
-                if now > min(begun + call_s, started + wall_s):
-                    return Status.TIMEOUT, f"ran longer than {min(call_s, wall_s):g} s", written
-        finally:
-            if end >= 0:
-                poller.unregister(end)
-            if script:
-                poller.unregister(result)
+        while True:
+            wait_s = min(beat_s, max(0.0, min(begun + call_s, started + wall_s) - now))
+            if end < 0:  # ask again and again, in turns of at most a quarter of its time
+                wait_s = min(wait_s, (now - started) / 4.0, _TURN_S)
+            events = dict(poller.poll(0 if ended else wait_s * 1000.0 + 1.0))
+            if 0 in events:
+                return Status.TIMEOUT, "lost its caller", written
+            if result in events:
+                place = wire.ROOM + written
+                with memoryview(room) as whole, whole[place : place + wire.READ] as part:
+                    count = os.readv(result, [part])
+                written += count
+                if written > len(room) - wire.ROOM - wire.READ:
+                    return Status.TOO_LONG, "wrote more than the limit of output", 0
+                if count == 0:  # closed
+                    poller.unregister(result)
+            elif ended or end in events:
+                return "", "", written
+            if end < 0 and (ended := walls.has_ended(pid)):
+                continue  # to read what it wrote before
+            now = _now()
+            if room[:8] != call:
+                call, begun = room[:8], now
+            if now - moved >= beat_s:
+                spent = _clock(clock)
+                if spent - cpu > _PROGRESS_S:
+                    cpu, moved = spent, now
+            if now > moved + idle_s:
+                return Status.TIMEOUT, "waited for something that does not come", written
+            if now > min(begun + call_s, started + wall_s):
+                return Status.TIMEOUT, f"ran longer than {min(call_s, wall_s):g} s", written
 
     def _file(self, data: bytes) -> int:
         """A file that holds the data, because programs ask for its size, and seek in it."""
-        file = walls.memory_file() if self.spare < 0 else walls.emptied(self.spare)
-        most = walls.capped(resource.RLIMIT_FSIZE, _INPUT_BYTES)
+        file = walls.memory_file() if self.spare < 0 else walls.empty(self.spare)
+        most = walls.cap(resource.RLIMIT_FSIZE, _INPUT_BYTES)
         if len(data) > most:
             raise OSError(f"a standard input of {len(data)} bytes; files may have {most}")
         walls.limit(resource.RLIMIT_FSIZE, most, most)

@@ -76,10 +76,10 @@ def confine(
 
 def limit(kind: int, soft: int, hard: int) -> None:
     """Set a resource limit, or the hard limit that is there if it is lower (`ulimit -v`)."""
-    resource.setrlimit(kind, (capped(kind, soft), capped(kind, hard)))
+    resource.setrlimit(kind, (cap(kind, soft), cap(kind, hard)))
 
 
-def capped(kind: int, value: int) -> int:
+def cap(kind: int, value: int) -> int:
     """Return the value, or the hard limit of this resource if that is lower."""
     most = resource.getrlimit(kind)[1]
     return value if most == resource.RLIM_INFINITY else min(value, most)
@@ -123,7 +123,7 @@ def spare_file(folder: str) -> int:
     return file
 
 
-def emptied(file: int) -> int:
+def empty(file: int) -> int:
     """Empty a file that an earlier child had, which may have set its flags; return another
     descriptor of it."""
     libc.fcntl(file, _F_SETFL, os.O_RDWR)
@@ -215,7 +215,7 @@ def hide_modules(names: tuple[str, ...]) -> None:
             del sys.modules[name]
 
 
-def changed(kind: type) -> None:
+def mark_changed(kind: type) -> None:
     """Tell the interpreter that a built-in type has been changed."""
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 

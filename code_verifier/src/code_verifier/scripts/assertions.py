@@ -64,7 +64,7 @@ def check_of(test: str, entry: str) -> tuple[str, tuple[str, ...]]:
             node.id = entry
     imports = [node for node in nodes if not isinstance(node, ast.Assert)]
     asserts = [n for n in nodes if isinstance(n, ast.Assert) and _uses(n, {entry})]
-    return _written(ast.Module(imports, [])), tuple(map(_written, asserts))
+    return _unparse(ast.Module(imports, [])), tuple(map(_unparse, asserts))
 
 
 _SIMPLE = (ast.Assert, ast.Import, ast.ImportFrom)
@@ -85,7 +85,7 @@ def as_check(asserts: Sequence[str], setup: str) -> str:
     return "\n".join([setup, "def check(candidate):", *(f"    {line}" for line in lines)])
 
 
-def _written(tree: ast.AST) -> str:
+def _unparse(tree: ast.AST) -> str:
     try:
         return ast.unparse(tree)
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits
@@ -110,7 +110,7 @@ def split_condition(condition: ast.expr, known: set[str]) -> tuple[str, list[str
     if any(isinstance(node, _SCOPES) and _uses(node, unknown) for node in ast.walk(condition)):
         return None
     places = _Places(unknown)
-    judged = _written(places.visit(condition))
+    judged = _unparse(places.visit(condition))
     if judged in ("_0_", "not _0_"):  # only its truth matters
         places.texts = [f"bool({text})" for text in places.texts]
     return judged, places.texts
@@ -145,7 +145,7 @@ class _Places(ast.NodeTransformer):
         match node:
             case ast.Call(func=head) | ast.Attribute(value=head) | (ast.Name() as head):
                 if _uses(head, self.unknown):
-                    self.texts.append(_written(node))
+                    self.texts.append(_unparse(node))
                     return ast.Name(f"_{len(self.texts) - 1}_", ast.Load())
         return self.generic_visit(node)
 
