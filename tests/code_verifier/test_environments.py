@@ -79,6 +79,7 @@ def elsewhere() -> Any:
     return judged()
 
 
+SLOW = pytest.mark.slow
 WITHOUT = {
     "functions of Python": (
         "from code_verifier import process as p\np._BOOTSTRAP = p._BOOTSTRAP.replace('m.main()', "
@@ -99,13 +100,18 @@ def test_programs_and_scripts_end_as_meant_where_nothing_is_missing() -> None:
     assert [row[0] for row in rows[-7:]] == ["exception", "timeout", *["ok"] * 5][:7]
 
 
-@pytest.mark.parametrize("what", WITHOUT)
+@pytest.mark.parametrize(
+    "what", ["both", *(pytest.param(what, marks=SLOW) for what in WITHOUT if what != "both")]
+)
 def test_verdicts_are_equal_without(what: str) -> None:
     assert judged(setup=WITHOUT[what]) == elsewhere()
 
 
+ULIMITS = ("-v 4000000", "-f 100000", "-t 60", "-n 32", "-c 0", "-s 8192", "-f 1000 -v 6000000")
+
+
 @pytest.mark.parametrize(
-    "limit", ["-v 4000000", "-f 100000", "-t 60", "-n 32", "-c 0", "-s 8192", "-f 1000 -v 6000000"]
+    "limit", [" ".join(ULIMITS[:6]), *(pytest.param(limit, marks=SLOW) for limit in ULIMITS)]
 )
 def test_verdicts_are_equal_under_limits_of_the_caller(limit: str) -> None:
     """And the doctor finds nothing to mend."""
@@ -222,9 +228,9 @@ def test_a_python_that_needs_its_home_gets_it(tmp_path: Path) -> None:
     needy = tmp_path / "python"
     needy.write_text(f'#!/bin/sh\n[ "$PYTHONHOME" ] && exec {sys.executable} "$@"\n')
     needy.chmod(0o755)
-    assert (
-        judged(setup=f"sys.executable = {str(needy)!r}", PYTHONHOME=sys.base_prefix) == elsewhere()
-    )
+    setup = f"sys.executable = {str(needy)!r}"
+    assert confined(DOCTOR, setup=setup, PYTHONHOME=sys.base_prefix).returncode == 0
+    assert confined(DOCTOR, setup=setup).returncode == 1
 
 
 SECRET = "/planted/secret"

@@ -91,7 +91,7 @@ class Server:
 
             ordinary_child.prepare()
             self.run = {wire.CALLS: ordinary_child.calls, wire.SCRIPT: ordinary_child.script}
-        self.spare = -1 if strict else walls.spare_file(config["jail_dir"])
+        self.input = -1 if strict else walls.nameless_file(config["jail_dir"])
         # Less for every other execution, so that outputs that depend on it differ.
         self._confine(config, (config["memory"] >> 5) * (strict and config["index"] % 2))
         if strict:
@@ -258,7 +258,7 @@ class Server:
 
     def _file(self, data: bytes) -> int:
         """A file that holds the data, because programs ask for its size, and seek in it."""
-        file = walls.memory_file() if self.spare < 0 else walls.empty(self.spare)
+        file = walls.empty(self.input)
         most = walls.cap(resource.RLIMIT_FSIZE, _INPUT_BYTES)
         if len(data) > most:
             raise OSError(f"a standard input of {len(data)} bytes; files may have {most}")

@@ -105,21 +105,15 @@ def has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def memory_file() -> int:
-    """Return the descriptor of an empty file in memory; -1 in containers that refuse it."""
+def nameless_file(folder: str) -> int:
+    """Return the descriptor of an empty file: in memory, or in this folder where a container
+    refuses that."""
     number = ctypes.c_long(_MEMFD_CREATE.get(os.uname().machine, -1))
-    return int(libc.syscall(number, b"stdin", ctypes.c_uint(1)))
-
-
-def spare_file(folder: str) -> int:
-    """Return the descriptor of an empty file without a name in this folder, for containers that
-    refuse files in memory; -1 elsewhere."""
-    if (file := memory_file()) >= 0:
-        os.close(file)
-        return -1
-    path = f"{folder}/stdin"
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    os.unlink(path)
+    file = int(libc.syscall(number, b"stdin", ctypes.c_uint(1)))
+    if file < 0:
+        path = f"{folder}/stdin"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(path)
     return file
 
 
