@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from evalplus_problems import HALF, SECRET, problem, row
 
-from evals.code import grader as grading
+from evals.code import evalplus_grader as grading
 from evals.code.evalplus_grader import FunctionGrader
 
 TASK = problem(SECRET)

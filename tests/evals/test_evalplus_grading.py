@@ -9,7 +9,7 @@ import pytest
 from evalplus_problems import DOUBLE, HALF, ROOT, SEEK, SHARED, problem, row
 
 from evals import EvalsError
-from evals.code import grader as grading
+from evals.code import evalplus_grader as grading
 from evals.code.evalplus import sanitize
 from evals.code.evalplus_grader import FunctionGrader
 from evals.code.evalplus_problems import read_problems

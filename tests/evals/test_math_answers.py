@@ -7,7 +7,7 @@ import pytest
 from json_lines import read_rows
 
 from evals import EvalsError, math_score
-from evals.math import answers
+from evals.math import final_answers
 from evals.math.final_answers import Gold, canonical_gold, extract
 from evals.math.problems import questions
 
@@ -76,8 +76,8 @@ AFTER = ("", "x", "$", "}x", "\nQ: 5", " answer is 5")
 
 @pytest.mark.parametrize("before", BEFORE)
 def test_repetitions_take_linear_time(before: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "TAIL", 10**6)
-    monkeypatch.setattr(answers, "MAX_BOX", 10**6)
+    monkeypatch.setattr(final_answers, "TAIL", 10**6)
+    monkeypatch.setattr(final_answers, "MAX_BOX", 10**6)
     for number, unit in enumerate(UNITS):
         text = before + unit * (40_000 // len(unit)) + AFTER[number % len(AFTER)]
         begin = time.process_time()

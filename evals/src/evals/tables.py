@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from itertools import pairwise
@@ -108,66 +108,120 @@ def build_table(
             scores[benchmark] = members_scores
     if not scores:
         raise EvalsError("no verdict on any benchmark; run or grade one first")
-    everything = scores | averages(scores)
-    columns = [name for name in everything if name not in TITLES]
-    columns += [name for name in TITLES if name in everything]
-    missing = {part: [name for name in _PARTS[part] if name not in scores] for part in _PARTS}
     bases = {base} if isinstance(base, str) else set(base or ())
-    by_group: dict[Group | None, list[str]] = {}
-    for name in results:
-        if name not in bases:
-            by_group.setdefault((groups or {}).get(name), []).append(name)
-    several = len({group.run for group in by_group if group is not None}) > 1
+    layout = _Layout(scores | averages(scores), set(partial), bases, groups or {})
+    rows = layout.rows(results)
+    differences = layout.differences(results, against)
+    notes = list(layout.notes(rows, [name for name in benchmarks if name not in scores]))
+    measure = "avg@n" if k is None else f"pass@{k}"
+    share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
+    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
+    if any(row.ungraded for row in differences):
+        notes.append("comparisons count only tasks that are judged on both sides")
+    return Table(tuple(layout.columns), tuple(rows), measure, tuple(notes), differences)
 
-    def line(
-        cells: Iterable[Row], label: str, kind: Kind, group: Group | None, names: Sequence[str]
+
+@dataclass(frozen=True)
+class _Layout:
+    """What becomes a table. scores: of benchmarks and averages. partial, bases, groups: as in
+    `build_table`."""
+
+    scores: Mapping[str, Scores]
+    partial: Collection[tuple[str, str]]
+    bases: Collection[str]
+    groups: Mapping[str, Group | None]
+
+    @property
+    def columns(self) -> list[str]:
+        others = [name for name in self.scores if name not in TITLES]
+        return others + [name for name in TITLES if name in self.scores]
+
+    def missing(self, column: str) -> list[str]:
+        """The benchmarks that an average lacks."""
+        return [name for name in _PARTS.get(column, ()) if name not in self.scores]
+
+    def rows(self, names: Iterable[str]) -> list[Row]:
+        """The lines of the base, then of each group: its members, mean, weakest and best."""
+        by_group: dict[Group | None, list[str]] = {}
+        rows: list[Row] = []
+        for name in names:
+            if name in self.bases:
+                rows += self._line(self._scores_of(name), name, "base", None, [name])
+            else:
+                by_group.setdefault(self.groups.get(name), []).append(name)
+        several = len({group.run for group in by_group if group is not None}) > 1
+        for group, members in by_group.items():
+            for name in members:
+                rows += self._line(self._scores_of(name), name, "member", group, [name])
+            if len(members) > 1:
+                summaries = [self.scores[column].summary(members) for column in self.columns]
+                for kind, label in _labels(group, len(members), several).items():
+                    cells = (summary[kind] for summary in summaries)
+                    rows += self._line(cells, label, kind, group, members)
+        return rows
+
+    def _scores_of(self, name: str) -> list[Row]:
+        return [self.scores[column].row(name) for column in self.columns]
+
+    def _line(
+        self, cells: Iterable[Row], label: str, kind: Kind, group: Group | None, of: Sequence[str]
     ) -> list[Row]:
+        """The scores of one line. of: the adapters that they are of."""
         return [
             replace(
                 row,
                 label=" ".join(label.split()) or "(no name)",
                 kind=kind,
                 group=group,
-                partial=any(n in names and b in _PARTS.get(row.column, row.column) for n, b in cut),
-                incomplete=bool(missing.get(row.column)),
+                partial=any(
+                    name in of and benchmark in _PARTS.get(row.column, (row.column,))
+                    for name, benchmark in self.partial
+                ),
+                incomplete=bool(self.missing(row.column)),
             )
             for row in cells
         ]
 
-    def member(name: str, kind: Kind, group: Group | None = None) -> list[Row]:
-        return line((everything[c].row(name) for c in columns), name, kind, group, [name])
-
-    cut = set(partial)
-    rows = [row for name in results if name in bases for row in member(name, "base")]
-    for group, members in by_group.items():
-        rows += [row for name in members for row in member(name, "member", group)]
-        if len(members) > 1:
-            summaries = [everything[column].summary(members) for column in columns]
-            for kind, label in _labels(group, len(members), several).items():
-                rows += line((rows[kind] for rows in summaries), label, kind, group, members)
-    notes = _notes(everything, rows, missing)
-    for name, of in scores.items():
-        lost_ones = [m for m, count in of.ungraded.items() if count and m not in of.members]
-        notes += [f"no sample of {member} has a verdict: {name}" for member in lost_ones]
-    if ungraded := [name for name in benchmarks if name not in scores]:
-        notes.append(f"no sample has a verdict: {', '.join(ungraded)}")
-    measure = "avg@n" if k is None else f"pass@{k}"
-    share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
-    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
-    differences = tuple(
-        replace(
-            scores[benchmark].difference(name, against),
-            kind="base" if name in bases else "member",
-            group=(groups or {}).get(name),
+    def differences(
+        self, results: Mapping[str, Iterable[str]], against: str | None
+    ) -> tuple[Row, ...]:
+        """The differences from one adapter, of every other one on each benchmark of both."""
+        return tuple(
+            replace(
+                self.scores[benchmark].difference(name, against),
+                kind="base" if name in self.bases else "member",
+                group=self.groups.get(name),
+            )
+            for name in (results if against is not None else ())
+            for benchmark in results[name]
+            if against is not None and name != against and benchmark in results[against]
+            if benchmark in self.scores
         )
-        for name in (results if against is not None else ())
-        for benchmark in results[name]
-        if against is not None and name != against and benchmark in results[against]
-        if benchmark in scores
-    )
-    if any(row.ungraded for row in differences):
-        notes.append("comparisons count only tasks that are judged on both sides")
-    return Table(tuple(columns), tuple(rows), measure, tuple(notes), differences)
+
+    def notes(self, rows: Sequence[Row], without_verdict: Sequence[str]) -> Iterator[str]:
+        """The notes below a table; the marks * and † are explained first."""
+        if any(row.partial and row.problems for row in rows):
+            yield "* part of the benchmark (--limit)"
+        for average in ("code", "math"):
+            if average in self.scores and (missing := self.missing(average)):
+                yield f"† the {average} average is without {', '.join(missing)}"
+        benchmarks = [scores for scores in self.scores.values() if not scores.is_average]
+        if uneven := [s.name for s in benchmarks if (s.values != s.values).any()]:
+            yield f"members were not graded on the same problems: {', '.join(uneven)}"
+        if ungraded := sum(sum(s.ungraded.values()) for s in benchmarks):
+            yield f"samples without a verdict, not counted: {ungraded}"
+        if any(row.kind == "weakest" for row in rows):
+            yield (
+                "weakest and best are chosen column by column, by the scores shown, which "
+                "therefore look worse and better than they are and have no interval"
+            )
+            yield "intervals of groups resample problems, not members"
+        for scores in benchmarks:
+            for member, count in scores.ungraded.items():
+                if count and member not in scores.members:
+                    yield f"no sample of {member} has a verdict: {scores.name}"
+        if without_verdict:
+            yield f"no sample has a verdict: {', '.join(without_verdict)}"
 
 
 def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
@@ -176,30 +230,6 @@ def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
     of = f" of {group.run}" if group is not None and several and group.run else ""
     weakest, best = f"weakest {role}{of}", f"best {role}{of}"
     return {"mean": f"mean of {count} {role}s{of}", "weakest": weakest, "best": best}
-
-
-def _notes(
-    scores: Mapping[str, Scores], rows: Sequence[Row], missing: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """The notes below a table; the marks * and † are explained first."""
-    notes = []
-    if any(row.partial and row.problems for row in rows):
-        notes.append("* part of the benchmark (--limit)")
-    for average in ("code", "math"):
-        if average in scores and missing[average]:
-            notes.append(f"† the {average} average is without {', '.join(missing[average])}")
-    benchmarks = [s for s in scores.values() if not s.is_average]
-    if uneven := [s.name for s in benchmarks if (s.values != s.values).any()]:
-        notes.append(f"members were not graded on the same problems: {', '.join(uneven)}")
-    if ungraded := sum(sum(s.ungraded.values()) for s in benchmarks):
-        notes.append(f"samples without a verdict, not counted: {ungraded}")
-    if any(row.kind == "weakest" for row in rows):
-        notes.append(
-            "weakest and best are chosen column by column, by the scores shown, which therefore "
-            "look worse and better than they are and have no interval"
-        )
-        notes.append("intervals of groups resample problems, not members")
-    return notes
 
 
 def as_text(table: Table) -> str:
