@@ -80,7 +80,7 @@ def do(phase: str, config: Config) -> list[float]:
         learner.update(samples)
     else:
         together = config.rollout.max_rows
-        rows = max(step.parts, key=lambda rows: min(together, rows.count) * rows.longest)
+        rows = max(step.sampled, key=lambda rows: min(together, rows.count) * rows.longest)
         role = members[: max(1, len(members) // 2)]
         engine.generate(
             [  # at temperature 8, which is noise, hardly any row ends by itself

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +14,9 @@ from small_models import small_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, LlamaConfig
 
+from code_verifier import Status
 from lora_evo.model import Rollout, export_adapter, load_tokenizer, stack_adapters
+from selfplay import match, new_run, propose, seed_tasks, solve, training_samples
 from selfplay.config import LearnerConfig, load_preset
 from selfplay.errors import ConfigError
 from selfplay.learning.batch import TrainingSample
@@ -73,6 +76,35 @@ def test_a_step_has_the_rows_of_the_configuration():
     assert (step.proposals.limit, step.attempts.limit) == (4096, 4096)
     single = workload(load_preset("7b-azr"))
     assert (single.proposals.count, single.members) == (192, 1)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "given"),
+    [
+        (("teachers=2", "students=3"), False),
+        (("teachers=2", "students=3", "reward.teacher=regret"), False),
+        (("mode=azr",), False),
+        (("students=3",), True),
+        (("mode=azr",), True),
+    ],
+)
+def test_a_step_samples_and_learns_from_the_planned_rows(runs, tmp_path, assignments, given):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("".join(json.dumps(t.to_row()) + "\n" for t in seed_tasks("nano", 9, 5)))
+    more = (*assignments, *[f"rollout.tasks={file}"] * given)
+    config = runs.config("eval.eval_every=0", "evolution.evolve_every=0", *more)
+    plan = workload(config)
+    with new_run(config, tmp_path / "run") as run:
+        drafts = list(propose(run, match(run, 1), 1))
+        for p in drafts:  # the plan takes all for valid
+            p.task, p.status = p.task or run.seed_tasks[0], Status.OK
+        solved, replayed = solve(run, drafts, 1)
+        samples = training_samples(solved, config, replayed)
+    attempts = [a for p in solved for a in p.all_attempts] + replayed
+    written = [] if given else [len(drafts)]
+    assert [rows.count for rows in plan.sampled] == [*written, len(attempts)]
+    learned = Counter(sample.phase for sample in samples)
+    assert [rows.count for rows in plan.parts] == list(learned.values())
 
 
 @pytest.mark.parametrize("preset", sorted(set(preset_names()) - {"smol"}))
@@ -270,6 +302,14 @@ def test_the_range_holds_what_was_measured_of_a_7b_on_an_h100(phase, rows, secon
     step = Workload(none, Rows(rows, prompt=512, longest_prompt=512, limit=1024), 8)
     low = planned_hours(config, replace(plan, step=step))[phase] * 3600 / config.steps
     assert low < seconds < low / USUAL
+
+
+def test_an_agent_is_evaluated_as_one_member_and_learns_from_one_attempt_at_a_task():
+    agent, pair = (hours(name, "H100", "rollout.proposals=64") for name in ("7b-azr", "7b-1t1s"))
+    assert agent["learning"] < pair["learning"] / 3
+    many = hours("7b-4t4s", "H100", "mode=azr", "evolution.evolve_every=0")
+    assert many["evaluation"] == pytest.approx(hours("7b-azr", "H100")["evaluation"], rel=0.01)
+    assert 11.5 < sum(hours("7b-azr", "H100").values()) < 12.5
 
 
 def test_hours_follow_the_card_the_steps_and_the_workers():

@@ -55,7 +55,7 @@ def planned_hours(config: Config, plan: MemoryPlan) -> dict[str, float]:
     parts = (held_out, replace(step.proposals, count=count), attempts)
     seconds = {
         "proposals": config.steps * sampling(step.proposals),
-        "attempts": config.steps * sampling(step.attempts),
+        "attempts": config.steps * sampling(step.solving),
         "learning": config.steps * sum(map(learning, step.parts)),
         "evaluation": evaluations * sum(map(sampling, parts)),
     }

@@ -12,6 +12,7 @@ from lora_evo import LoraEvoError
 from selfplay.config import Config, LearnerConfig, for_workers, refuse_hasty_evolution
 from selfplay.errors import ConfigError
 from selfplay.learning.pieces import batches, even
+from selfplay.learning.rewards import TEACHER_REWARDS, needed_by
 from selfplay.machine.architecture import Architecture, read_architecture
 from selfplay.machine.devices import (
     GIB,
@@ -66,15 +67,34 @@ class Rows:
 
 @dataclass(frozen=True)
 class Workload:
-    """The texts that one step samples."""
+    """The texts that one step samples.
+
+    attempts: at the step's tasks; compared: number of those of the base and of rivals at the same
+    tasks; replayed: of the attempts at earlier tasks, from which alone an agent learns to solve.
+    """
 
     proposals: Rows
     attempts: Rows
     members: int
+    compared: int = 0
+    replayed: int = 0
+
+    @property
+    def solving(self) -> Rows:
+        """All attempts, which are sampled together."""
+        count = self.attempts.count + self.compared + self.replayed
+        return replace(self.attempts, count=count)
+
+    @property
+    def sampled(self) -> tuple[Rows, ...]:
+        """Proposals, unless tasks come from a file, and all attempts."""
+        return (self.proposals, self.solving) if self.proposals.count else (self.solving,)
 
     @property
     def parts(self) -> tuple[Rows, ...]:
-        """Proposals, unless tasks come from a file, and attempts."""
+        """Proposals and attempts that members learn from."""
+        if self.replayed:
+            return self.proposals, replace(self.attempts, count=self.replayed, samples=1)
         return (self.proposals, self.attempts) if self.proposals.count else (self.attempts,)
 
 
@@ -124,7 +144,11 @@ def workload(config: Config) -> Workload:
         limit=r.max_completion_length,
         samples=r.num_generations,
     )
-    return Workload(proposals, attempts, len(config.founders))
+    needs = needed_by(TEACHER_REWARDS.get(config.reward.teacher)) if config.proposers else ()
+    of_base = tasks if "base" in needs else min(tasks, matches * config.eval.same_tasks)
+    compared = (of_base + tasks * ("rival" in needs)) * r.num_generations
+    replayed = tasks if config.proposers == config.solvers else 0
+    return Workload(proposals, attempts, len(config.founders), compared, replayed)
 
 
 def activations(model: Architecture, learner: LearnerConfig, dtype: str, tokens: int) -> float:
@@ -205,11 +229,11 @@ def sampler_parts(
         weights = (model.parameters + adapters) * dtype / gpus
         share = config.vllm.gpu_memory_utilization * machine.memory
         free = max(share - weights, 0.0) if machine.is_gpu else 2.0**30
-        longest = model.cache * dtype * max(rows.longest for rows in step.parts) / gpus
+        longest = model.cache * dtype * max(rows.longest for rows in step.sampled) / gpus
         cache = max(free, longest)
         sleeps = machine.is_gpu and config.vllm.sleep
         return weights, cache, weights + (0.0 if sleeps else cache)
-    positions = max(decoded_together(config, step, rows) * rows.longest for rows in step.parts)
+    positions = max(decoded_together(config, step, r) * r.longest for r in step.sampled)
     return 0.0, _GROWING * model.cache * dtype * positions, 0.0
 
 
@@ -330,7 +354,7 @@ def to_text(plan: MemoryPlan) -> str:
     lines = [
         f"{plan.model}: {plan.parameters:,} parameters, {step.members} adapters of "
         f"{plan.adapter_parameters:,}; at most {step.proposals.count:,} proposals and "
-        f"{step.attempts.count:,} attempts a step"
+        f"{step.solving.count:,} attempts a step ({step.parts[-1].count:,} to learn from)"
     ]
     for title, table in tables.items():
         lines += ["", title, *(f"  {name:30}{size / GIB:8.2f}" for name, size in table.items())]
