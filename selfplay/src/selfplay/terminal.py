@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from lora_evo import remedy
+from lora_evo.terminal import remedy
 from selfplay.errors import is_refusal
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
