@@ -13,7 +13,7 @@ from lora_evo import read_lineage
 from lora_evo.model import load_base_model, load_tokenizer, open_engine
 from selfplay import load_preset
 from selfplay.errors import ConfigError
-from selfplay.machine import base_defaults
+from selfplay.machine import preset_choice
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.devices import GIB, Machine, gpu
 from selfplay.machine.plan import make_plan
@@ -153,6 +153,6 @@ def test_presets_for_24_gib_fit_such_cards():
 @pytest.mark.parametrize(("gib", "preset"), [(79.1, "7b-4t4s"), (39.4, "7b-24gb"), (23, "7b-24gb")])
 def test_a_large_base_gets_what_the_card_holds(monkeypatch, gib, preset):
     card = Machine("a card", gib * GIB, is_gpu=True)
-    monkeypatch.setattr(base_defaults, "this_machine", lambda device, threads: card)
+    monkeypatch.setattr(preset_choice, "this_machine", lambda device, threads: card)
     shape = read_architecture("Qwen/Qwen2.5-Coder-7B")
-    assert base_defaults.preset_for(shape) == preset
+    assert preset_choice.preset_for(shape) == preset
