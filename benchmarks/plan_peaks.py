@@ -19,7 +19,7 @@ from benchmarking import alone, memory, parser, show
 from selfplay import Config, load_preset
 from selfplay.machine.architecture import read_architecture
 from selfplay.machine.devices import GIB, this_machine
-from selfplay.machine.plan import make_plan, rows_in_budget, workload
+from selfplay.machine.plan import make_plan, micro_batch, workload
 
 NANO = (
     ("nano", "learning", ()),
@@ -70,7 +70,9 @@ def do(phase: str, config: Config) -> list[float]:
     if phase == "learning":
         samples = []
         for rows in step.parts:
-            count, prompt, limit = rows_in_budget(rows, config.learner.micro_batch_tokens)
+            tokens, completed = micro_batch(rows, config.learner.micro_batch_tokens)
+            count = -(-tokens // rows.longest)  # equal rows that fill the budget
+            prompt, limit = (tokens - completed) // count, completed // count
             for i in range(count):
                 whole = ids(i, prompt + limit)
                 split = (whole[:prompt], whole[prompt:])

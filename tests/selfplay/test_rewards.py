@@ -28,7 +28,7 @@ from selfplay.learning.rewards import (
     whiten,
 )
 from selfplay.sampling.texts import FORM, Attempt, Proposed
-from selfplay.step_rows import frac_reward_zero_std, task_rows
+from selfplay.step_rows import frac_reward_zero_std, task_row
 
 PROGRAM = "def f(a):\n    return a"
 OF_STUDENTS = partial(advantages, by_task=True)
@@ -185,7 +185,7 @@ def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
     assert broken.solve_rate == fewer.solve_rate == pytest.approx(1 / 3)
     samples = training_samples([broken, other, lost], Config())
     assert samples == training_samples([fewer, other], Config())
-    (row, _, none) = task_rows([broken, other, lost], samples, 1)
+    (row, _, none) = (task_row(p, 1) for p in (broken, other, lost))
     assert {a.verdict: a.reward is None for a in row.attempts}["not judged"]
     assert all(a.reward is not None for a in row.attempts if a.verdict != "not judged")
     assert (none.reward, none.advantage) == (None, None)
@@ -194,7 +194,7 @@ def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
 
 def test_rows_say_what_every_text_earned_and_was_moved_by():
     samples = training_samples(STEP, Config())
-    rows = task_rows(STEP, samples, 1)
+    rows = [task_row(p, 1) for p in STEP]
     first = len(rows)
     assert [row.reward for row in rows] == [s.reward for s in samples[:first]]
     assert [row.advantage for row in rows] == [s.advantage for s in samples[:first]]
