@@ -98,26 +98,6 @@ def test_an_endless_input_times_out_alone(quick: Sandbox, check: bool) -> None:
     assert [verdict.output for verdict in verdicts] == ["10", None, "30", None, "50"]
 
 
-def test_a_greedy_input_runs_out_of_memory_alone(small: Sandbox) -> None:
-    program = "def f(x):\n    return len([0] * x)"
-    verdicts = small.check_inputs(program, ["1", "10**0", "100000000", "5", "100000000", "7"])
-    assert [verdict.status for verdict in verdicts] == [
-        *("ok", "not_literal", "memory", "ok", "memory", "ok")
-    ]
-    assert [verdict.output for verdict in verdicts] == ["1", None, None, "5", None, "7"]
-
-
-def test_order_is_kept_among_all_kinds_of_ends(one: Sandbox) -> None:
-    program = (
-        "def f(x):\n    if x == 1: raise ValueError(x)\n    if x == 2: return f\n"
-        "    if x == 3: return 'a' * 20000\n    if x == 4: return 1 / 0\n    return x"
-    )
-    verdicts = one.run_inputs(program, ["0", "1", "y", "2", "3", "4", "5", "'('"])
-    assert [verdict.status for verdict in verdicts] == [
-        *("ok", "exception", "not_literal", "not_literal", "too_long", "exception", "ok", "ok")
-    ]
-
-
 def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
     program = (
         "def f(x):\n    if x != 2: return x\n    it = iter(())\n"
@@ -126,14 +106,6 @@ def test_a_crash_takes_no_other_input_with_it(one: Sandbox) -> None:
     verdicts = one.run_inputs(program, ["1", "2", "3"])
     assert [verdict.output for verdict in verdicts][::2] == ["1", "3"]
     assert verdicts[1].status == one.run(program, "2").status
-
-
-def test_many_inputs_and_none(one: Sandbox) -> None:
-    program = "def f(x):\n    return x * x"
-    assert one.run_inputs(program, []) == []
-    verdicts = one.check_inputs(program, [str(x) for x in range(50)])
-    assert [verdict.output for verdict in verdicts] == [str(x * x) for x in range(50)]
-    assert {verdict.runs for verdict in verdicts} == {one.runs}
 
 
 def test_a_program_that_is_no_text_raises_when_its_result_is_read(one: Sandbox) -> None:

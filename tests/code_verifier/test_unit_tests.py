@@ -273,19 +273,6 @@ def test_a_test_that_looks_at_more_than_data(runner: ScriptRunner, case: dict[st
     assert found.reason
 
 
-@pytest.mark.parametrize("name", CORPUS["deceits"])
-@pytest.mark.parametrize("wanted", ["[4]", "4", "math.isclose"])
-def test_a_deceitful_program_fails_in_the_process_of_its_test(
-    runner: ScriptRunner, name: str, wanted: str
-) -> None:
-    check = f"for x in [3]: assert candidate(x) == {wanted} or list(candidate(x)) == {wanted}"
-    if wanted == "math.isclose":
-        check = "import math\n    for x in [3]: assert math.isclose(candidate(x), 4.0)"
-    row = {"entry_point": "f", "test": f"def check(candidate):\n    {check}"}
-    found = run_tests(runner, defined(CORPUS["deceits"][name]), read_tests(row), 0.3)
-    assert (found.score, found.judged) == (0.0, True)
-
-
 FORMS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
     "near": "abs(candidate(n) - 2 * n) < 1e-6", "in": "2 * n in candidate(n)",
     "close": "math.isclose(candidate(n), 2 * n)", "value": "candidate(n).value == 2 * n",
@@ -296,7 +283,14 @@ FORMS = {"is": "candidate(n) == 2 * n", "are": "candidate(n) == [2 * n]",
     "items": "all(a == b for a, b in zip(candidate(n), [2 * n]))"}  # fmt: skip
 
 
-@pytest.mark.parametrize("cheat", CORPUS["cheats"], ids=lambda cheat: cheat["name"])
+DECEITS = [
+    {"name": f"{name}: {form}", "form": form, "program": program}
+    for name, program in CORPUS["deceits"].items()
+    for form in ("is", "are", "listed", "close")
+]
+
+
+@pytest.mark.parametrize("cheat", CORPUS["cheats"] + DECEITS, ids=lambda cheat: cheat["name"])
 def test_no_cheap_trick_passes_a_test_in_its_process(
     runner: ScriptRunner, cheat: dict[str, str]
 ) -> None:
@@ -427,14 +421,6 @@ def test_a_wrong_solution_behind_its_prompt_is_named(monkeypatch: pytest.MonkeyP
     columns = {name: [value] for name, value in row.items() if name != "prompt"}
     with pytest.warns(UserWarning, match=r"not even its own solution passes \(test 1: not true"):
         rewards.tests_reward()([fence("def g(x): return 0")], prompts=[HEAD], **columns)
-
-
-def test_a_wrong_task_is_named_by_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewards, "_checked", set())
-    row = {"kind": "code_i", "program": ADDS_ONE, "input": "1", "output": "3"}
-    columns = {name: [value] for name, value in row.items()}
-    with pytest.warns(UserWarning, match="not even its own solution passes"):
-        assert rewards.trl_reward()(["<answer>1</answer>"], **columns) == [0.0]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_program(runner: ScriptRunner) -> None:
