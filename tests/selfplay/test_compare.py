@@ -12,7 +12,7 @@ from pages import Page
 
 from selfplay.experiments.comparison import compare, of_arm, of_pair
 from selfplay.experiments.experiment import open_home, open_plan
-from selfplay.experiments.measures import measured
+from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
 from selfplay.reports.findings import largest_fall
 from selfplay_command import command, refused, worked
@@ -181,7 +181,7 @@ def test_a_founder_may_fall_below_the_start_and_a_child_has_no_fall_at_birth(tmp
 
 def test_measures_of_a_run_are_those_that_were_planted(tmp_path, config):
     planted = {"rise": 4.0, "turns": 3, "wave": 0.2, "gain": 0.3, "weakest": -0.3}
-    found = measured(read_run(write_trial(tmp_path / "one" / "two" / "run", config, **planted)))
+    found = measure(read_run(write_trial(tmp_path / "one" / "two" / "run", config, **planted)))
     assert found["changes of lead"] == [100 * 3 / 60]
     assert found["programs: lines, change"] == pytest.approx(3.0, abs=0.05)
     assert found["programs: structures added late"] == pytest.approx(1 / 3)

@@ -16,7 +16,7 @@ from code_verifier import Proposal, Task
 from lora_evo.model import choose_device, load_base_model
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
-from selfplay.sampling.judge import open_sandbox, validated
+from selfplay.sampling.judge import open_sandbox, validate
 from selfplay.sampling.prompts import Prompts
 from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
 from selfplay.tasks import azr
@@ -99,7 +99,7 @@ def test_a_valid_task_that_is_too_long_is_refused_by_name(runs, tmp_path):
     with new_run(config, tmp_path / "run") as run:
         proposals = [Proposal("code_o", ECHO, str(list(range(count)))) for count in (3, 200)]
         written = [draft("code_o", (), proposal, i) for i, proposal in enumerate(proposals)]
-        short, long = validated(written, run.sandbox, run.population.prompts)
+        short, long = validate(written, run.sandbox, run.population.prompts)
     assert (short.status, short.metrics is None) == ("ok", False)
     assert (long.status, long.task, long.metrics) == ("too_long", None, None)
     assert "a prompt that shows it has" in long.reason
@@ -234,7 +234,7 @@ def test_an_output_that_a_program_makes_of_pieces_is_refused_too():
         for i, text in enumerate(texts)
     ]
     with open_sandbox(read_config({"sandbox": {"workers": 1}})) as sandbox:
-        first, second, third = validated(written, sandbox, prompts)
+        first, second, third = validate(written, sandbox, prompts)
     assert (first.status, first.task) == ("form", None)
     assert first.reason == "its output holds '<|im_end|>', a control token of prompts"
     assert second.reason == "its output holds '<s>', a control token of prompts"

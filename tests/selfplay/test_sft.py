@@ -13,7 +13,7 @@ from code_verifier import Sandbox, Task
 from lora_evo import load_adapter
 from selfplay import load_preset, training
 from selfplay.errors import ConfigError, RunDirectoryError, SelfplayError
-from selfplay.experiments.measures import measured
+from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
 from selfplay.members.population import open_learner
 from selfplay.reports.findings import conclusion
@@ -251,7 +251,7 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     solved = start["start"]["solving"]["solve_rate"]
     assert f", the warm start {solved:.1%} (+0.0)".replace("%", " %") in conclusion(read_run(run))
     assert "over the start" in summary(run)
-    over_start = measured(read_run(run))["gain over the warm start, at the end"]
+    over_start = measure(read_run(run))["gain over the warm start, at the end"]
     assert over_start.tolist() == [0.0] * 2
 
 

@@ -13,7 +13,7 @@ from selfplay.errors import ConfigError
 from selfplay.files.record import read_run
 from selfplay.reports.run_page import report
 from selfplay.run import Extensions
-from selfplay.sampling.judge import open_sandbox, validated
+from selfplay.sampling.judge import open_sandbox, validate
 from selfplay.sampling.texts import Proposed
 from selfplay.step import remember
 from selfplay.tasks.kind import CodeO
@@ -118,7 +118,7 @@ def test_a_kind_without_programs_has_no_metrics_and_is_remembered(runs, tmp_path
         assert kind in run.template.in_play
         assert run.buffer.draw(1, 0, shows=kind.shows) == []
         written = Proposed(0, "p", "t0", "s0", "sum", (), 0, proposal=Proposal("sum", "1"))
-        (found,) = validated([written], run.sandbox, run.population.prompts)
+        (found,) = validate([written], run.sandbox, run.population.prompts)
         assert (found.status, found.task.output) == ("ok", "1")
         remember(run, [found], 1)
         assert run.buffer.draw(1, 0, shows=kind.shows) == [found.task]

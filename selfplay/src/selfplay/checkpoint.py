@@ -26,7 +26,7 @@ from selfplay.config import Config, is_free
 from selfplay.errors import RunDirectoryError, first_line
 from selfplay.extensions import load_states, loaded_state, saved_state, states_of
 from selfplay.files import layout as files
-from selfplay.files.record import flattened
+from selfplay.files.record import flatten
 from selfplay.files.rows import (
     ChangeRow,
     EvalRow,
@@ -159,7 +159,7 @@ def newest_step(directory: Path) -> int | None:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """Return settings by dotted key, as JSON values."""
-    return flattened(msgspec.json.decode(msgspec.json.encode(asdict(config))))
+    return flatten(msgspec.json.decode(msgspec.json.encode(asdict(config))))
 
 
 def find_changes(directory: Path, checkpoint: Checkpoint, config: Config) -> list[ChangeRow]:

@@ -112,9 +112,9 @@ def train(
     Writes the run to a new directory. `selfplay report` shows it at any time, and `selfplay
     resume` continues it after any interruption.
     """
-    from selfplay.machine.preset_choice import configured
+    from selfplay.machine.preset_choice import configure
 
-    config = configured(base, preset, assignments, quiet, **values)
+    config = configure(base, preset, assignments, quiet, **values)
     name = Path(base).name if base else Path(preset or "nano").stem
     home = out or Path("runs") / f"{name}-{config.mode}-seed{config.seed}"
     with one_line_errors(home):
@@ -197,12 +197,12 @@ def sft(
     tasks`. Give the --base, --preset and --set of the later run, and start that run with --set
     warm_start=OUT. To resume after an interruption, type the same command again.
     """
-    from selfplay.machine.preset_choice import configured
+    from selfplay.machine.preset_choice import configure
     from selfplay.sft import fine_tune
 
     if any(assignment.partition("=")[0].strip() == "steps" for assignment in assignments):
         raise ConfigError("--set steps is for the later run; type --steps for the steps of sft")
-    config = configured(base, preset, assignments, False, steps=steps, seed=seed)
+    config = configure(base, preset, assignments, False, steps=steps, seed=seed)
     losses = [row["held_out"] for row in fine_tune(config, data, out, click.echo, **options)]
     gain = f", held-out loss {losses[0]:.3f} to {losses[-1]:.3f}" if losses else ""
     click.echo(f"adapter: {out}{gain}; start a run from it with --set warm_start={out}")
@@ -231,11 +231,11 @@ def plan(
     """
     from selfplay.machine import cost
     from selfplay.machine.plan import plan_run, to_text
-    from selfplay.machine.preset_choice import configured
+    from selfplay.machine.preset_choice import configure
 
     if preset is not None and Path(preset).is_dir():
         preset = str(Path(preset) / "config.yaml")
-    config = configured(base, preset, assignments, as_json)
+    config = configure(base, preset, assignments, as_json)
     planned = plan_run(config, gpu, workers)
     hours = cost.planned_hours(config, planned)
     if as_json:
@@ -260,9 +260,9 @@ def doctor(base: str, preset: str | None, assignments: tuple[str, ...], as_json:
     probabilities. If a check fails, the exit code is 1 and the output says what to type.
     """
     from selfplay.doctor import examine, to_text
-    from selfplay.machine.preset_choice import configured
+    from selfplay.machine.preset_choice import configure
 
-    config = configured(base, preset, assignments, as_json)
+    config = configure(base, preset, assignments, as_json)
     diagnosis = examine(config, lambda phase: click.echo(f"{phase} ...", err=True))
     click.echo(json.dumps(asdict(diagnosis), indent=1) if as_json else to_text(diagnosis))
     if not all(check.passed for check in diagnosis.checks):

@@ -20,7 +20,7 @@ from selfplay.settings import (
     Share,
     Temperature,
     assignment,
-    merged,
+    merge_settings,
     one_of,
     override,
     read_preset,
@@ -483,9 +483,9 @@ def read_config(data: object) -> Config:
     """
     rollout = data.get("rollout") if isinstance(data, Mapping) else None
     if isinstance(data, Mapping) and isinstance(rollout, Mapping) and rollout.get("tasks"):
-        data = merged(data, {"teachers": 0})
+        data = merge_settings(data, {"teachers": 0})
     if isinstance(data, Mapping) and data.get("mode") == "azr":
-        data = merged(ABSOLUTE_ZERO, data)
+        data = merge_settings(ABSOLUTE_ZERO, data)
     return read_settings(data, Config)
 
 
@@ -500,7 +500,7 @@ def load_preset(name: str, *assignments: str, **values: Any) -> Config:
         >>> load_preset("nano", "learner.r=16", steps=2).learner.r
         16
     """
-    data = merged(read_preset(name), {key: v for key, v in values.items() if v is not None})
+    data = merge_settings(read_preset(name), {key: v for key, v in values.items() if v is not None})
     for text in assignments:
         override(data, text)
     config = read_config(data)

@@ -129,7 +129,7 @@ def examine(config: Config, say: Callable[[str], object]) -> Diagnosis:
     meter = Meter(choose_device(config.device), say)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        checks += measured(config, meter)
+        checks += train_two_steps(config, meter)
     for text in dict.fromkeys(str(warning.message) for warning in caught):
         if text.startswith("out of memory"):
             checks.append(Check("memory of an update", False, text, SMALLER))
@@ -184,7 +184,7 @@ def _vllm(config: Config) -> Check:
         return Check("vLLM", False, seen, remedy)
 
 
-def measured(config: Config, meter: Meter) -> list[Check]:
+def train_two_steps(config: Config, meter: Meter) -> list[Check]:
     """Train two steps under the meter, and return the checks of their results."""
     evolution = replace(config.evolution, evolve_every=min(1, config.evolution.evolve_every))
     config = replace(config, steps=STEPS, evolution=evolution, report_to=())

@@ -29,7 +29,7 @@ from selfplay.files.rows import (
 from selfplay.learning.rewards import populora
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
-from selfplay.tasks.buffer import drawn_from
+from selfplay.tasks.buffer import draw_from
 from selfplay.tasks.kind import TaskKind
 
 T = TypeVar("T")
@@ -159,10 +159,10 @@ def teaching_rows(run: Run, members: Sequence[str | None], after: int = 0) -> li
     drafts = []
     for number, (member, kind, i) in enumerate(product(members, kinds, range(e.proposals))):
         name, seed = f"{kind.name}-{i}", run.seed("yardstick", kind.name, i, "propose")
-        shown = _drawn(run, kind, i)
+        shown = _draw_references(run, kind, i)
         drafts.append(Proposed(number, name, member, None, kind.name, shown, seed))
     of = after + len(drafts) * (1 + e.attempts)
-    for p in run.validated(run.sampled(drafts, of, after)):
+    for p in run.validate(run.sample(drafts, of, after)):
         if p.task is not None:
             number = int(p.id.rpartition("-")[2])
             seeds = [run.seed("yardstick", p.kind, number, i) for i in range(e.attempts)]
@@ -202,10 +202,10 @@ def _drop_partly_judged(attempts: Sequence[Sequence[Sequence[Attempt]]]) -> None
                 a.infra_error = True
 
 
-def _drawn(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
+def _draw_references(run: Run, kind: TaskKind, i: int) -> tuple[Task, ...]:
     rng = stream(run.seed("yardstick", kind.name, i, "references"))
     seeds = [task for task in run.seed_tasks if task.kind in kind.shows]
-    return tuple(drawn_from(seeds, kind.references(run.config.rollout.num_references), rng))
+    return tuple(draw_from(seeds, kind.references(run.config.rollout.num_references), rng))
 
 
 def _rate(attempts: Sequence[Attempt]) -> float | None:

@@ -27,7 +27,7 @@ from lora_evo import (
 from selfplay.config import Config
 from selfplay.errors import ConfigError, SelfplayError, first_line
 from selfplay.learning.rewards import TEACHER_REWARDS, TeacherReward, needed_by, verifier
-from selfplay.objects import called, name_of, resolved
+from selfplay.objects import called, find_objects, name_of
 from selfplay.run import Extensions, Run
 
 _KNOWN: Mapping[str, Mapping[str, Any]] = {
@@ -66,7 +66,7 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
     for role, known in _KNOWN.items():
         option, name = f"{role}_reward", getattr(config.reward, role)
         handed = [r for r in [_reward(extensions, role)] if r is not None]
-        (reward,) = resolved(f"reward.{role}", [name], option, handed, known)
+        (reward,) = find_objects(f"reward.{role}", [name], option, handed, known)
         if reward is not None and not callable(reward):
             raise ConfigError(f"reward.{role} is {name!r}, which is no function")
         rewards[option] = reward
@@ -80,7 +80,7 @@ def open_extensions(config: Config, extensions: Extensions) -> Extensions:
     for kind in ("mutation", "crossover"):
         names = config.evolution.pool(kind)
         handed = [operator for operator in extensions.operators if operator.kind == kind]
-        pool = resolved(f"evolution.{kind}", names, "operators", handed, OPERATORS)
+        pool = find_objects(f"evolution.{kind}", names, "operators", handed, OPERATORS)
         for name, operator in zip(names, pool, strict=True):
             if not isinstance(operator, Operator) or operator.kind != kind:
                 raise ConfigError(

@@ -43,7 +43,7 @@ def name_of(thing: Any) -> str:
     return f":{called(thing)}"
 
 
-def resolved(
+def find_objects(
     key: str, names: Sequence[str], option: str, handed: Sequence[T], known: Mapping[str, T]
 ) -> list[T]:
     """Return the object of each name: a built-in one, one of `handed`, or an imported one.

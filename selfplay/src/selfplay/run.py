@@ -15,7 +15,7 @@ from selfplay.files.rows import StepRow
 from selfplay.learning.rewards import StudentReward, TeacherFunction
 from selfplay.members.population import Members
 from selfplay.reports.progress import Progress
-from selfplay.sampling.judge import grade, validated
+from selfplay.sampling.judge import grade, validate
 from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.buffer import TaskBuffer
 from selfplay.tasks.held_out import HeldOutTask
@@ -126,7 +126,7 @@ class Run:
         """Return the seed of one random choice of this run."""
         return derive_seed(self.config.seed, *keys)
 
-    def sampled(self, asked: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
+    def sample(self, asked: Sequence[W], of: int = 0, after: int = 0) -> Iterator[W]:
         """Sample drafts or attempts; yield each when it is finished, and move the progress bar.
 
         of: the phase's total for the bar; 0: these are all. after: the count before these.
@@ -135,10 +135,10 @@ class Run:
             self.progress.advance(done, of or len(asked))
             yield text
 
-    def validated(self, written: Iterable[Proposed]) -> list[Proposed]:
+    def validate(self, written: Iterable[Proposed]) -> list[Proposed]:
         """Validate proposals in the sandbox while others are sampled; return them by number."""
-        return validated(written, self.sandbox, self.population.prompts)
+        return validate(written, self.sandbox, self.population.prompts)
 
     def attempt(self, attempts: Sequence[Attempt], of: int = 0, after: int = 0) -> None:
-        """Sample attempts, and grade them meanwhile; of and after as for `sampled`."""
-        grade(self.sampled(attempts, of, after), self.sandbox, self.population.prompts)
+        """Sample attempts, and grade them meanwhile; of and after as for `sample`."""
+        grade(self.sample(attempts, of, after), self.sandbox, self.population.prompts)

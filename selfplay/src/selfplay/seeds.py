@@ -27,7 +27,7 @@ from selfplay.errors import ConfigError, SelfplayError
 from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
-from selfplay.tasks.buffer import drawn_from
+from selfplay.tasks.buffer import draw_from
 from selfplay.tasks.held_out import shipped_rows
 from selfplay.tasks.kind import CALLS, TaskKind
 from selfplay.tasks.template import Template
@@ -165,14 +165,14 @@ def self_made_seeds(run: Run) -> list[Task]:
     """
     kinds = run.template.in_play
     calls = [k for k in kinds if k.name in CALLS] or [run.template.kind("code_o")]
-    seeds = _written(run, calls, [], [IDENTITY])
+    seeds = _let_write(run, calls, [], [IDENTITY])
     for kind in kinds:
         if kind.name not in CALLS:
-            seeds += _written(run, [kind], seeds, [])
+            seeds += _let_write(run, [kind], seeds, [])
     return seeds
 
 
-def _written(
+def _let_write(
     run: Run, kinds: Sequence[TaskKind], known: Sequence[Task], tasks: list[Task]
 ) -> list[Task]:
     """Return `seed_tasks` tasks: the given ones, and valid ones that the model writes in batches.
@@ -197,10 +197,10 @@ def _written(
             name = f"seed-{kind.name}-{batch}-{i}"
             references = [task for task in (*known, *tasks) if task.kind in kind.shows]
             rng = stream(run.seed(name, "references"))
-            shown = drawn_from(references, kind.references(r.num_references), rng)
+            shown = draw_from(references, kind.references(r.num_references), rng)
             seed = run.seed(name, "propose")
             drafts.append(Proposed(i, name, writer, None, kind.name, tuple(shown), seed))
-        for p in run.validated(run.sampled(drafts)):
+        for p in run.validate(run.sample(drafts)):
             if p.task is not None and _content(p.task) not in seen:
                 seen.add(_content(p.task))
                 tasks.append(p.task)
@@ -213,7 +213,7 @@ def write_seeds(path: Path, seeds: Iterable[Task]) -> None:
     write_text(path, "".join(json.dumps(task.to_row()) + "\n" for task in seeds))
 
 
-def written_seeds(path: Path) -> list[Task]:
+def read_seeds(path: Path) -> list[Task]:
     """Return the seeds that `write_seeds` wrote; none for a missing file."""
     if not path.exists():
         return []

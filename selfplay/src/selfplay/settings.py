@@ -82,8 +82,8 @@ def shipped(folder: Literal["presets", "plans"]) -> dict[str, str]:
 def read_preset(name: str) -> dict[str, Any]:
     """Return a preset, or a YAML file, as nested plain values."""
     if name not in preset_names() and Path(name).is_file():
-        return extended(read_yaml(Path(name)))
-    return extended(yaml.safe_load(preset_text(name)))
+        return extend_preset(read_yaml(Path(name)))
+    return extend_preset(yaml.safe_load(preset_text(name)))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -97,19 +97,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def extended(data: Mapping[str, Any]) -> dict[str, Any]:
+def extend_preset(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration merged over the preset that its `extends` names, if any."""
     values = dict(data)
     name = values.pop("extends", None)
-    return values if name is None else merged(extended(yaml.safe_load(preset_text(name))), values)
+    return (
+        values
+        if name is None
+        else merge_settings(extend_preset(yaml.safe_load(preset_text(name))), values)
+    )
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return both mappings merged, with nested sections; values of `above` take precedence."""
     union = {**below, **above}
     for name, section in above.items():
         if isinstance(section, Mapping) and isinstance(below.get(name), Mapping):
-            union[name] = merged(below[name], section)
+            union[name] = merge_settings(below[name], section)
     return union
 
 
@@ -145,14 +149,14 @@ def read_settings(data: object, kind: type[T]) -> T:
     A text for a list is split at commas. Raises ConfigError that names the key, its value and the
     expected kind.
     """
-    plain = _checked(data, kind, "", kind)
+    plain = _check(data, kind, "", kind)
     try:
         return msgspec.convert(plain, kind, strict=False)  # YAML takes 1e-4 for a text
     except msgspec.ValidationError as error:
-        raise ConfigError(_explained(error, plain)) from error
+        raise ConfigError(_explain(error, plain)) from error
 
 
-def _checked(data: Any, kind: Any, key: str, whole: type) -> Any:
+def _check(data: Any, kind: Any, key: str, whole: type) -> Any:
     """Split texts for lists; refuse values that msgspec accepts: unknown keys, nan and inf."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     section = next((part for part in parts if is_dataclass(part)), None)
@@ -162,13 +166,13 @@ def _checked(data: Any, kind: Any, key: str, whole: type) -> Any:
             if name not in hints:
                 section_keys = {known: f"{before}{known}" for known in hints}
                 raise _unknown(f"{before}{name}", value, section_keys, whole)
-        return {n: _checked(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
+        return {n: _check(value, hints[n], f"{before}{n}", whole) for n, value in data.items()}
     lists = (get_args(part) for part in parts if get_origin(part) is tuple)
     item = next((items[0] for items in lists if items[-1] is Ellipsis), None)
     if item is not None and isinstance(data, str) and (str not in parts or "," in data):
         data = [text.strip() for text in data.strip("[]").split(",")]
     if item is not None and isinstance(data, list):
-        return [_checked(value, item, f"{key}[{i}]", whole) for i, value in enumerate(data)]
+        return [_check(value, item, f"{key}[{i}]", whole) for i, value in enumerate(data)]
     choices = [c for part in parts if get_origin(part) is Literal for c in get_args(part)]
     if choices and data not in choices:
         raise ConfigError(f"{key} is {data!r}; {one_of(data, choices)}")
@@ -206,7 +210,7 @@ def _unknown(key: str, value: object, section: Mapping[str, str], whole: type) -
     return ConfigError(f"unknown key {key}; {hint}")
 
 
-def _explained(error: msgspec.ValidationError, data: Any) -> str:
+def _explain(error: msgspec.ValidationError, data: Any) -> str:
     """Return the refused key, its value and the expected kind."""
     problem, _, place = str(error).rpartition(" - at ")
     path = place.strip("`").removeprefix("$").removeprefix(".")

@@ -82,7 +82,7 @@ def fine_tune(
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
     fresh = {"settings": json.loads(json.dumps(settings, default=str)), "step": -1, "losses": []}
-    state = _resumed(work / CHECKPOINT, fresh)
+    state = _resume(work / CHECKPOINT, fresh)
     tokenizer, learner = _open_learner(config, learning_rate)
     examples = make_examples(tasks, config, tokenizer, say, held_out)
     work.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ def _prompts_and_completions(
     return texts
 
 
-def _resumed(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
+def _resume(path: Path, fresh: dict[str, Any]) -> dict[str, Any]:
     """Return the checkpoint's state, or the fresh one. Raises RunDirectoryError if the settings, or
     the settings of this version of selfplay, differ."""
     if not path.exists():

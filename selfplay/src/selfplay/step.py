@@ -103,7 +103,7 @@ def propose(run: Run, matches: Sequence[Pair], step: int) -> Iterator[Proposed]:
                 drafts.append(
                     Proposed(len(drafts), name, m.teacher, m.student, kind.name, shown, seed)
                 )
-    return run.sampled(drafts)
+    return run.sample(drafts)
 
 
 def _from_file(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
@@ -132,7 +132,7 @@ def _from_file(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
     """Validate proposals in the sandbox while others are sampled."""
-    return run.validated(written)
+    return run.validate(written)
 
 
 def solve(

@@ -85,7 +85,7 @@ def quote(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap(text: str, width: int) -> str:
     """Return the text with wider lines broken between words and continued two spaces further in.
 
     A word that is wider, such as a path, stays whole.
@@ -103,4 +103,4 @@ def say(text: str, *, err: bool = False) -> None:
     """Print text, on a terminal wrapped to its width."""
     stream = sys.stderr if err else sys.stdout
     width = shutil.get_terminal_size().columns
-    click.echo(wrapped(text, width) if stream.isatty() else text, err=err)
+    click.echo(wrap(text, width) if stream.isatty() else text, err=err)

@@ -52,10 +52,10 @@ from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import template_of
 from selfplay.seeds import (
     given_seeds,
+    read_seeds,
     require_seeds,
     self_made_seeds,
     write_seeds,
-    written_seeds,
 )
 from selfplay.step import train_step
 from selfplay.tasks.held_out import held_out_tasks, require_room
@@ -342,7 +342,7 @@ def _open(
         if isinstance(population, RemotePopulation):
             progress.workers(population.pool.text)
         e = config.eval
-        seeds = written_seeds(directory / SEEDS)
+        seeds = read_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.why_not_shown)

@@ -19,13 +19,13 @@ from selfplay.experiments.measures import (
     PERCENT,
     POINTS,
     Who,
-    measured,
+    measure,
     population_mean,
     weakest_member,
 )
 from selfplay.files.intervals import Estimate, estimate
 from selfplay.files.layout import METRICS
-from selfplay.files.record import RunRecord, flattened, read_run
+from selfplay.files.record import RunRecord, flatten, read_run
 from selfplay.reports.findings import falls, unjudged
 from selfplay.reports.pages import Table, figure, write_page
 
@@ -98,7 +98,7 @@ class Comparison:
 
 def of_arm(runs: Runs) -> dict[str, Estimate]:
     """Return the measures of an arm over its seeds; those without any number are left out."""
-    measures = [measured(run) for run in runs.values()]
+    measures = [measure(run) for run in runs.values()]
     families = next((run.families for run in runs.values()), None)
     numbers: dict[str, Estimate] = {}
     for name, (unit, _) in MEASURES.items():
@@ -120,7 +120,7 @@ def of_pair(first: Runs, second: Runs) -> dict[str, Estimate]:
     for seed in sorted(first.keys() & second.keys()):
         step = min(first[seed].last, second[seed].last)
         families = first[seed].families
-        pairs.append([measured(runs[seed].until(step)) for runs in (first, second)])
+        pairs.append([measure(runs[seed].until(step)) for runs in (first, second)])
     numbers = {}
     for name in MEASURES:
         values = [(one[name], other[name]) for one, other in pairs]
@@ -136,7 +136,7 @@ def _reached(seed: int, run: RunRecord) -> str:
 
 
 def _settings(run: RunRecord) -> dict[str, str]:
-    return {key: str(value) for key, value in flattened(run.config).items() if key != "seed"}
+    return {key: str(value) for key, value in flatten(run.config).items() if key != "seed"}
 
 
 def _cell(unit: str, mean: Estimate | None) -> str:

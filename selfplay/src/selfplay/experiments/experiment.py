@@ -83,7 +83,7 @@ class Plan:
     def base(self) -> dict[str, Any]:
         """Return the nested settings that all arms start from."""
         preset = {} if self.preset is None else settings.read_preset(self.preset)
-        return settings.merged(preset, self.config)
+        return settings.merge_settings(preset, self.config)
 
     def run_config(self, arm: str, seed: int) -> Config:
         """Return the settings of one run. Raises ConfigError that names the arm."""

@@ -23,7 +23,7 @@ Who = Callable[[Mapping[str, Floats]], Floats]
 """Returns [tasks] gains from those of all members at an evaluation."""
 
 
-def measured(run: RunRecord) -> dict[str, Floats | None]:
+def measure(run: RunRecord) -> dict[str, Floats | None]:
     """Return all measures of a run by name."""
     gains = run.held_out_gains()
     return {name: of(run, gains) for name, (_, of) in MEASURES.items()}

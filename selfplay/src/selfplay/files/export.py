@@ -103,7 +103,7 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
     open_config(run)
     accepted = [row for row in read_rows(run / TASKS, TaskRow) if row.accepted]
     if form == "ours":
-        return _written(out, map(_own_row, accepted))
+        return _write_rows(out, map(_own_row, accepted))
     tasks = [row.task() for row in accepted if row.kind in BUILT_IN]
     calls = list({(t.program, t.input): t for t in tasks if t.kind in CALLS}.values())
     functions = [task for task in tasks if task.kind not in CALLS]
@@ -111,17 +111,17 @@ def export_tasks(run: Path, out: Path, form: str = "ours") -> str:
     lines = [f"{left_out} of other kinds left out"] if left_out else []
     if form == "azr" and functions:
         second = out.with_name(f"{out.stem}_code_f{out.suffix}")
-        lines.insert(0, _written(second, map(_azr_row, functions)))
+        lines.insert(0, _write_rows(second, map(_azr_row, functions)))
     rows_of: dict[str, Iterable[dict[str, Any]]] = {
         "azr": map(_azr_row, calls),
         "cruxeval": map(_cruxeval_row, calls),
         "trl": ({"prompt": _conversation(task), **task.to_row()} for task in tasks),
         "verl": (_verl_row(index, task) for index, task in enumerate(tasks)),
     }
-    return "\n".join([_written(out, rows_of[form]), *lines])
+    return "\n".join([_write_rows(out, rows_of[form]), *lines])
 
 
-def _written(out: Path, rows: Iterable[dict[str, Any]]) -> str:
+def _write_rows(out: Path, rows: Iterable[dict[str, Any]]) -> str:
     lines = [json.dumps(row) + "\n" for row in rows]
     write_text(out, "".join(lines))
     return f"{len(lines)} tasks: {out}"

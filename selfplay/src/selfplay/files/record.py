@@ -209,14 +209,12 @@ def number_at(row: Struct | dict[str, Any], path: str) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def flattened(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
+def flatten(data: Mapping[str, Any], joint: str = ".", above: str = "") -> dict[str, Any]:
     """Return nested values by their joined names, such as `learner.r`."""
     values: dict[str, Any] = {}
     for name, value in data.items():
         key = f"{above}{name}"
-        values |= (
-            flattened(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
-        )
+        values |= flatten(value, joint, key + joint) if isinstance(value, Mapping) else {key: value}
     return values
 
 

@@ -424,7 +424,7 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
                 except (ValueError, RecursionError, msgspec.ValidationError) as error:
                     if line.endswith(b"\n"):
                         raise RunDirectoryError(
-                            f"{path}, line {number}: {_explained(error)}"
+                            f"{path}, line {number}: {_explain(error)}"
                         ) from error
                 else:
                     yield row
@@ -434,7 +434,7 @@ def read_rows(path: Path, kind: type[T]) -> Iterator[T]:
         raise RunDirectoryError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _explained(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """Turn `Expected int, got str - at $.id` into `field id: expected int, got str`."""
     if not isinstance(error, msgspec.ValidationError):
         return (

@@ -21,7 +21,7 @@ from msgspec import UNSET
 from lora_evo.files import write_text
 from selfplay.config import Config
 from selfplay.errors import ConfigError, first_line, pip_install
-from selfplay.files.record import flattened
+from selfplay.files.record import flatten
 from selfplay.files.rows import EvalRow, StepRow
 
 PROJECT = "populab"
@@ -120,7 +120,7 @@ def measured_metrics(measured: Sequence[EvalRow]) -> dict[str, float]:
 
 def _numbers(fields: Mapping[str, Any], above: str = "") -> dict[str, float]:
     """Return the numbers of nested fields, their names joined by slashes."""
-    values = flattened(fields, "/", above).items()
+    values = flatten(fields, "/", above).items()
     return {name: float(value) for name, value in values if isinstance(value, int | float)}
 
 

@@ -35,7 +35,7 @@ class PeerLost(EngineStopped):
     """The connection to another learner is lost; the cause is not known here."""
 
 
-def added(one: Part, other: Part) -> Part:
+def add(one: Part, other: Part) -> Part:
     """Return the sum of two parts; the first is changed in place."""
     both = zip(one[0], other[0], strict=True)
     if pairs := [(a, b) for a, b in both if a is not None and b is not None]:
@@ -60,10 +60,10 @@ class Exchange:
         of the shapes and on the devices of a gradient. Raises PeerLost.
         """
         if self.count == 1:
-            return reduce(added, parts)
+            return reduce(add, parts)
         local = iter(parts)
         shared = (self._broadcast(r, next(local) if r == self.rank else None, like) for r in ranks)
-        return reduce(added, shared)
+        return reduce(add, shared)
 
     def _broadcast(self, rank: int, part: Part | None, like: Sequence[Tensor]) -> Part:
         """Send a part to all learners, or (None) receive the part of `rank`."""
@@ -73,17 +73,17 @@ class Exchange:
         else:
             both = zip(part[0], like, strict=True)
             part = [torch.zeros_like(t) if g is None else g for g, t in both], part[1]
-            flat = _packed([g for g in part[0] if g is not None])
+            flat = _pack([g for g in part[0] if g is not None])
             numbers = torch.tensor(part[1].numbers(), dtype=torch.float64)
         try:
             for tensor in (numbers, flat):
                 self.group.broadcast(tensor, rank).wait(PATIENCE)
         except RuntimeError as error:
             raise PeerLost(f"lost the others ({first_line(error)})") from error
-        return part or (list(_unpacked(flat, like)), StatsSum.of_numbers(numbers.tolist()))
+        return part or (list(_unpack(flat, like)), StatsSum.of_numbers(numbers.tolist()))
 
 
-def _packed(tensors: Sequence[Tensor]) -> Tensor:
+def _pack(tensors: Sequence[Tensor]) -> Tensor:
     """Return all tensors flattened into one in main memory, pinned for a GPU."""
     flat = torch.cat([tensor.detach().flatten() for tensor in tensors])
     if flat.device.type == "cpu":
@@ -91,8 +91,8 @@ def _packed(tensors: Sequence[Tensor]) -> Tensor:
     return torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True).copy_(flat)
 
 
-def _unpacked(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Undo `_packed`; like: tensors of the shapes and on the devices of the result."""
+def _unpack(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Undo `_pack`; like: tensors of the shapes and on the devices of the result."""
     parts = torch.split(flat, [tensor.numel() for tensor in like])
     return [part.view(t.shape).to(t.device) for part, t in zip(parts, like, strict=True)]
 

@@ -32,7 +32,7 @@ from selfplay.config import LearnerConfig, RolloutConfig
 from selfplay.errors import SelfplayError
 from selfplay.files.rows import MemberRow, role_of
 from selfplay.learning.batch import Row, Shard, StepResult, TrainingSample, make_batch, share_out
-from selfplay.learning.exchange import Exchange, Homes, Part, added
+from selfplay.learning.exchange import Exchange, Homes, Part, add
 from selfplay.learning.loss import ForwardPass
 from selfplay.learning.statistics import StatsSum
 
@@ -192,7 +192,7 @@ class Learner:
                 part: Part = [p.grad for p in self._parameters(place)], of_member
                 parts.setdefault(place, []).append(part)
                 if homes[place][0] == self.exchange.rank and len(parts[place]) == 2:
-                    parts[place] = [added(*parts[place])]
+                    parts[place] = [add(*parts[place])]
         self.optimizer.zero_grad()
         return parts
 

@@ -192,7 +192,7 @@ def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) 
     """
 
     async def awaited(value: Any, text: Proposed | Attempt) -> Any:
-        with _blamed(reward, text):
+        with _blame(reward, text):
             return await value
 
     async def together(values: Iterable[Any]) -> list[Any]:
@@ -200,7 +200,7 @@ def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) 
 
     values = []
     for text in texts:
-        with _blamed(reward, text):
+        with _blame(reward, text):
             values.append(reward(text))
     if values and all(map(isawaitable, values)):
         values = run_coroutine_threadsafe(together(values), _loop()).result()
@@ -223,7 +223,7 @@ def _title(text: Proposed | Attempt) -> tuple[str, str]:
 
 
 @contextmanager
-def _blamed(reward: Callable[[Any], Any], text: Proposed | Attempt) -> Iterator[None]:
+def _blame(reward: Callable[[Any], Any], text: Proposed | Attempt) -> Iterator[None]:
     """Turn an error of a reward into one line with its place, or the reward's if it is here."""
     try:
         yield

@@ -39,7 +39,7 @@ def config_for(
     return config, _description(config, model, preset, why)
 
 
-def configured(
+def configure(
     base: str | None, preset: str | None, assignments: tuple[str, ...], quiet: bool, **values: Any
 ) -> Config:
     """Return the configuration of a command's options; with a base, print what was chosen."""

@@ -110,14 +110,14 @@ def _specification(chart: Any) -> Any:
         k: v for k, v in chart.to_dict(validate=False).items() if k not in ("$schema", "config")
     }
     plain |= {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
-    return _shortened(plain)
+    return _shorten(plain)
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _shortened(inner) for key, inner in value.items()}
+        return {key: _shorten(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_shortened(inner) for inner in value]
+        return [_shorten(inner) for inner in value]
     if isinstance(value, float):
         return float(f"{value:.5g}")
     return visible(value) if isinstance(value, str) else value

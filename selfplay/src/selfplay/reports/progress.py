@@ -19,7 +19,7 @@ from selfplay.files.record import RunRecord, held_out_gain
 from selfplay.files.rows import EvalRow, StepRow, mean
 from selfplay.reports.findings import WINDOW, cut_roles, falls, faults, not_judged, signs_in
 from selfplay.reports.pages import counted, duration
-from selfplay.terminal import program, quote, wrapped
+from selfplay.terminal import program, quote, wrap
 
 EVERY = 5
 """Steps between two lines."""
@@ -155,7 +155,7 @@ class Progress:
         whole: do not wrap, for a command to be copied.
         """
         if self._console.is_terminal and not whole:
-            text = wrapped(text, self._console.width)
+            text = wrap(text, self._console.width)
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _line(self) -> str:

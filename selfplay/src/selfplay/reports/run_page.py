@@ -11,7 +11,7 @@ from msgspec import UnsetType
 from lora_evo.files import check_output
 from lora_evo.terminal import text_table
 from selfplay.files.intervals import gain_text
-from selfplay.files.record import Points, RunRecord, flattened, number_at, quarters, read_run
+from selfplay.files.record import Points, RunRecord, flatten, number_at, quarters, read_run
 from selfplay.files.rows import BASE, START, EvalRow, TaskRow, mean
 from selfplay.reports.findings import conclusion, faults, not_judged, warnings_of
 from selfplay.reports.pages import Table, counted, duration, figure, visible, write_page
@@ -183,7 +183,7 @@ def tables(run: RunRecord) -> dict[str, Table]:
         "teaching": _teaching(run),
         "moved": (("", "first quarter", "last quarter"), _moved(run)),
         "board": (("member", "role", "origin", "rating μ ± σ"), _board(run)),
-        "settings": (("setting", "value"), [(n, str(v)) for n, v in flattened(run.config).items()]),
+        "settings": (("setting", "value"), [(n, str(v)) for n, v in flatten(run.config).items()]),
     }
 
 

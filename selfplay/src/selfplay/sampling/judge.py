@@ -30,7 +30,7 @@ def open_sandbox(config: Config) -> Sandbox:
     return Sandbox(workers=s.workers, limits=limits, runs=s.runs)
 
 
-def validated(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
+def validate(proposed: Iterable[Proposed], sandbox: Sandbox, prompts: Prompts) -> list[Proposed]:
     """Validate proposals while others are sampled; return them in the order of their numbers.
 
     Raises SandboxUnavailable, as `require_judged`.

@@ -56,7 +56,7 @@ class TaskBuffer:
         seeds = [task for task in self._seeds if task.kind in shows]
         of_seeds = bool(seeds) and seed_share > 0.0 and rng.random() < seed_share
         accepted = [t for p in self._pools.values() for t in p if t.kind in shows]
-        return drawn_from(seeds if of_seeds else accepted, count, rng)
+        return draw_from(seeds if of_seeds else accepted, count, rng)
 
     def draw_newest(self, kind: str, count: int, step: int, seed: int) -> list[Task]:
         """Return up to `count` different tasks of a kind: those of the last step, then older ones.
@@ -76,7 +76,7 @@ class TaskBuffer:
         return [t if t.kind == kind else replace(t, kind=kind) for t in drawn]
 
 
-def drawn_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
+def draw_from(tasks: Sequence[Task], most: int, rng: Generator) -> list[Task]:
     """Return up to `most` of the tasks, drawn without replacement."""
     places = rng.choice(len(tasks), min(most, len(tasks)), replace=False)
     return [tasks[int(i)] for i in places]

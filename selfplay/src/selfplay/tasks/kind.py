@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from code_verifier import Grade, Proposal, Sandbox, Task, Verdict
 from selfplay.errors import ConfigError
-from selfplay.objects import resolved
+from selfplay.objects import find_objects
 from selfplay.settings import one_of
 
 CALLS = ("code_o", "code_i")
@@ -130,7 +130,7 @@ def kinds_in_play(
     """
     known = {kind.name: kind for kind in built_in}
     kinds: dict[str, TaskKind] = {}
-    objects = resolved("rollout.kinds", names, "task_kinds", handed, known)
+    objects = find_objects("rollout.kinds", names, "task_kinds", handed, known)
     for name, kind in zip(names, objects, strict=True):
         if not isinstance(kind, TaskKind):
             raise ConfigError(
