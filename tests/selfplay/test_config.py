@@ -11,7 +11,7 @@ from selfplay.errors import ConfigError, RunDirectoryError
 from selfplay.files.layout import CONFIG, create, open_config
 from selfplay.machine.plan import workload
 from selfplay.members.population import open_learner
-from selfplay.settings import extended, preset_names, preset_text, read_preset
+from selfplay.settings import extend_preset, preset_names, preset_text, read_preset
 
 SECTIONS = ("rollout", "learner", "reward", "league", "evolution", "sandbox", "eval")
 
@@ -61,7 +61,7 @@ def test_mode_azr_trains_as_absolute_zero_unless_a_key_says_otherwise():
 
 
 def test_a_file_that_extends_a_preset_holds_what_differs():
-    data = extended({"extends": "7b-8t8s", "steps": 3, "learner": {"r": 16}})
+    data = extend_preset({"extends": "7b-8t8s", "steps": 3, "learner": {"r": 16}})
     expected = read_preset("7b-8t8s")
     expected |= {"steps": 3, "learner": {**expected["learner"], "r": 16}}
     assert data == expected
@@ -75,7 +75,7 @@ def test_what_is_neither_a_preset_nor_a_file_is_named():
         *(("7b-4t4", "did you mean 7b-4t4s?"), ([1], r"or file \[1\]; expected one")),
     ):
         with pytest.raises(ConfigError, match=words):
-            extended({"extends": given})
+            extend_preset({"extends": given})
 
 
 def test_an_unknown_key_is_named_with_the_one_that_was_meant_or_all():
