@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from verdicts_of_one import compare, estimate
 
+from evals import build_table
 from evals.scores import average, score_members
 
 RUNS = 400
@@ -115,3 +116,18 @@ def test_an_average_is_in_its_interval(
         assert low < high
         hits.append(low <= share <= high)
     held(f"average of {len(sizes)}, avg@{samples}, {kind}, truth {100 * share:g} %", hits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("adapters", [1, 4, 16])
+def test_equal_adapters_are_shown_to_differ_in_few_cases(adapters: int, samples: int) -> None:
+    rng, shown, runs = np.random.default_rng([adapters, samples]), 0, 500
+    for _ in range(runs):
+        right = chances(rng, HARD, 60, 0.4)
+        results = {f"s{i}": {"gsm8k": drawn(rng, right, samples)} for i in range(adapters)} | {
+            "base": {"gsm8k": drawn(rng, right, samples)}
+        }
+        shown += any(row.p <= 0.05 for row in build_table(results, against="base").differences)
+    print(f"| {adapters} equal adapters, avg@{samples} | {100 * shown / runs:.1f} |")
+    assert shown / runs <= 0.06

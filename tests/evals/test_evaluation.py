@@ -16,6 +16,8 @@ from sums import GOLD, TableEngine, sums
 from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
 from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
 from evals.records import read_samples, saved_samples
+from evals.tables import table_of
+from lora_evo import LoraEvoError
 from lora_evo.model import Rollout
 
 
@@ -129,18 +131,61 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert files(whole) == files(cut)
 
 
-def test_more_samples_extend_a_run_and_fewer_are_refused(tmp_path: Path) -> None:
-    two, more = TableEngine(GOLD), TableEngine(GOLD)
-    ask(two, tmp_path / "a", n=2)
-    result = ask(more, tmp_path / "a", n=4)
-    assert len(two.asked) == len(more.asked) == 40
-    assert not {r.seed for r in two.asked} & {r.seed for r in more.asked}
-    assert (result.row()["samples"], result.settings["n"]) == (80, 4)
+@pytest.mark.parametrize("first", [{"n": 4}, {"n": 2, "limit": 8}, {"n": 8, "limit": 3}, {"n": 1}])
+def test_a_run_grows_and_shrinks_with_what_is_there(tmp_path: Path, first: dict[str, int]) -> None:
+    here, whole = (tmp_path / name / "base" / "sums" for name in "ab")
+    ask(TableEngine(GOLD), tmp_path / "a", **first)
+    engine = TableEngine(GOLD)
+    count, limit = first["n"], first.get("limit", 20)
+    found = ask(engine, tmp_path / "a", n=4)
+    assert len(engine.asked) == 80 - min(count, 4) * limit
+    assert found == read_runs(tmp_path / "a")[0]
     ask(TableEngine(GOLD), tmp_path / "b", n=4)
-    one, other = (files(tmp_path / name / "base" / "sums") for name in "ab")
-    assert one == other
-    with pytest.raises(SettingsChanged, match="n was 4, now 2"):
-        ask(more, tmp_path / "a", n=2)
+    if count <= 4:
+        assert files(here) == files(whole)
+    assert found.row()["samples"] == 80
+    fewer = ask(TableEngine(dict.fromkeys(GOLD, "asked again")), tmp_path / "b", n=3, limit=6)
+    assert (fewer.row()["tasks"], fewer.row()["samples"], fewer.partial) == (6, 18, True)
+    again = ask(TableEngine(dict.fromkeys(GOLD, "asked again")), tmp_path / "b", n=4)
+    assert files(whole)["samples.jsonl"] == files(here)["samples.jsonl"] or count > 4
+    assert again.row()["samples"] == 80
+
+
+def test_another_prompt_of_a_question_is_another_run(tmp_path: Path) -> None:
+    ask(TableEngine(GOLD), tmp_path, limit=6)
+    first, *rest = sums().questions
+    other = replace(sums(), questions=(replace(first, fields={"prompt": "0 + 0 ="}), *rest))
+    assert evaluate(TableEngine(GOLD), other, n=2, temperature=1.0, seed=4, out=tmp_path)
+    changed = replace(first, fields={"prompt": "zero"})
+    other = replace(sums(), questions=(changed, *rest))
+    with pytest.raises(SettingsChanged, match="the prompt of sums/0 was another"):
+        evaluate(TableEngine(GOLD), other, n=2, temperature=1.0, seed=4, out=tmp_path)
+
+
+class Narrow(TableEngine):
+    """Has no room for prompts of 7 characters."""
+
+    def tokenise(self, request):
+        if len(request.prompt) == 7:
+            raise LoraEvoError("no room")
+        return request
+
+
+@pytest.mark.parametrize("adapters", [[None], [None, "s0", "s1"]])
+def test_a_prompt_that_does_not_fit_counts_as_wrong(tmp_path: Path, adapters: list) -> None:
+    engine = Narrow(GOLD)
+    runs = evaluate(engine, sums(), adapters, out=tmp_path)
+    assert len(engine.asked) == 10 * len(adapters)
+    for run in runs:
+        lost = [verdict for verdict in run.verdicts if verdict.reason == "the prompt does not fit"]
+        assert len(lost) == 10
+        assert all(v.correct is False and v.truncated and not v.well_formed for v in lost)
+        assert (run.overall.value, run.row()["truncated"]) == (0.5, 0.5)
+    again = Narrow({})
+    assert evaluate(again, sums(), adapters, out=tmp_path) == runs
+    notes = table_of(read_runs(tmp_path))[1].notes
+    count = 10 * len(adapters)
+    assert f"sums: of {count} samples the prompt does not fit, which counts as wrong" in notes
 
 
 class EchoEngine(TableEngine):

@@ -153,3 +153,29 @@ def test_files_that_do_not_fit_together_are_refused(home: Path, tmp_path: Path) 
     assert done.stderr.startswith(f"error: {verdicts}, line 1: expected an object")
     assert done.stderr.count("\n") == 1
     assert len(json.loads(done.stdout)["results"]) == len(read_runs(home))
+
+
+def test_results_that_were_asked_in_other_ways_are_named_and_other_questions_not_compared(
+    tmp_path: Path,
+) -> None:
+    for name, changes in {"a": {}, "b": {"n": 2, "temperature": 1.0}, "c": {}}.items():
+        benchmark = replace(sums(), content_hash="second" if name == "c" else "first")
+        evaluate(Words({}), benchmark, [None, "s0"], out=tmp_path / name, **changes)
+    a, b, c = (read_runs(tmp_path / name) for name in "abc")
+    _, alike = table_of(a, against=BASE)
+    assert not any("different ways" in note for note in alike.notes)
+    assert [row.against for row in alike.differences] == [BASE]
+    _, found = table_of([*a, *b], against=BASE)
+    note = "sums: results that were asked in different ways stand together: temperature (0.0, 1.0)"
+    assert note in found.notes
+    assert {(row.label, row.against) for row in found.differences} == {
+        ("s0 (a)", "base (a)"), ("s0 (b)", "base (b)"),
+    }  # fmt: skip
+    _, crossed = table_of([*a, *b], against="base (a)")
+    assert {row.label for row in crossed.differences} == {"s0 (a)", "s0 (b)", "base (b)"}
+    _, apart = table_of([*a, *c], against="base (a)")
+    assert {row.label for row in apart.differences} == {"s0 (a)"}
+    assert sum("are not compared on sums: their questions" in note for note in apart.notes) == 2
+    assert any("different ways stand together: questions" in note for note in apart.notes)
+    with pytest.raises(EvalsError, match=r"type one of these names"):
+        table_of([*a, *(replace(run, folder=None) for run in c[1:]), *b], against=BASE)

@@ -14,6 +14,7 @@ from evals.recipes import CODE, MATH
 from evals.scores import (
     Scores,
     Verdicts,
+    adjust,
     average,
     averages,
     problem_scores,
@@ -286,3 +287,23 @@ def test_a_score_has_one_interval_whatever_stands_beside_it() -> None:
     (row,) = build_table({"a": {"gsm8k": alone}}).rows[:1]
     found = build_table({"b": {"gsm8k": dict(reversed(other.items()))}, "a": {"gsm8k": alone}})
     assert cells(found, "a")["gsm8k"].interval == pytest.approx(row.interval, rel=1e-9)
+
+
+def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -> None:
+    """Ten wins and one loss: 2 (1 + 11) / 2^11 = .0117 by counting."""
+    better = compare(verdicts(*"++++++++++-"), verdicts(*"----------+"))
+    assert better.p == pytest.approx(2 * 12 / 2**11, abs=0.004)
+    assert compare(verdicts("+-", "--"), verdicts("-+", "--")).p == 1.0
+    assert compare(verdicts("+", "-"), verdicts("-", "-")).p == 1.0
+    rows = [Row("a", "b", p=p) for p in (0.04, 0.01, 0.5, 0.03)]
+    assert [row.p for row in adjust(rows)] == pytest.approx([0.09, 0.04, 0.5, 0.09])
+    results = {f"s{i}": {"gsm8k": share(40 + i, 60), "aime24": share(30, 60)} for i in range(5)}
+    base: Results = {"base": {"gsm8k": share(30, 60)}}
+    found = build_table(results | base, against="base")
+    assert "p: of no difference, adjusted for 5 comparisons (Holm)" in found.notes
+    each = [build_table({name: results[name]} | base, against="base") for name in results]
+    (alone,) = each[0].differences
+    expected = [row.p for row in adjust([one.differences[0] for one in each])]
+    assert [row.p for row in found.differences] == expected
+    assert max(expected) > 2 * min(row.differences[0].p for row in each)
+    assert tables.pair_cells(alone)[2] == f"{alone.p:.3f}"

@@ -239,7 +239,7 @@ def grade(
     pairs = loaded.pairs(rows, prompts_of(samples), how)
     verdicts = []
     with progress_bar(loaded.name, len(rows)) as progress:
-        for verdict in loaded.grade(pairs, how):
+        for verdict in loaded.verdicts(pairs, how):
             verdicts.append(verdict)
             progress("grade", 1)
     require_verdicts(verdicts, f"{samples} on {loaded.name}")

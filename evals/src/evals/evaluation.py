@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
@@ -24,6 +25,7 @@ from evals.run import (
     write_run,
 )
 from evals.scores import require_verdicts
+from lora_evo import LoraEvoError
 from lora_evo.model import Engine, Request, before_stop
 
 _BATCH = 64
@@ -138,8 +140,8 @@ def evaluate(
 
     Adapters share batches and seeds, so that they are paired. groups: roles and runs of adapters,
     from `find_members`, stored with the results. out: samples, verdicts and result are written to
-    ADAPTER/BENCHMARK in this folder; a run that stopped resumes there, and a larger `n` samples
-    only what is missing. workers: programs graded at a time; None is one for each core.
+    ADAPTER/BENCHMARK in this folder; a run that stopped resumes there, and another `n` or `limit`
+    samples only what is missing. workers: programs graded at a time; None is one for each core.
     allow_weak: grade even where the sandbox has no system-call filter. progress: called with "ask"
     or "grade" and the number of samples just done. sampling: recipe, n, temperature, top_p, top_k,
     max_tokens, limit, seed, chat_template_args; see `Sampling`.
@@ -212,23 +214,46 @@ class _Part:
 
 
 def _sample(engine: Engine, parts: Sequence[_Part], progress: Progress) -> None:
-    """Sample the missing responses, in the same batches whatever there is already."""
-    progress("ask", sum(len(part.samples) for part in parts))
+    """Sample the missing responses, in the same batches whatever there is already. A prompt that
+    does not fit gets an empty one, before the first batch."""
+    fits = cache(lambda request: _fits(engine, request))
+    for part in parts:
+        missing = [key for key in part.requests if key not in part.samples]
+        lost = [
+            key for key in missing if not fits(replace(part.requests[key], seed=0, adapter=None))
+        ]
+        _add(part, [Sample(*key, "", truncated=True, tokens=0) for key in lost])
+    progress("ask", sum(key in part.samples for part in parts for key in part.requests))
     places = [(part, key) for part in parts for key in part.requests]
     places.sort(key=lambda place: len(place[0].requests[place[1]].prompt))
     size = int(getattr(engine, "max_rows", _BATCH))
     for start in range(0, len(places), size):
         batch = [(p, key) for p, key in places[start : start + size] if key not in p.samples]
         rollouts = engine.generate([part.requests[key] for part, key in batch])
+        samples: dict[int, list[Sample]] = {id(part): [] for part in parts}
         for (part, key), rollout in zip(batch, rollouts, strict=True):
             truncated = rollout.finish_reason == "length"
             text = before_stop(rollout.text, part.requests[key].stop)
-            part.samples[key] = Sample(*key, text, truncated, len(rollout.completion_ids))
+            samples[id(part)].append(Sample(*key, text, truncated, len(rollout.completion_ids)))
         for part in parts:
-            samples = [part.samples[key] for owner, key in batch if owner is part]
-            if part.folder is not None and samples:
-                add_samples(part.folder, samples)
+            _add(part, samples[id(part)])
         progress("ask", len(batch))
+
+
+def _add(part: _Part, samples: Sequence[Sample]) -> None:
+    """Keep samples of an adapter, in its folder, too."""
+    part.samples.update({(sample.id, sample.sample): sample for sample in samples})
+    if part.folder is not None and samples:
+        add_samples(part.folder, samples)
+
+
+def _fits(engine: Engine, request: Request) -> bool:
+    """Whether the engine's context has room for the prompt and one token."""
+    try:
+        getattr(engine, "tokenise", lambda whole: whole)(request)
+    except LoraEvoError:
+        return False
+    return True
 
 
 def _grade(
@@ -245,11 +270,11 @@ def _grade(
         progress("grade", len(samples))
         run = replace(earlier, group=groups.get(earlier.adapter, earlier.group))
         if run != earlier:
-            write_run(run)
+            write_run(run, part.samples)
         return run
     pairs = plan.benchmark.pairs(samples.values(), prompts, how)
     verdicts = []
-    for verdict in plan.benchmark.grade(pairs, how):
+    for verdict in plan.benchmark.verdicts(pairs, how):
         verdicts.append(verdict)
         progress("grade", 1)
     require_verdicts(verdicts, f"{part.adapter} on {name}")
@@ -266,7 +291,7 @@ def _grade(
         folder=part.folder and part.folder.resolve(),
     )
     if part.folder is not None:
-        write_run(run)
+        write_run(run, part.samples)
     return run
 
 
@@ -276,6 +301,7 @@ def _read_finished(folder: Path, part: _Part) -> Run | None:
         run = read_run(folder.resolve())
     except (EvalsError, OSError):
         return None
-    counts = {len(run.verdicts), part.earlier, len(part.samples)}
-    judged = all(verdict.correct is not None for verdict in run.verdicts)
-    return run if len(counts) == 1 and judged and run.versions == versions() else None
+    judged = {(v.id, v.sample) for v in run.verdicts if v.correct is not None}
+    same = judged == part.requests.keys() and run.settings == part.settings
+    is_finished = same and part.earlier == len(part.samples) and run.versions == versions()
+    return run if is_finished else None

@@ -79,7 +79,7 @@ def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
         notes=table.notes if table else (),
         pairs=[[row.label, row.column, *tables.pair_cells(row)] for row in differences],
         pair_columns=tables.PAIR_COLUMNS,
-        against=differences[0].against if differences else "",
+        against=", ".join(dict.fromkeys(str(row.against) for row in differences)),
         answers=(_ANSWERS, [_answers(run) for run in runs]),
         benchmarks=benchmarks,
         charts={name: chart.to_dict(validate=False) for name, chart in charts.items()},

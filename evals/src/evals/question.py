@@ -1,7 +1,7 @@
 """A benchmark: questions, how they are asked, and a grader of responses."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,8 +49,9 @@ class Question:
 class Sample:
     """One response to a question; `sample` counts from 0. tokens: number of generated tokens.
 
-    truncated: the response reached the token limit. solution: a whole program that another harness
-    extracted from the response; it is graded as it is.
+    truncated: the response reached the token limit; with 0 tokens, the prompt does not fit.
+    solution: a whole program that another harness extracted from the response; it is graded as it
+    is.
     """
 
     id: str
@@ -99,6 +100,8 @@ class SampleVerdict:
         return self.extracted is not None
 
 
+NO_ROOM = "the prompt does not fit"
+"""The reason of a verdict on a question that could not be asked; it counts as wrong."""
 MAX_CHARS = 1_000_000
 """Characters of an answer or a program; a longer one is ill-formed."""
 
@@ -182,6 +185,14 @@ class Benchmark:
         known = prompts if how.template.mode == "chat" else {}
         texts = ((s, completion_text(s.response, known.get(s.id))) for s in samples)
         return [(questions[s.id], replace(s, response=text)) for s, text in texts]
+
+    def verdicts(
+        self, pairs: list[tuple[Question, Sample]], how: Grading
+    ) -> Iterator[SampleVerdict]:
+        """Yield the verdicts on samples in their order."""
+        for (_, sample), verdict in zip(pairs, self.grade(pairs, how), strict=True):
+            fits = sample.tokens != 0 or not sample.truncated
+            yield verdict if fits else replace(verdict, reason=NO_ROOM)
 
     def part(self, limit: int | None) -> list[Question]:
         """Return the first `limit` questions; of a sorted benchmark, the first of every level."""

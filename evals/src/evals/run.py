@@ -1,7 +1,8 @@
 """One adapter on one benchmark: its results, and the folder that keeps them.
 
 `prompts.jsonl` and `settings.json` are written first, `samples.jsonl` grows by whole batches,
-`verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples.
+`verdicts.jsonl` and `result.json` come last. A run that stopped anywhere resumes from its samples;
+one of more or fewer questions or samples uses what is there.
 """
 
 import json
@@ -24,6 +25,8 @@ RESULT_FILE = "result.json"
 Key: TypeAlias = tuple[str, int]
 """A question's id and the number of a sample."""
 Settings: TypeAlias = dict[str, Any]
+_AMOUNTS = ("n", "limit", "prompts_hash")
+"""Settings that may change in a folder: a sample's seed follows from its question and number."""
 _STORED = ("adapter", "benchmark", "partial", "settings", "versions")
 
 
@@ -127,40 +130,42 @@ def open_folder(
 
 
 def _earlier_samples(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> list[Sample]:
-    """The samples of an earlier run with these settings, or with a smaller `n`; a line that was cut
-    by a crash is removed."""
+    """The samples of an earlier run that was asked in this way, perhaps for more or fewer; a line
+    that was cut by a crash is removed."""
     samples, settings_file = folder / "samples.jsonl", folder / "settings.json"
-    text = json.dumps(settings, indent=2) + "\n"
     if not settings_file.exists():
         if samples.exists():
             raise EvalsError(
                 f"{samples} exists, but no settings.json next to it: evals run did not write it; "
                 "choose another --out"
             )
-        rows = ({"id": name, "prompt": prompt} for name, prompt in prompts.items())
-        write_text(folder / "prompts.jsonl", records.json_lines(rows))
-        write_text(settings_file, text)
+        _write_settings(folder, settings, prompts)
         return []
     before = parse_object(settings_file.read_bytes(), str(settings_file))
-    old_n, n = before.get("n"), settings.get("n")
-    if isinstance(old_n, int) and isinstance(n, int) and old_n < n:
-        before["n"] = n  # a sample's seed follows from its number, so that old samples stay
+    old_prompts = records.read_prompts(folder / "prompts.jsonl")
+    differ = [name for name, text in prompts.items() if old_prompts.get(name, text) != text]
     changes = [
         f"{name} was {before.get(name)!r}, now {settings.get(name)!r}"
         for name in sorted(before.keys() | settings.keys())
-        if before.get(name) != settings.get(name)
-    ]
+        if name not in _AMOUNTS and before.get(name) != settings.get(name)
+    ] + [f"the prompt of {name} was another" for name in differ[:1]]
     if changes:
         raise SettingsChanged(
             f"{folder} holds a run with other settings: {'; '.join(changes)}; "
             "ask for the same again, or choose another --out"
         )
-    if old_n != n:
-        write_text(settings_file, text)
+    if before != settings:
+        _write_settings(folder, settings, {**prompts, **old_prompts})
     if not samples.exists():
         return []
     os.truncate(samples, samples.read_bytes().rfind(b"\n") + 1)
     return records.read_samples(samples)
+
+
+def _write_settings(folder: Path, settings: Settings, prompts: Mapping[str, str]) -> None:
+    rows = ({"id": name, "prompt": prompt} for name, prompt in prompts.items())
+    write_text(folder / "prompts.jsonl", records.json_lines(rows))
+    write_text(folder / "settings.json", json.dumps(settings, indent=2) + "\n")
 
 
 def add_samples(folder: Path, samples: Sequence[Sample]) -> None:
@@ -168,10 +173,12 @@ def add_samples(folder: Path, samples: Sequence[Sample]) -> None:
     append_text(folder / "samples.jsonl", records.sample_lines(samples))
 
 
-def write_run(run: Run) -> None:
-    """Write the samples of a run in their final order, verdicts, and, last, the result."""
+def write_run(run: Run, samples: Mapping[Key, Sample]) -> None:
+    """Write the samples of a run in their final order, verdicts, and, last, the result. samples:
+    also those that were asked for earlier, which come last."""
     assert run.folder is not None
-    write_text(run.folder / "samples.jsonl", records.sample_lines(run.samples.values()))
+    ordered = {**run.samples, **samples}.values()
+    write_text(run.folder / "samples.jsonl", records.sample_lines(ordered))
     write_text(run.folder / "verdicts.jsonl", records.verdict_lines(run.verdicts))
     write_text(run.folder / RESULT_FILE, json.dumps(run.as_json(), indent=2) + "\n")
 
@@ -196,8 +203,10 @@ def read_run(folder: Path) -> Run:
             f"{folder} has a verdict on sample {strange.sample} of {strange.id}, but no such "
             "sample; finish it with `evals run`"
         )
-    prompts = records.read_prompts(folder / "prompts.jsonl")
-    return replace(run, samples=samples, verdicts=verdicts, prompts=prompts)
+    asked = {(v.id, v.sample): samples[v.id, v.sample] for v in verdicts}
+    texts = records.read_prompts(folder / "prompts.jsonl")
+    prompts = {v.id: texts[v.id] for v in verdicts if v.id in texts}
+    return replace(run, samples=asked, verdicts=verdicts, prompts=prompts)
 
 
 def read_runs(

@@ -35,6 +35,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
 
 DRAWS = 2000
+FLIPS = 10_000
 Z = 1.959964
 
 
@@ -50,7 +51,8 @@ class Row:
     benchmark was asked. incomplete: an average that lacks a benchmark.
 
     against: of a difference, the adapter whose score is subtracted. wins, losses, ties: problems on
-    which `label` scores more than `against`, less, the same.
+    which `label` scores more than `against`, less, the same. p: of a sign-flip test; in a table
+    adjusted for the number of its differences, see `adjust`.
     """
 
     label: str
@@ -69,6 +71,7 @@ class Row:
     wins: int = 0
     losses: int = 0
     ties: int = 0
+    p: float | None = None
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -172,7 +175,8 @@ class Scores:
         ungraded = self.ungraded[first] + self.ungraded[second]
         row = Row(first, self.name, value, *ends, len(signs), ungraded, against=second)
         wins, losses, ties = map(signs.count, (1, -1, 0))
-        return replace(row, wins=wins, losses=losses, ties=ties)
+        p = sign_flip(gaps[judged], self.name)
+        return replace(row, wins=wins, losses=losses, ties=ties, p=p)
 
 
 def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
@@ -222,6 +226,30 @@ def percentiles(replicates: Floats, value: float) -> tuple[float, float]:
 
     low, high = np.quantile(replicates, [0.025, 0.975])
     return min(float(low), value), max(float(high), value)
+
+
+def sign_flip(gaps: Floats, name: str) -> float:
+    """Return the p of no difference, of paired gaps [problems]: how often their sum is as far from
+    0 when each has a random sign (Fisher 1935, The Design of Experiments, 21). name: the benchmark,
+    which selects the random stream."""
+    import numpy as np
+
+    gaps = gaps[gaps != 0].astype(np.float32)
+    generator = np.random.default_rng([1, zlib.crc32(name.encode())])
+    signs = generator.integers(0, 2, (FLIPS, len(gaps)), np.int8).astype(np.float32)
+    sums, total = 2 * (signs @ gaps) - gaps.sum(), abs(float(gaps.sum()))
+    return float(1 + (abs(sums) >= total - 1e-4).sum()) / (1 + FLIPS)
+
+
+def adjust(differences: Sequence[Row]) -> list[Row]:
+    """Return differences with p adjusted for their number (Holm 1979, Scand. J. Statist. 6): if no
+    adapter differs, the chance that one p is at most .05 is 5 %."""
+    adjusted, largest, count = list(differences), 0.0, len(differences)
+    order = sorted(range(count), key=lambda at: differences[at].p or 0.0)
+    for rank, at in enumerate(order):
+        largest = max(largest, min(1.0, (count - rank) * (differences[at].p or 0.0)))
+        adjusted[at] = replace(differences[at], p=largest)
+    return adjusted
 
 
 def wilson(share: float, of: int) -> tuple[float, float]:

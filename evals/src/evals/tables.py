@@ -1,28 +1,40 @@
 """Tables of scores: the paper's, as text and as Markdown; and finished runs side by side."""
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean
 from evals.members import BASE, Group
+from evals.question import NO_ROOM
 from evals.recipes import CODE, MATH
 from evals.run import Run
-from evals.scores import Kind, Row, Scores, Verdicts, averages, by_question, score_members
+from evals.scores import (
+    Kind,
+    Row,
+    Scores,
+    Verdicts,
+    adjust,
+    averages,
+    by_question,
+    score_members,
+)
 from lora_evo.terminal import text_table
 
 TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
 TITLES |= {"code": "code avg", "math": "math avg", "total": "total avg"}
-PAIR_COLUMNS = ("difference, points", "95 %", "better on", "worse on", "same on")
+PAIR_COLUMNS = ("difference, points", "95 %", "p", "better on", "worse on", "same on")
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _SCORE = ("value", "low", "high", "problems", "ungraded", "partial", "incomplete", "member")
-_DIFFERENCE = ("low", "high", "wins", "losses", "ties", "problems", "ungraded")
+_DIFFERENCE = ("low", "high", "p", "wins", "losses", "ties", "problems", "ungraded")
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,23 +95,27 @@ def build_table(
     partial: Collection[tuple[str, str]] = (),
     k: int | None = None,
     groups: Mapping[str, Group | None] | None = None,
-    against: str | None = None,
+    against: str | Mapping[tuple[str, str], str] | None = None,
 ) -> Table:
     """Build the table of adapters (name -> benchmark -> verdicts), group by group.
 
     base: names in `results` of the base model, which is in no group. partial: pairs (name,
     benchmark) that were run with a limit. k: pass@k in place of avg@n. groups: role and run of
     adapters; adapters without one form a group, too. A group of two or more gets a mean, a weakest
-    and a best. against: the adapter with which all others are compared. Raises EvalsError when
-    nothing was graded, for a k that is too large, and for an unknown `against`.
+    and a best. against: the adapter with which all others are compared, or by pairs (name,
+    benchmark) the one with which that is compared. Raises EvalsError when nothing was graded, for a
+    k that is too large, and for an unknown `against`.
 
         >>> base, member = {"1": [True], "2": [False]}, {"1": [True], "2": [True]}
         >>> table = build_table({"base": {"gsm8k": base}, "s0": {"gsm8k": member}}, base="base")
         >>> [f"{row.label}: {row.value:.0%}" for row in table.rows if row.column == "gsm8k"]
         ['base: 50%', 's0: 100%']
     """
-    if against is not None and against not in results:
-        raise EvalsError(f"no results of {against!r}; {did_you_mean(against, results)}")
+    if isinstance(against, str):
+        if against not in results:
+            raise EvalsError(f"no results of {against!r}; {did_you_mean(against, results)}")
+        others = [name for name in results if name != against]
+        against = {(n, b): against for n in others for b in results[n] if b in results[against]}
     benchmarks = dict.fromkeys(name for by_name in results.values() for name in by_name)
     scores = {}
     for benchmark in benchmarks:
@@ -111,14 +127,16 @@ def build_table(
     bases = {base} if isinstance(base, str) else set(base or ())
     layout = _Layout(scores | averages(scores), set(partial), bases, groups or {})
     rows = layout.rows(results)
-    differences = layout.differences(results, against)
+    differences = layout.differences(against or {})
     notes = list(layout.notes(rows, [name for name in benchmarks if name not in scores]))
     measure = "avg@n" if k is None else f"pass@{k}"
     share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
     notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
+    if differences:
+        notes.append(f"p: of no difference, adjusted for {len(differences)} comparisons (Holm)")
     if any(row.ungraded for row in differences):
         notes.append("comparisons count only tasks that are judged on both sides")
-    return Table(tuple(layout.columns), tuple(rows), measure, tuple(notes), differences)
+    return Table(tuple(layout.columns), tuple(rows), measure, tuple(notes), tuple(differences))
 
 
 @dataclass(frozen=True)
@@ -182,20 +200,18 @@ class _Layout:
             for row in cells
         ]
 
-    def differences(
-        self, results: Mapping[str, Iterable[str]], against: str | None
-    ) -> tuple[Row, ...]:
-        """The differences from one adapter, of every other one on each benchmark of both."""
-        return tuple(
-            replace(
-                self.scores[benchmark].difference(name, against),
-                kind="base" if name in self.bases else "member",
-                group=self.groups.get(name),
-            )
-            for name in (results if against is not None else ())
-            for benchmark in results[name]
-            if against is not None and name != against and benchmark in results[against]
-            if benchmark in self.scores
+    def differences(self, against: Mapping[tuple[str, str], str]) -> list[Row]:
+        """The difference of each pair (name, benchmark) from the adapter that `against` names."""
+        return adjust(
+            [
+                replace(
+                    self.scores[benchmark].difference(name, other),
+                    kind="base" if name in self.bases else "member",
+                    group=self.groups.get(name),
+                )
+                for (name, benchmark), other in against.items()
+                if benchmark in self.scores
+            ]
         )
 
     def notes(self, rows: Sequence[Row], without_verdict: Sequence[str]) -> Iterator[str]:
@@ -291,7 +307,8 @@ def pair_cells(row: Row) -> list[str]:
     """Return the cells of a difference for `PAIR_COLUMNS`: points of 100, and numbers of tasks."""
     low, high = row.interval or (row.value, row.value)
     points = f"{100 * row.value:+.1f}", f"{100 * low:+.1f} to {100 * high:+.1f}"
-    return [points[0], points[1] + lost(row), *map(str, (row.wins, row.losses, row.ties))]
+    p = "<0.001" if row.p is not None and row.p < 0.001 else f"{row.p:.3f}"
+    return [points[0], points[1] + lost(row), p, *map(str, (row.wins, row.losses, row.ties))]
 
 
 def _escape(text: str) -> str:
@@ -304,8 +321,10 @@ def table_of(
     """Put finished runs into one table, and compare them with the adapter called `against`.
 
     Returns the runs with their names and groups in the table, and the table, None where nothing was
-    graded. Raises EvalsError for two results of one adapter, benchmark and folder, for an unknown
-    `against`, and for a k that is too large.
+    graded. against: a name in the table, or an adapter: where several folders of results have it,
+    each run is compared with that of its own. Runs with other questions are not compared. Raises
+    EvalsError for two results of one adapter, benchmark and folder, for an unknown `against`, and
+    for a k that is too large.
     """
     runs = _with_names(runs)
     verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
@@ -318,15 +337,77 @@ def table_of(
         verdicts[run.name][run.benchmark] = by_question(run.verdicts)
     if all(verdict.correct is None for run in runs for verdict in run.verdicts):
         return runs, None
+    opponents, apart = _opponents(runs, against)
     table = build_table(
         verdicts,
         base={run.name for run in runs if run.adapter == BASE},
         partial={(run.name, run.benchmark) for run in runs if run.partial},
         k=k,
         groups={run.name: run.group for run in runs},
-        against=against,
+        against=opponents,
     )
-    return runs, table
+    return runs, replace(table, notes=(*_unlike(runs), *apart, *table.notes))
+
+
+_ASKED = {
+    "benchmark_hash": "questions", "recipe": "recipe", "template": "prompt", "grading": "grading",
+    "temperature": "temperature", "top_p": "top-p", "top_k": "top-k", "max_tokens": "max-tokens",
+    "chat_template_args": "chat template arguments", "engine": "engine", "dtype": "dtype",
+}  # fmt: skip
+"""Settings that change scores, and their names."""
+
+
+def _unlike(runs: Sequence[Run]) -> Iterator[str]:
+    """A note for each benchmark that was not asked in one way, or has prompts that do not fit."""
+    for benchmark in dict.fromkeys(run.benchmark for run in runs):
+        group = [run for run in runs if run.benchmark == benchmark]
+        names = []
+        for key, name in _ASKED.items():
+            values = list(dict.fromkeys(json.dumps(run.settings.get(key)) for run in group))
+            texts = f"{name} ({', '.join(values)})"
+            names += [texts if len(texts) < 80 else name] * (len(values) > 1)
+        if names:
+            differ = "; ".join(names)
+            yield f"{benchmark}: results that were asked in different ways stand together: {differ}"
+        if count := sum(v.reason == NO_ROOM for run in group for v in run.verdicts):
+            yield f"{benchmark}: of {count} samples the prompt does not fit, which counts as wrong"
+
+
+def _opponents(
+    runs: Sequence[Run], against: str | None
+) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """The adapter with which each pair (name, benchmark) is compared, and notes on those that have
+    other questions. Raises EvalsError for an unknown `against`, and where it is not one."""
+    opponents, notes = {}, []
+    rivals = [run for run in runs if against in (run.name, run.adapter)]
+    if against is not None and not rivals:
+        raise EvalsError(
+            f"no results of {against!r}; {did_you_mean(against, [r.name for r in runs])}"
+        )
+    for run in runs:
+        others = [rival for rival in rivals if rival.benchmark == run.benchmark]
+        others = [rival for rival in others if _home(rival) == _home(run)] or others
+        if len(others) > 1:
+            names = ", ".join(rival.name for rival in others)
+            raise EvalsError(f"{run.name} can be compared with {names}; type one of these names")
+        for other in others:
+            if _questions(run) != _questions(other):
+                notes.append(
+                    f"{run.name} and {other.name} are not compared on {run.benchmark}: their "
+                    "questions or right answers come from different files"
+                )
+            elif other is not run:
+                opponents[run.name, run.benchmark] = other.name
+    return opponents, notes
+
+
+def _home(run: Run) -> Path | None:
+    return run.folder and run.folder.parents[1]
+
+
+def _questions(run: Run) -> str:
+    """The data that questions are from, without the dates of a part."""
+    return str(run.settings.get("benchmark_hash")).partition(";")[0]
 
 
 def _with_names(runs: Sequence[Run]) -> list[Run]:
