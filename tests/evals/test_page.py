@@ -108,6 +108,14 @@ def test_the_command_writes_it_with_comparisons_and_names_for_every_sign(tmp_pat
     assert page.count("i") == len(named) == 6 * 4
     assert page.count("span", "mark") >= 2 * 6 * 4
     assert all(word in page.text for word in ("✓ right", "✗ wrong", "∅ ill-formed", "? not graded"))
+    table = tmp_path / "table.csv"
+    args = ("report", tmp_path / "out", "--csv", table, "--against", "base", "--json")
+    several = json.loads(run(*args, "--k", "1,2", "--measure", "pass^k").stdout)
+    tables = [several["table"], *(more["table"] for more in several["more"])]
+    assert [table["measure"] for table in tables] == ["pass^1", "pass^2"]
+    assert {row.split(",")[0] for row in table.read_text().splitlines()[1:]} == {"pass^1", "pass^2"}
+    assert run("report", tmp_path / "out", "--k", "2", "--measure", "maj@k").stdout.count("maj@2")
+    fails(2, "found '1,x'; expected whole numbers", "report", tmp_path / "out", "--k", "1,x")
     unknown = tmp_path / "unknown.html"
     fails(2, "no results of 's7'", "report", tmp_path / "out", "--html", unknown, "--against", "s7")
     assert not unknown.exists()

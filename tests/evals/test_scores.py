@@ -1,5 +1,7 @@
 """Scores with intervals, comparisons, averages, populations, and the paper's table of them."""
 
+import csv
+import io
 import itertools
 import json
 import math
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 from verdicts_of_one import compare, estimate
 
-from evals import EvalsError, Row, build_table, tables
+from evals import EvalsError, Group, Row, SampleVerdict, build_table, tables
 from evals.recipes import CODE, MATH
 from evals.scores import (
     Scores,
@@ -17,6 +19,7 @@ from evals.scores import (
     adjust,
     average,
     averages,
+    majority,
     problem_scores,
     resample,
     score_members,
@@ -63,12 +66,14 @@ def test_ungraded_samples_never_count_and_are_reported() -> None:
 
 
 @pytest.mark.parametrize(("n", "c"), [(1, 0), (1, 1), (5, 2), (8, 3), (8, 8), (8, 0), (9, 7)])
-def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n: int, c: int) -> None:
+def test_pass_at_k_and_its_opposite_are_shares_of_subsets(n: int, c: int) -> None:
     found = {"p": [True] * c + [False] * (n - c)}
     for k in range(1, n + 1):
         subsets = list(itertools.combinations(range(n), k))
         wanted = sum(any(i < c for i in subset) for subset in subsets) / len(subsets)
         assert problem_scores(found, k)["p"] == pytest.approx(wanted, abs=1e-12)
+        wanted = sum(all(i < c for i in subset) for subset in subsets) / len(subsets)
+        assert problem_scores(found, k, "pass^k")["p"] == pytest.approx(wanted, abs=1e-12)
     assert problem_scores(found)["p"] == pytest.approx(problem_scores(found, 1)["p"])
 
 
@@ -287,6 +292,7 @@ def test_a_score_has_one_interval_whatever_stands_beside_it() -> None:
     (row,) = build_table({"a": {"gsm8k": alone}}).rows[:1]
     found = build_table({"b": {"gsm8k": dict(reversed(other.items()))}, "a": {"gsm8k": alone}})
     assert cells(found, "a")["gsm8k"].interval == pytest.approx(row.interval, rel=1e-9)
+    assert cells(found, "a")["math"].interval == pytest.approx(row.interval, rel=1e-9)
 
 
 def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -> None:
@@ -307,3 +313,43 @@ def test_p_is_exact_where_it_can_be_counted_and_adjusted_for_all_comparisons() -
     assert [row.p for row in found.differences] == expected
     assert max(expected) > 2 * min(row.differences[0].p for row in each)
     assert tables.pair_cells(alone)[2] == f"{alone.p:.3f}"
+
+
+def answers(*texts: str | None, right: str = "7") -> list[SampleVerdict]:
+    """Verdicts on the samples of one question by their extracted answers; `?` is not judged."""
+    return [
+        SampleVerdict("q", n, 0, None if text == "?" else text == right, "", text, False)
+        for n, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "k", "right"),
+    [
+        (("7", "5", "5"), 3, False), (("7", "5", "7"), 3, True), (("7", "5", "5"), 2, True),
+        (("5", "7"), 2, False), ((None, None, "7"), 3, True), ((None, None, "7"), 2, False),
+        (("?", "7", "?", "7", "5"), 3, True),
+    ],
+)  # fmt: skip
+def test_the_commonest_answer_is_judged(texts: tuple[str | None, ...], k: int, right: bool) -> None:
+    assert majority(answers(*texts), k) == {"q": [right]}
+
+
+def test_a_majority_needs_as_many_graded_samples() -> None:
+    with pytest.raises(EvalsError, match=r"maj@3 needs a k .* q has 2"):
+        majority(answers("7", "?", "7"), 3)
+    assert majority(answers("7"), 1) == {"q": [True]}
+
+
+def test_csv_has_every_score_and_difference() -> None:
+    results: Results = {"s0": {"gsm8k": share(4)}, "base": {"gsm8k": share(3)}}
+    group = Group("student", "mine")
+    one = build_table(results, base="base", against="base", groups={"s0": group})
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv([one, build_table(results, k=1)]))))
+    assert len(rows) == len(one.rows) + 1 + 10
+    assert {row["measure"] for row in rows} == {"avg@n", "pass@1"}
+    line = next(row for row in rows if row["label"] == "s0" and row["column"] == "gsm8k")
+    assert (line["value"], line["role"], line["run"]) == ("0.4", "student", "mine")
+    (pair,) = [row for row in rows if row["against"]]
+    assert float(pair["p"]) == one.differences[0].p
+    assert (pair["wins"], pair["value"]) == ("1", str(one.differences[0].value))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -19,7 +19,7 @@ from evals.question import Benchmark, Grading, SampleVerdict
 from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
-from evals.scores import base_rate, by_level, not_judged, require_verdicts, summary
+from evals.scores import Measure, base_rate, by_level, not_judged, require_verdicts, summary
 from lora_evo.files import check_output, write_text
 from lora_evo.terminal import text_table
 
@@ -30,6 +30,15 @@ _WRITERS = {"text": tables.as_text, "markdown": tables.as_markdown}
 
 def _split_names(_context: click.Context, _option: click.Parameter, names: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in names.split(",")))
+
+
+def _split_numbers(
+    _context: click.Context, _option: click.Parameter, numbers: str | None
+) -> list[int]:
+    parts = numbers.split(",") if numbers else []
+    if not all(part.strip().isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(f"found {numbers!r}; expected whole numbers from 1, as in 1,5,10")
+    return list(map(int, parts))
 
 
 def _template_args(
@@ -127,8 +136,8 @@ def list_benchmarks(as_json: bool) -> int:
     help="Responses generated at a time; fewer need less memory.",
 )  # fmt: skip
 @_option(
-    "--benchmark", "benchmarks", metavar="NAME[,NAME]", callback=_split_names, required=True,
-    help="Benchmarks to run; `evals list` shows the names.",
+    "--benchmark", "--tasks", "benchmarks", metavar="NAME[,NAME]", callback=_split_names,
+    required=True, help="Benchmarks to run; `evals list` shows the names.",
 )  # fmt: skip
 @_data
 @_recipe
@@ -205,7 +214,8 @@ def run(
                 )  # fmt: skip
     order = [name or BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.adapter))
-    return _show(runs, tables.table_of(runs)[1], as_json)
+    runs, table = tables.table_of(runs)
+    return _show(runs, [table] if table else [], as_json)
 
 
 @main.command()
@@ -274,30 +284,41 @@ def grade(
     "samples.jsonl.",
 )  # fmt: skip
 @_option(
-    "--k", type=_AT_LEAST_1, metavar="K",
-    help="Show pass@k, the chance that at least one of K samples is right, instead of the mean.",
+    "--k", "ks", metavar="K[,K]", callback=_split_numbers,
+    help="Show pass@k, the chance that at least one of K samples is right, instead of the mean: a "
+    "table for each K.",
 )  # fmt: skip
+@_option(
+    "--measure", type=click.Choice(get_args(Measure)), default="pass@k",
+    help="What --k shows: pass@k, pass^k (all of K samples are right) or maj@k (the commonest "
+    "answer of the first K is right).",
+)  # fmt: skip
+@_option("--csv", "csv_file", type=_PATH, help="Also write every score and difference as CSV.")
 @_option(
     "--against", metavar="NAME",
     help="Also compare every adapter, task by task, with this one; base: the model alone.",
 )  # fmt: skip
 @_json
 def report(
-    folders: tuple[Path, ...], page: Path | None, form: str, k: int | None, against: str | None,
-    as_json: bool,
+    folders: tuple[Path, ...], page: Path | None, form: str, ks: list[int], measure: Measure,
+    csv_file: Path | None, against: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Show finished results as a table or an HTML page.
 
     FOLDERS are searched for results, such as the --out of `evals run`. Results that cannot be read
     are named and left out; the exit code is then 1.
     """
-    if page is not None:
-        check_output(page)
+    for path in filter(None, (page, csv_file)):
+        check_output(path)
     faults: list[str] = []
     runs = read_runs(*folders, unreadable=faults.append)
     for fault in faults:
         print_error(f"{fault}; left out", 1)
-    runs, table = tables.table_of(runs, k, against)
+    shown = [tables.table_of(runs, k, against, measure) for k in ks or [None]]
+    runs, table = shown[0]
+    scores = [each for _, each in shown if each is not None]
+    if csv_file is not None:
+        write_text(csv_file, tables.as_csv(scores))
     if page is not None:
         from evals.page import page_text  # slow to import
 
@@ -306,7 +327,7 @@ def report(
     if form == "evalplus":
         click.echo(evalplus_samples(runs))
         return 1 if faults else 0
-    return max(_show(runs, table, as_json, form), 1 if faults else 0)
+    return max(_show(runs, scores, as_json, form), 1 if faults else 0)
 
 
 @main.command()
@@ -342,15 +363,17 @@ def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
 
 
 def _show(
-    runs: Sequence[Run], table: tables.Table | None, as_json: bool, form: str = "text"
+    runs: Sequence[Run], scores: Sequence[tables.Table], as_json: bool, form: str = "text"
 ) -> int:
     """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
-        results = [run.as_json() for run in runs]
-        shown, differences = (table.as_json(), table.differences_as_json()) if table else (None, [])
-        click.echo(json.dumps({"results": results, "table": shown, "comparisons": differences}))
-    elif table is not None:
-        click.echo(_WRITERS[form](table))
+        shown = [{"table": t.as_json(), "comparisons": t.differences_as_json()} for t in scores]
+        first = shown[0] if shown else {"table": None, "comparisons": []}
+        click.echo(
+            json.dumps({"results": [run.as_json() for run in runs], **first, "more": shown[1:]})
+        )
+    for table in () if as_json else scores:
+        click.echo("\n" * (table is not scores[0]) + _WRITERS[form](table))
         if table.differences:
             rows = (
                 (r.label, r.against, r.column, *tables.pair_cells(r)) for r in table.differences

@@ -30,7 +30,7 @@ class Official:
     each with its release. hub: path, and if needed revision, config and split; empty where the
     hub's rows lack the test inputs. cache: file name in evalplus' cache, and the function that
     fetches it. releases: on the hub, to choose from. digest: of the published rows, see `compared`;
-    "" if unknown.
+    "" if unknown. copies: digests of other well-known copies, and what they are.
     """
 
     description: str
@@ -40,6 +40,7 @@ class Official:
     cache: Sequence[str] = ()
     releases: Sequence[str] = ()
     digest: str = ""
+    copies: Mapping[str, str] = field(default_factory=dict)
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("benchmarks.toml").read_text(encoding="utf-8"))
@@ -250,9 +251,11 @@ def compare_published(benchmark: str, rows: Iterable[object]) -> tuple[str, ...]
     official = OFFICIAL[benchmark]
     layout: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
     lines = [f"{json.dumps(row, **layout)}\n".encode("utf-8", "surrogatepass") for row in rows]
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
+    if digest in official.copies:
+        return (f"the rows are {official.copies[digest]}",)
     if not official.digest or len(lines) != next(iter(official.counts)):
         return ()
-    digest = hashlib.sha256(b"".join(lines)).hexdigest()
     if digest == official.digest:
         return ("the rows are the published ones",)
     return (f"the rows are not the published ones: sha256 {digest}, expected {official.digest}",)

@@ -4,8 +4,10 @@ With n graded samples of a problem, c of them right (Chen et al. 2021, arXiv:210
 
     avg@n  = c / n                                       (the same as pass@1)
     pass@k = 1 - C(n-c, k) / C(n, k) = 1 - prod_{i=n-c+1..n} (1 - k/i)
+    pass^k = C(c, k) / C(n, k)                           (all of k are right)
+    maj@k  = whether the commonest answer of the first k samples is right
 
-Both are averaged over problems. Where every problem is right or wrong, as with one sample each, the
+All are averaged over problems. Where every problem is right or wrong, as with one sample each, the
 interval is Wilson's (1927, JASA 22). Other intervals are percentiles of a Bayesian bootstrap (Rubin
 1981, Annals of Statistics 9): it reweights whole problems, and adds half a problem at either end of
 the scale, so that an interval has a width even where all problems score the same. Members share the
@@ -33,6 +35,8 @@ Verdicts: TypeAlias = Mapping[str, Sequence[bool | None]]
 """Problem id -> verdicts on its samples; None is a sample that could not be graded."""
 Floats: TypeAlias = "NDArray[np.float64]"
 Kind: TypeAlias = Literal["base", "member", "mean", "weakest", "best"]
+
+Measure: TypeAlias = Literal["pass@k", "pass^k", "maj@k"]
 
 DRAWS = 2000
 FLIPS = 10_000
@@ -83,7 +87,7 @@ class Row:
 class Scores:
     """Members on one benchmark, or on an average of some.
 
-    problems: their ids, none of an average. values: [members, problems], NaN where a member was not
+    problems: their ids, none of a mean of benchmarks. values: [members, problems], NaN where a member was not
     graded. means: [members]. replicates: [draws, members], means on resampled problems. ungraded:
     samples without a verdict, by member, also of those who are not in `members` because none of
     their samples has one.
@@ -108,7 +112,7 @@ class Scores:
         """
         import numpy as np
 
-        if self.is_average:
+        if not self.problems:
             return self.replicates
         problems = (~np.isnan(self.values)).sum(axis=1)
         gaps = self.replicates - self.replicates.mean(axis=0)
@@ -123,7 +127,7 @@ class Scores:
             return Row(member, self.name, ungraded=self.ungraded.get(member, 0))
         at = self.members.index(member)
         mean, values = float(self.means[at]), self.values[at][~np.isnan(self.values[at])]
-        if not self.is_average and ((values == 0) | (values == 1)).all():
+        if self.problems and ((values == 0) | (values == 1)).all():
             ends = wilson(mean, len(values))
         else:
             ends = percentiles(self.replicates[:, at], mean)
@@ -179,8 +183,10 @@ class Scores:
         return replace(row, wins=wins, losses=losses, ties=ties, p=p)
 
 
-def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]:
-    """Return avg@n, or pass@k, of every problem that has a graded sample.
+def problem_scores(
+    verdicts: Verdicts, k: int | None = None, measure: Measure = "pass@k"
+) -> dict[str, float]:
+    """Return avg@n, or with a k pass@k or pass^k, of every problem that has a graded sample.
 
     Raises EvalsError for a k below 1, or above the number of graded samples of some problem: an
     estimate of pass@k from fewer than k samples does not exist.
@@ -191,13 +197,33 @@ def problem_scores(verdicts: Verdicts, k: int | None = None) -> dict[str, float]
         n, right = len(graded), sum(graded)
         if n and k is not None and not 1 <= k <= n:
             raise EvalsError(
-                f"pass@{k} needs a k from 1 to the graded samples of every problem; {problem} has "
-                f"{n}"
+                f"{measure[:-1]}{k} needs a k from 1 to the graded samples of every problem; "
+                f"{problem} has {n}"
             )
-        if n:
+        if n and k is None:
+            scores[problem] = right / n
+        elif n and measure == "pass^k":
+            scores[problem] = math.comb(right, k or 1) / math.comb(n, k or 1)
+        elif n:
             failure = math.prod(1.0 - (k or 1) / i for i in range(n - right + 1, n + 1))
-            scores[problem] = right / n if k is None else 1.0 - failure
+            scores[problem] = 1.0 - failure
     return scores
+
+
+def majority(verdicts: Iterable[SampleVerdict], k: int) -> Verdicts:
+    """Return the verdict on the commonest answer of the first k graded samples of every question,
+    by its text; of several, on the one that came first. Raises EvalsError for a k as
+    `problem_scores` does."""
+    graded: dict[str, list[SampleVerdict]] = defaultdict(list)
+    for verdict in verdicts:
+        graded[verdict.id] += [verdict] * (verdict.correct is not None)
+    votes: dict[str, list[bool | None]] = {}
+    for id, samples in graded.items():
+        problem_scores({id: [v.correct for v in samples]}, k, "maj@k")
+        answers = Counter(v.extracted for v in samples[:k] if v.well_formed).most_common(1)
+        named = [v.correct for v in samples[:k] if answers and v.extracted == answers[0][0]]
+        votes[id] = [named[0] if named else False] if samples else [None]
+    return votes
 
 
 def resample(
@@ -260,9 +286,12 @@ def wilson(share: float, of: int) -> tuple[float, float]:
 
 
 def score_members(
-    verdicts: Mapping[str, Verdicts], benchmark: str = "", k: int | None = None
+    verdicts: Mapping[str, Verdicts],
+    benchmark: str = "",
+    k: int | None = None,
+    measure: Measure = "pass@k",
 ) -> Scores | None:
-    """Score members (name -> verdicts) on one benchmark by avg@n or pass@k.
+    """Score members (name -> verdicts) on one benchmark by avg@n, or with a k pass@k or pass^k.
 
     A member without any graded sample is left out; None when none is left. Raises EvalsError for a
     k that `problem_scores` refuses, naming the member.
@@ -272,7 +301,7 @@ def score_members(
     scores: dict[str, dict[str, float]] = {}
     for name, samples in verdicts.items():
         try:
-            if by_problem := problem_scores(samples, k):
+            if by_problem := problem_scores(samples, k, measure):
                 scores[name] = by_problem
         except EvalsError as error:
             place = " on ".join(filter(None, (name, benchmark)))
@@ -298,6 +327,8 @@ def average(name: str, parts: Sequence[Scores]) -> Scores | None:
     members = tuple(name for name in names if all(name in part.members for part in parts))
     if not members:
         return None
+    if len(parts) == 1:
+        return replace(parts[0], name=name, is_average=True)
     places = [(part, [part.members.index(member) for member in members]) for part in parts]
     return Scores(
         name,

@@ -1,10 +1,12 @@
 """Tables of scores: the paper's, as text and as Markdown; and finished runs side by side."""
 
+import csv
+import io
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -18,12 +20,14 @@ from evals.recipes import CODE, MATH
 from evals.run import Run
 from evals.scores import (
     Kind,
+    Measure,
     Row,
     Scores,
     Verdicts,
     adjust,
     averages,
     by_question,
+    majority,
     score_members,
 )
 from lora_evo.terminal import text_table
@@ -32,6 +36,11 @@ TITLES = {name: OFFICIAL[name].title for name in CODE + MATH}
 TITLES |= {"code": "code avg", "math": "math avg", "total": "total avg"}
 PAIR_COLUMNS = ("difference, points", "95 %", "p", "better on", "worse on", "same on")
 _PARTS = {"code": CODE, "math": MATH, "total": CODE + MATH}
+_MEANINGS = {
+    "pass@k": "chance that one of {} samples is right",
+    "pass^k": "chance that all of {} samples are right",
+    "maj@k": "whether the commonest answer of {} samples is right",
+}
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 _SCORE = ("value", "low", "high", "problems", "ungraded", "partial", "incomplete", "member")
 _DIFFERENCE = ("low", "high", "p", "wins", "losses", "ties", "problems", "ungraded")
@@ -42,7 +51,7 @@ class Table:
     """Scores of adapters: a line for each adapter and summary, a column for each benchmark.
 
     columns: benchmarks, then the averages `code`, `math` and `total` that exist. rows: line by
-    line, one for each column: `pandas.DataFrame(table.rows)`. measure: `avg@n` or `pass@k`. notes:
+    line, one for each column: `pandas.DataFrame(table.rows)`. measure: such as `pass@4`. notes:
     sentences below the table. differences: a row for each benchmark and adapter that is compared.
     """
 
@@ -94,13 +103,15 @@ def build_table(
     base: str | Collection[str] | None = None,
     partial: Collection[tuple[str, str]] = (),
     k: int | None = None,
+    measure: Measure = "pass@k",
     groups: Mapping[str, Group | None] | None = None,
     against: str | Mapping[tuple[str, str], str] | None = None,
 ) -> Table:
     """Build the table of adapters (name -> benchmark -> verdicts), group by group.
 
     base: names in `results` of the base model, which is in no group. partial: pairs (name,
-    benchmark) that were run with a limit. k: pass@k in place of avg@n. groups: role and run of
+    benchmark) that were run with a limit. k: pass@k, or `measure`, in place of avg@n;
+    maj@k needs verdicts of `scores.majority`. groups: role and run of
     adapters; adapters without one form a group, too. A group of two or more gets a mean, a weakest
     and a best. against: the adapter with which all others are compared, or by pairs (name,
     benchmark) the one with which that is compared. Raises EvalsError when nothing was graded, for a
@@ -117,10 +128,10 @@ def build_table(
         others = [name for name in results if name != against]
         against = {(n, b): against for n in others for b in results[n] if b in results[against]}
     benchmarks = dict.fromkeys(name for by_name in results.values() for name in by_name)
-    scores = {}
+    scores, many = {}, None if measure == "maj@k" else k
     for benchmark in benchmarks:
         verdicts = {m: by_name[benchmark] for m, by_name in results.items() if benchmark in by_name}
-        if (members_scores := score_members(verdicts, benchmark, k)) is not None:
+        if (members_scores := score_members(verdicts, benchmark, many, measure)) is not None:
             scores[benchmark] = members_scores
     if not scores:
         raise EvalsError("no verdict on any benchmark; run or grade one first")
@@ -129,14 +140,14 @@ def build_table(
     rows = layout.rows(results)
     differences = layout.differences(against or {})
     notes = list(layout.notes(rows, [name for name in benchmarks if name not in scores]))
-    measure = "avg@n" if k is None else f"pass@{k}"
-    share = "share of right samples" if k is None else f"chance that one of {k} samples is right"
-    notes.append(f"{measure}: {share}, mean over tasks; in brackets: 95 % interval")
+    title = "avg@n" if k is None else f"{measure[:-1]}{k}"
+    meaning = "share of right samples" if k is None else _MEANINGS[measure].format(k)
+    notes.append(f"{title}: {meaning}, mean over tasks; in brackets: 95 % interval")
     if differences:
         notes.append(f"p: of no difference, adjusted for {len(differences)} comparisons (Holm)")
     if any(row.ungraded for row in differences):
         notes.append("comparisons count only tasks that are judged on both sides")
-    return Table(tuple(layout.columns), tuple(rows), measure, tuple(notes), tuple(differences))
+    return Table(tuple(layout.columns), tuple(rows), title, tuple(notes), tuple(differences))
 
 
 @dataclass(frozen=True)
@@ -265,6 +276,21 @@ def as_markdown(table: Table) -> str:
     return "\n".join((*rows, *([""] if notes else []), *notes))
 
 
+def as_csv(tables: Iterable[Table]) -> str:
+    """Return all scores and differences, a row each, with the names of columns above."""
+    file = io.StringIO()
+    skipped = ("group", "interval")
+    names = ["measure", "role", "run", *(f.name for f in fields(Row) if f.name not in skipped)]
+    writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for table in tables:
+        for row in (*table.rows, *table.differences):
+            of = asdict(row.group) if row.group else {}
+            value = row.value if row.problems else None
+            writer.writerow({"measure": table.measure, **vars(row), **of, "value": value})
+    return file.getvalue()
+
+
 def find_rules(table: Table) -> set[int]:
     """Return the numbers, from 0, of the lines below a rule: the first of each group, or the mean
     where there is one group."""
@@ -316,7 +342,10 @@ def _escape(text: str) -> str:
 
 
 def table_of(
-    runs: Sequence[Run], k: int | None = None, against: str | None = None
+    runs: Sequence[Run],
+    k: int | None = None,
+    against: str | None = None,
+    measure: Measure = "pass@k",
 ) -> tuple[list[Run], Table | None]:
     """Put finished runs into one table, and compare them with the adapter called `against`.
 
@@ -334,7 +363,10 @@ def table_of(
                 f"{run.name} on {run.benchmark} was found twice, last in {run.folder}; "
                 "name folders with one result each"
             )
-        verdicts[run.name][run.benchmark] = by_question(run.verdicts)
+        votes = k is not None and measure == "maj@k"
+        verdicts[run.name][run.benchmark] = (
+            majority(run.verdicts, k or 1) if votes else by_question(run.verdicts)
+        )
     if all(verdict.correct is None for run in runs for verdict in run.verdicts):
         return runs, None
     opponents, apart = _opponents(runs, against)
@@ -343,6 +375,7 @@ def table_of(
         base={run.name for run in runs if run.adapter == BASE},
         partial={(run.name, run.benchmark) for run in runs if run.partial},
         k=k,
+        measure=measure,
         groups={run.name: run.group for run in runs},
         against=opponents,
     )
