@@ -7,6 +7,7 @@ function from `Data` to `Benchmark`.
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from code_verifier import Sandbox, ScriptRunner
@@ -14,6 +15,7 @@ from evals.code import cruxeval, evalplus, livecodebench
 from evals.data import OFFICIAL, compare_published, load_source
 from evals.errors import EvalsError, did_you_mean
 from evals.math import problems as math
+from evals.own import load_own
 from evals.question import Benchmark, Data
 from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, RECIPES
 from lora_evo.terminal import first_line
@@ -77,10 +79,12 @@ def load_official(name: str, data: Data) -> Benchmark:
         questions, digest = module.questions(name, source.rows), source.content_hash
         published = math.published_rows(name, source.rows) if module is math else source.rows
         notes = (*source.notes, *compare_published(name, published))
+    strange = any("is not an official number" in note or "are not the" in note for note in notes)
     about = OFFICIAL[name].description
     return Benchmark(
         name, about, questions, module.grade, CHAT, digest, notes,
         sandbox=ScriptRunner if name in CODE else Sandbox if name == "cruxeval_i" else None,
+        published=not strange,
     )  # fmt: skip
 
 
@@ -90,11 +94,14 @@ def added_benchmarks() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
+def load_named(
+    names: Sequence[str], specs: Sequence[str], grader: str | None = None
+) -> list[Benchmark]:
     """Load benchmarks from the data that `[NAME=]FILE` specs name, or from where it is published.
 
-    For livecodebench, FILE may also be a release on the hub. Raises EvalsError for a spec that does
-    not belong to one of the names.
+    A name that is NAME=FILE is a benchmark of the user's own; grader: of these. For livecodebench,
+    FILE may also be a release on the hub. Raises EvalsError for a spec that does not belong to one
+    of the names.
     """
     files: dict[str, str] = {}
     for spec in specs:
@@ -110,6 +117,10 @@ def load_named(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
         files[name] = file
     benchmarks = []
     for name in names:
+        own, equals, file = name.partition("=")
+        if equals:
+            benchmarks.append(load_own(own, Path(file), grader))
+            continue
         source = files.get(name)
         is_release = name in OFFICIAL and source in OFFICIAL[name].releases
         data = Data(release=source) if is_release else Data(source)

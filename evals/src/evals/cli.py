@@ -15,6 +15,7 @@ from evals.errors import EvalsError
 from evals.evaluation import choose_recipe, evaluate, make_plan
 from evals.installation import inspect_installation
 from evals.members import BASE, find_members
+from evals.own import Grader
 from evals.question import Benchmark, Grading, SampleVerdict
 from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
@@ -68,6 +69,11 @@ _data = _option(
     "--data", "files", multiple=True, metavar="[NAME=]FILE",
     help="File with a benchmark's questions, in place of the published ones; for livecodebench "
     "also a folder of shards, or a release on the hub (release_v1 to release_v6). May be repeated.",
+)  # fmt: skip
+_grader = _option(
+    "--grader", type=click.Choice(get_args(Grader)),
+    help="Grader of questions of your own: math, exact (the same text), tests (of functions) or "
+    "stdio (of scripts).",
 )  # fmt: skip
 _recipe = _option(
     "--recipe", type=click.Choice(list(RECIPES)),
@@ -137,9 +143,11 @@ def list_benchmarks(as_json: bool) -> int:
 )  # fmt: skip
 @_option(
     "--benchmark", "--tasks", "benchmarks", metavar="NAME[,NAME]", callback=_split_names,
-    required=True, help="Benchmarks to run; `evals list` shows the names.",
+    required=True, help="Benchmarks to run: names of `evals list`, or NAME=FILE with questions of "
+    "your own (JSON Lines with --grader, or TOML with `file` and `grader`).",
 )  # fmt: skip
 @_data
+@_grader
 @_recipe
 @_option(
     "--n", type=_AT_LEAST_1,
@@ -178,7 +186,7 @@ def list_benchmarks(as_json: bool) -> int:
 def run(
     model: str | None, adapters: tuple[str, ...], base: bool, any_base: bool, engine: str,
     dtype: str, load_in_4bit: bool, max_rows: int, benchmarks: list[str], files: tuple[str, ...],
-    out: Path, allow_weak: bool, as_json: bool, **sampling: Any,
+    grader: str | None, out: Path, allow_weak: bool, as_json: bool, **sampling: Any,
 ) -> int:  # fmt: skip
     """Run benchmarks on a model and its adapters.
 
@@ -189,7 +197,7 @@ def run(
         from lora_evo.model import require_vllm
 
         require_vllm()
-    plans = [make_plan(benchmark, **sampling) for benchmark in _load(benchmarks, files)]
+    plans = [make_plan(benchmark, **sampling) for benchmark in _load(benchmarks, files, grader)]
     for plan in plans:
         plan.benchmark.try_sandbox(allow_weak)
     members = find_members(adapters)
@@ -223,23 +231,24 @@ def run(
 @click.argument("samples", type=_PATH)
 @_option("--out", type=_PATH, required=True, help="JSON Lines file to write the verdicts to.")
 @_data
+@_grader
 @_recipe
 @_allow_weak
 @_json
 def grade(
-    benchmark: str, samples: Path, out: Path, files: tuple[str, ...], recipe: str | None,
-    allow_weak: bool, as_json: bool,
+    benchmark: str, samples: Path, out: Path, files: tuple[str, ...], grader: str | None,
+    recipe: str | None, allow_weak: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Grade saved responses, including those of evalplus.
 
-    BENCHMARK is a name of `evals list`. SAMPLES is a JSON Lines file with a response in each row:
-    "id" and "response", or evalplus' "task_id" and "solution" or "completion".
+    BENCHMARK is a name of `evals list`, or NAME=FILE. SAMPLES is a JSON Lines file with a response
+    in each row: "id" and "response", or evalplus' "task_id" and "solution" or "completion".
     The recipe is --recipe, else the one in settings.json next to SAMPLES, else the benchmark's own.
     Prompts are in the rows' "prompt" or in prompts.jsonl next to SAMPLES: after one that opens a
     thought, the response is a thought until that closes. Without prompts, responses alone decide.
     """
     check_output(out)
-    (loaded,) = _load([benchmark], files)
+    (loaded,) = _load([benchmark], files, grader)
     rows, notes = saved_samples(samples, loaded)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
@@ -314,7 +323,7 @@ def report(
     runs = read_runs(*folders, unreadable=faults.append)
     for fault in faults:
         print_error(f"{fault}; left out", 1)
-    shown = [tables.table_of(runs, k, against, measure) for k in ks or [None]]
+    shown = [tables.table_of(runs, k, against, measure) for k in (ks or (None,))]
     runs, table = shown[0]
     scores = [each for _, each in shown if each is not None]
     if csv_file is not None:
@@ -352,9 +361,9 @@ def doctor(as_json: bool) -> int:
     return 1 if installation["problems"] else 0
 
 
-def _load(names: Sequence[str], specs: Sequence[str]) -> list[Benchmark]:
+def _load(names: Sequence[str], specs: Sequence[str], grader: str | None) -> list[Benchmark]:
     """The benchmarks, and a line on the error stream about the data of each."""
-    benchmarks = load_named(names, specs)
+    benchmarks = load_named(names, specs, grader)
     for benchmark in benchmarks:
         if benchmark.notes:
             notes = "; ".join(benchmark.notes)
@@ -368,7 +377,7 @@ def _show(
     """Print finished runs; the exit code says whether every sample has a verdict."""
     if as_json:
         shown = [{"table": t.as_json(), "comparisons": t.differences_as_json()} for t in scores]
-        first = shown[0] if shown else {"table": None, "comparisons": []}
+        first: dict[str, Any] = shown[0] if shown else {"table": None, "comparisons": []}
         click.echo(
             json.dumps({"results": [run.as_json() for run in runs], **first, "more": shown[1:]})
         )

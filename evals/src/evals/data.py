@@ -236,7 +236,9 @@ def _read_hub(hub: Mapping[str, str], release: str | None, benchmark: str) -> So
 
 def remarks(benchmark: str, count: int) -> str:
     """Return a note on the number of rows of a benchmark."""
-    counts = OFFICIAL[benchmark].counts
+    counts = OFFICIAL[benchmark].counts if benchmark in OFFICIAL else {}
+    if not counts:
+        return f"{count} rows"
     if count in counts:
         return f"{count} rows: {counts[count]}"
     expected = ", ".join(f"{rows} ({release})" for rows, release in counts.items())

@@ -84,6 +84,7 @@ class Plan:
             "limit": self.limit,
             "seed": self.seed,
             **self.recipe.settings(self.benchmark.name),
+            **({} if self.benchmark.published else {"published": False}),
             **({"top_p": float(request.top_p)} if request.top_p < 1 else {}),
             **({"top_k": request.top_k} if request.top_k else {}),
             **({"chat_template_args": dict(args)} if (args := self.chat_template_args) else {}),
@@ -184,11 +185,10 @@ def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
     """Return the recipe by its name; None is the benchmark's own. Raises EvalsError."""
     if recipe is None or recipe == benchmark.recipe.name:
         return benchmark.recipe
-    if isinstance(recipe, Recipe):
-        return recipe
-    if recipe not in RECIPES:
+    if isinstance(recipe, str) and recipe not in RECIPES:
         raise EvalsError(f"unknown recipe {recipe!r}; {did_you_mean(recipe, RECIPES)}")
-    return RECIPES[recipe]
+    chosen = RECIPES[recipe] if isinstance(recipe, str) else recipe
+    return chosen.covering(benchmark.name, benchmark.like)
 
 
 def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:

@@ -152,7 +152,8 @@ class Benchmark:
 
     content_hash: of the data, part of a run's settings. notes: remarks on the data for the reader.
     sorted: easy questions come first, so that a limit takes the first of every level. sandbox: what
-    runs programs of responses; None where none is run.
+    runs programs of responses; None where none is run. like: the published benchmark that is asked
+    in the same way. published: whether the rows may be the published ones.
     """
 
     name: str
@@ -164,6 +165,8 @@ class Benchmark:
     notes: tuple[str, ...] = ()
     sorted: bool = False
     sandbox: type[Sandbox] | type[ScriptRunner] | None = None
+    like: str = ""
+    published: bool = True
 
     def __post_init__(self) -> None:
         counts = Counter(question.id for question in self.questions)

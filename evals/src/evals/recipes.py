@@ -6,7 +6,7 @@
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +87,16 @@ class Recipe:
                 f"it covers {', '.join(self.templates)}"
             )
         return self.templates[benchmark]
+
+    def covering(self, benchmark: str, like: str) -> "Recipe":
+        """Return the recipe with a benchmark that is asked as another one, if it covers that."""
+        if benchmark in self.templates or like not in self.templates:
+            return self
+        return replace(
+            self,
+            templates={**self.templates, benchmark: self.templates[like]},
+            grading={**self.grading, benchmark: self.grading.get(like, Limits())},
+        )
 
     def settings(self, benchmark: str) -> dict[str, Any]:
         """Return the settings that are stored with a result, the template's texts included."""

@@ -52,7 +52,8 @@ class Row:
     best, which was chosen by its score. problems: how many count. ungraded: samples without a
     verdict, which do not count; of a difference, those of both adapters. group: role and selfplay
     run of the members. member: the adapter that is the weakest or best. partial: part of the
-    benchmark was asked. incomplete: an average that lacks a benchmark.
+    benchmark was asked. strange: of other rows than the published ones. incomplete: an average that
+    lacks a benchmark.
 
     against: of a difference, the adapter whose score is subtracted. wins, losses, ties: problems on
     which `label` scores more than `against`, less, the same. p: of a sign-flip test; in a table
@@ -70,6 +71,7 @@ class Row:
     group: Group | None = None
     member: str | None = None
     partial: bool = False
+    strange: bool = False
     incomplete: bool = False
     against: str | None = None
     wins: int = 0
@@ -87,10 +89,10 @@ class Row:
 class Scores:
     """Members on one benchmark, or on an average of some.
 
-    problems: their ids, none of a mean of benchmarks. values: [members, problems], NaN where a member was not
-    graded. means: [members]. replicates: [draws, members], means on resampled problems. ungraded:
-    samples without a verdict, by member, also of those who are not in `members` because none of
-    their samples has one.
+    problems: their ids, none of a mean of benchmarks. values: [members, problems], NaN where a
+    member was not graded. means: [members]. replicates: [draws, members], means on resampled
+    problems. ungraded: samples without a verdict, by member, also of those who are not in `members`
+    because none of their samples has one.
     """
 
     name: str

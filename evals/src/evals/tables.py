@@ -42,7 +42,17 @@ _MEANINGS = {
     "maj@k": "whether the commonest answer of {} samples is right",
 }
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-_SCORE = ("value", "low", "high", "problems", "ungraded", "partial", "incomplete", "member")
+_SCORE = (
+    "value",
+    "low",
+    "high",
+    "problems",
+    "ungraded",
+    "partial",
+    "strange",
+    "incomplete",
+    "member",
+)
 _DIFFERENCE = ("low", "high", "p", "wins", "losses", "ties", "problems", "ungraded")
 
 
@@ -102,6 +112,7 @@ def build_table(
     *,
     base: str | Collection[str] | None = None,
     partial: Collection[tuple[str, str]] = (),
+    strange: Collection[tuple[str, str]] = (),
     k: int | None = None,
     measure: Measure = "pass@k",
     groups: Mapping[str, Group | None] | None = None,
@@ -136,7 +147,7 @@ def build_table(
     if not scores:
         raise EvalsError("no verdict on any benchmark; run or grade one first")
     bases = {base} if isinstance(base, str) else set(base or ())
-    layout = _Layout(scores | averages(scores), set(partial), bases, groups or {})
+    layout = _Layout(scores | averages(scores), set(partial), set(strange), bases, groups or {})
     rows = layout.rows(results)
     differences = layout.differences(against or {})
     notes = list(layout.notes(rows, [name for name in benchmarks if name not in scores]))
@@ -157,6 +168,7 @@ class _Layout:
 
     scores: Mapping[str, Scores]
     partial: Collection[tuple[str, str]]
+    strange: Collection[tuple[str, str]]
     bases: Collection[str]
     groups: Mapping[str, Group | None]
 
@@ -202,10 +214,8 @@ class _Layout:
                 label=" ".join(label.split()) or "(no name)",
                 kind=kind,
                 group=group,
-                partial=any(
-                    name in of and benchmark in _PARTS.get(row.column, (row.column,))
-                    for name, benchmark in self.partial
-                ),
+                partial=_is_in(row.column, of, self.partial),
+                strange=_is_in(row.column, of, self.strange),
                 incomplete=bool(self.missing(row.column)),
             )
             for row in cells
@@ -229,6 +239,8 @@ class _Layout:
         """The notes below a table; the marks * and † are explained first."""
         if any(row.partial and row.problems for row in rows):
             yield "* part of the benchmark (--limit)"
+        if any(row.strange and row.problems for row in rows):
+            yield "‡ with other rows than the published ones (--data)"
         for average in ("code", "math"):
             if average in self.scores and (missing := self.missing(average)):
                 yield f"† the {average} average is without {', '.join(missing)}"
@@ -249,6 +261,11 @@ class _Layout:
                     yield f"no sample of {member} has a verdict: {scores.name}"
         if without_verdict:
             yield f"no sample has a verdict: {', '.join(without_verdict)}"
+
+
+def _is_in(column: str, names: Sequence[str], pairs: Collection[tuple[str, str]]) -> bool:
+    """Whether a pair (name, benchmark) is of these names and of the column or average."""
+    return any(n in names and benchmark in _PARTS.get(column, (column,)) for n, benchmark in pairs)
 
 
 def _labels(group: Group | None, count: int, several: bool) -> dict[Kind, str]:
@@ -317,7 +334,7 @@ def score_cells(line: Sequence[Row]) -> list[str]:
     """
     texts = [line[0].label]
     for row in line:
-        marks = ("*" if row.partial else "") + ("†" if row.incomplete else "")
+        marks = "*" * row.partial + "†" * row.incomplete + "‡" * row.strange
         ends = " ({:.1f}-{:.1f})".format(*(100 * x for x in row.interval)) if row.interval else ""
         score = f"{100 * row.value:.1f}{marks}{ends}" if row.problems else "-"
         texts.append(score + lost(row))
@@ -374,6 +391,9 @@ def table_of(
         verdicts,
         base={run.name for run in runs if run.adapter == BASE},
         partial={(run.name, run.benchmark) for run in runs if run.partial},
+        strange={
+            (run.name, run.benchmark) for run in runs if run.settings.get("published") is False
+        },
         k=k,
         measure=measure,
         groups={run.name: run.group for run in runs},

@@ -36,7 +36,6 @@ _PROGRAM = re.compile(
 _AHEAD = 32  # one program may take as long as hundreds of others
 _SHARD = re.compile(r"-\d+-of-(\d+)$")
 _TEXTS = ("question_id", "question_content", "contest_date", "starter_code")
-_TESTS = ("public_test_cases", "private_test_cases", "metadata")
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,8 @@ def _problem(row: Record, again: Callable[[], Record], place: str) -> Problem:
 
 
 def row_of_tests(problem: Problem) -> dict[str, Any]:
-    """Return the test columns of a problem's row. Raises EvalsError when its file has changed."""
-    row = problem.row()
-    return {name: row.get(name) for name in _TESTS}
+    """Return a problem's row with its tests. Raises EvalsError when its file has changed."""
+    return dict(problem.row())
 
 
 def window(

@@ -11,6 +11,7 @@ from evals.errors import EvalsError
 from evals.math import grader
 from evals.math.final_answers import canonical_gold, extract
 from evals.question import Grading, Question, Sample, SampleVerdict
+from evals.recipes import MATH
 
 _ANSWERS = {
     "minerva_math": ("solution or answer", "a solution with \\boxed{...}, or an answer"),
@@ -35,7 +36,7 @@ def _question(name: str, row: Record, number: int) -> Question:
     columns, hint = _ANSWERS.get(name, _PLAIN)
     ids = (row[key] for key in ("unique_id", "id", "idx") if row.get(key) not in (None, ""))
     problem = str(row.get("problem") or row.get("question") or "")
-    id = str(next(ids, number - 1 if name in _NUMBERED else ""))
+    id = str(next(ids, number - 1 if name in _NUMBERED or name not in MATH else ""))
     column, answer = _answer(name, row)
     parts = {"problem or question": problem, "id": id, columns: column}
     if missing := [part for part, value in parts.items() if not value]:
@@ -65,7 +66,7 @@ def _answer(name: str, row: Record) -> tuple[str, object]:
     if column == "solution":
         extraction = extract(str(value))
         value = extraction.text if extraction.rule == "box" else None
-    elif name == "gsm8k":
+    elif name == "gsm8k" or (name not in MATH and "####" in str(value)):
         _, mark, text = str(value).rpartition("####")
         value = text.strip() if mark else None
     return column, value

@@ -1,0 +1,87 @@
+"""A benchmark of the user's own: rows of a file, and the grader that judges their answers.
+
+math   question or problem, answer: as the math benchmarks
+exact  question or problem, answer: the marked final answer, or the whole response, is the text
+tests  question or prompt, and tests of a program, see `code_verifier.read_tests`
+stdio  the same, with inputs and outputs of scripts
+"""
+
+import tomllib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from code_verifier import CodeVerifierError, ScriptRunner, read_tests
+from evals.code import livecodebench
+from evals.data import OFFICIAL, Record, read_file
+from evals.errors import EvalsError, did_you_mean
+from evals.math import problems as math
+from evals.math.final_answers import extract
+from evals.question import Benchmark, Grading, Question, Sample, SampleVerdict
+from evals.recipes import CHAT
+
+Grader: TypeAlias = Literal["math", "exact", "tests", "stdio"]
+_QUESTIONS = ("question", "problem", "prompt", "question_content", "text")
+
+
+def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
+    """Load the benchmark called `name` from a file of rows, or from a TOML file with `file`,
+    `grader` and `description`. Raises EvalsError in one line for what cannot be used."""
+    if name in OFFICIAL or not name.isidentifier():
+        raise EvalsError(f"{name!r} cannot be a benchmark's name: it is published, or no word")
+    description = f"rows of {path.name}"
+    if path.suffix == ".toml":
+        try:
+            row = tomllib.loads(path.read_text(encoding="utf-8"))
+            path, grader = path.parent / row["file"], grader or row["grader"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise EvalsError(f"{path}: {error!r}; expected `file` and `grader`") from None
+        description = str(row.get("description", description))
+    if grader not in get_args(Grader):
+        hint = did_you_mean(grader or "", get_args(Grader))
+        raise EvalsError(f"{name}: no grader {grader!r}; add --grader: {hint}")
+    source = read_file(path, name)
+    runs_programs = grader in ("tests", "stdio")
+    if grader == "math":
+        questions, grade = math.questions(name, source.rows), math.grade
+    else:
+        numbered = enumerate(source.rows)
+        questions = tuple(_question(f"{path}, row {n + 1}", row, n, grader) for n, row in numbered)
+        grade = livecodebench.grade if runs_programs else _grade_exact
+    like = "livecodebench" if runs_programs else "math500"
+    return Benchmark(
+        name, description, questions, grade, CHAT.covering(name, like), source.content_hash,
+        source.notes, sandbox=ScriptRunner if runs_programs else None, like=like,
+    )  # fmt: skip
+
+
+def _question(place: str, row: Record, number: int, grader: str) -> Question:
+    id = str(next((row[key] for key in ("id", "task_id") if row.get(key) is not None), number))
+    text = next((row[key] for key in _QUESTIONS if isinstance(row.get(key), str)), "")
+    if not text:
+        found = ", ".join(map(str, row)) or "none"
+        raise EvalsError(f"{place}: no question; found the columns {found}")
+    if grader == "exact":
+        if not isinstance(row.get("answer"), str | int):
+            raise EvalsError(f"{place}: no text in answer")
+        return Question(id, {"question": text}, " ".join(str(row["answer"]).split()))
+    try:
+        tests = read_tests(row)
+    except CodeVerifierError as error:
+        raise EvalsError(f"{place}: {error}") from None
+    is_script = bool(tests.outputs) and not tests.entry
+    if is_script != (grader == "stdio"):
+        kind, other = ("standard input", "stdio") if is_script else ("functions", "tests")
+        raise EvalsError(f"{place}: the tests are of {kind}; choose the grader {other}")
+    fields = {"question": text, "starter_code": str(row.get("starter_code") or "")}
+    return Question(id, fields, livecodebench.Problem(id, datetime.min, fields, 0, lambda: row))
+
+
+def _grade_exact(pairs: list[tuple[Question, Sample]], how: Grading) -> Iterator[SampleVerdict]:
+    for question, sample in pairs:
+        answer = extract(sample.response, how.template).text or sample.response
+        text = " ".join(answer.split())
+        right = text == question.problem
+        reason = "same text" if right else "another text"
+        yield SampleVerdict.on(question, sample, right, reason, text or None, gold=question.problem)
