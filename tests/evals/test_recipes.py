@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from sums import sums
+from json_lines import write_rows
+from sums import TableEngine, sums
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from code_verifier.answers import find_program
-from evals import RECIPES, EvalsError, Template
+from evals import RECIPES, Data, EvalsError, evaluate, load_benchmark
 from evals.code.programs import azr_program, extract_program, find_answer, official_program
-from evals.evaluation import choose_recipe
-from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, own_turn, render
+from evals.evaluation import choose_recipe, make_plan
+from evals.recipes import CHAT, CODE, CRUXEVAL, MATH, own_turn, render, template_of
+from evals.records import recipe_next_to
 
 TURNS = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -40,7 +42,7 @@ def test_every_recipe_states_its_mode_and_renders_every_benchmark_it_covers() ->
             assert ("<|user|>" in text) == (template.mode == "chat")
             stored = json.loads(json.dumps(recipe.settings(benchmark)))
             assert stored["template"]["text"] == template.text
-            assert Template(**stored["template"] | {"stop": template.stop}) == template
+            assert template_of(stored["template"]) == template
     for name in ("azr", "azr-boxed", "chat"):
         assert set(RECIPES[name].templates) == {*CODE, *CRUXEVAL, *MATH}
 
@@ -141,3 +143,93 @@ def test_which_program_an_answer_holds(name: str) -> None:
     assert all(P in str(p) for p, cell in zip(programs, cells, strict=True) if "its" in cell)
     page = Path(__file__).parents[2] / "docs" / "grading.md"
     assert f"| {' | '.join((name, *cells))} |" in page.read_text(encoding="utf-8").splitlines()
+
+
+RECIPE = """
+[templates.short]
+text = "Q: {{question}}\\nA:"
+mode = "completion"
+max_tokens = 9
+source = "mine"
+stop = ["Q:"]
+shots = 2
+shot = "Q: {{question}}\\nA: {{answer}}\\n"
+{more}
+[recipes.mine]
+description = "two examples"
+templates.gsm8k = "short"
+"""
+
+
+def rows_of(path: Path, first: int, count: int) -> Path:
+    numbers = range(first, first + count)
+    return write_rows(path, [{"question": f"{n}+0?", "answer": f"#### {n}"} for n in numbers])
+
+
+@pytest.mark.parametrize(
+    ("more", "numbers"),
+    [
+        ("", {"0": (1, 2), "1": (0, 2), "5": (0, 1)}),
+        ("shot_seed = 3", None),
+        ('examples_file = "train.jsonl"', dict.fromkeys("0125", (50, 51))),
+        ('examples = [{question = "70+0?", answer = "#### 70"}, {question = "71+0?", '
+         'answer = "#### 71"}]', dict.fromkeys("05", (70, 71))),
+    ],
+)  # fmt: skip
+def test_a_recipe_of_ones_own_shows_examples(
+    more: str, numbers: dict[str, tuple[int, int]] | None, tmp_path: Path
+) -> None:
+    """The first of the benchmark, drawn ones, those of a file, and those of the recipe."""
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(RECIPE.format(more=more))
+    rows_of(tmp_path / "train.jsonl", 50, 4)
+    data = rows_of(tmp_path / "test.jsonl", 0, 6)
+    benchmark = load_benchmark("gsm8k", Data(data))
+    plan = make_plan(benchmark, recipe=str(recipe))
+    prompts = plan.prompts(None)
+    for id, (one, other) in (numbers or {}).items():
+        shots = "".join(f"Q: {n}+0?\nA: #### {n}\n" for n in (one, other))
+        assert prompts[id] == f"{shots}Q: {id}+0?\nA:"
+    assert all(text.count(f"Q: {id}+0?") == 1 for id, text in prompts.items())
+    assert all(text.count("\nA: ####") == 2 for text in prompts.values())
+    part = make_plan(benchmark, recipe=str(recipe), limit=3).prompts(None)
+    assert part == {id: prompts[id] for id in "012"}
+    other = make_plan(benchmark, recipe=str(recipe), examples=rows_of(tmp_path / "new", 90, 2))
+    assert ("90+0?" in other.prompts(None)["0"]) == ("examples_file" in more)
+    engine = TableEngine({"A:": "#### 3"})
+    (run,) = evaluate(engine, benchmark, recipe=str(recipe), out=tmp_path / "out")
+    assert (run.overall.value, engine.asked[0].stop) == (1 / 6, ("Q:",))
+    assert run.settings["template"]["shots"] == 2
+    found = recipe_next_to(run.folder / "samples.jsonl", "gsm8k")
+    assert found.template("gsm8k") == plan.recipe.template("gsm8k")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no file of one recipe"), ("a = ", "no file of one recipe"),
+        (RECIPE.format(more="strange = 1"), "strange"),
+        (RECIPE.format(more="shots = 9").replace("shots = 2\n", ""), "9 examples .* found 6 rows"),
+        (RECIPE.format(more='examples_file = "lost"'), "lost"),
+        (RECIPE.format(more="").replace("gsm8k", "math500"), "no template for 'gsm8k'"),
+    ],
+)  # fmt: skip
+def test_a_recipe_that_cannot_be_used_is_refused_in_one_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(text)
+    benchmark = load_benchmark("gsm8k", Data(rows_of(tmp_path / "test.jsonl", 0, 6)))
+    with pytest.raises((EvalsError, OSError), match=message) as caught:
+        make_plan(benchmark, recipe=str(recipe)).prompts(None)
+    assert "\n" not in str(caught.value)
+
+
+def test_recipes_of_lm_eval_end_in_the_question() -> None:
+    shown = {**FUNCTION, "question": "1 + 1?", "answer": "2"}
+    template = RECIPES["lm-eval"].template("math500")
+    text = render(RECIPES["lm-eval"], "math500", shown, shots=template.examples)
+    assert text.startswith("Problem:\nFind the domain of the expression  $\\frac{\\sqrt{x-2}}")
+    assert text.endswith("I hope it is correct.\n\nProblem:\n1 + 1?\n\nSolution:")
+    assert text.count("Problem:") == 5
+    assert render(RECIPES["lm-eval"], "humaneval_plus", shown) == FUNCTION["prompt"]

@@ -184,7 +184,7 @@ def test_rows_with_the_columns_of_the_hub_load(
     own = {"aime24": "60", "math500": "test/algebra/1.json", "olympiadbench": "1606"}
     assert question.id == own.get(name, "0")
     assert len(hub["revision"]) == 40
-    assert (question.fields, question.problem.text) == ({"question": "?"}, "7")
+    assert (question.fields["question"], question.problem.text) == ("?", "7")
     monkeypatch.undo()
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(CARDS[name]) + "\n")

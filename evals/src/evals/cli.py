@@ -76,8 +76,9 @@ _grader = _option(
     "stdio (of scripts).",
 )  # fmt: skip
 _recipe = _option(
-    "--recipe", type=click.Choice(list(RECIPES)),
-    help="Prompts, sampling and lengths, see `evals list`; default: the benchmark's own.",
+    "--recipe", metavar="NAME|FILE.toml",
+    help="Prompts, sampling and lengths: a name of `evals list`, or a file of your own; default: "
+    "the benchmark's own.",
 )  # fmt: skip
 _allow_weak = _option(
     "--allow-weak", is_flag=True, help="Grade even where the sandbox lacks its system-call filter."
@@ -149,6 +150,10 @@ def list_benchmarks(as_json: bool) -> int:
 @_data
 @_grader
 @_recipe
+@_option(
+    "--examples", type=_PATH, metavar="FILE",
+    help="Rows that a recipe shows before each question, such as GSM8K's training rows.",
+)  # fmt: skip
 @_option(
     "--n", type=_AT_LEAST_1,
     help="Samples per task; default: the recipe's, mostly 1. If --out holds fewer, only the "
@@ -252,7 +257,7 @@ def grade(
     rows, notes = saved_samples(samples, loaded)
     for note in notes:
         click.echo(f"{samples}: {note}", err=True)
-    chosen = choose_recipe(loaded, recipe or recipe_next_to(samples))
+    chosen = choose_recipe(loaded, recipe or recipe_next_to(samples, loaded.name))
     how = Grading.of(chosen, loaded.name, allow_weak=allow_weak)
     loaded.try_sandbox(allow_weak)
     pairs = loaded.pairs(rows, prompts_of(samples), how)

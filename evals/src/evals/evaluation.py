@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from evals.catalog import load_benchmark
+from evals.data import read_file
 from evals.errors import EvalsError, did_you_mean
 from evals.installation import versions
 from evals.members import BASE, Group
 from evals.question import Benchmark, Grading, Question, Sample
-from evals.recipes import RECIPES, Recipe, render
+from evals.recipes import RECIPES, Recipe, draw_shots, read_recipe, render
 from evals.run import (
     Key,
     Run,
@@ -35,12 +36,14 @@ Progress: TypeAlias = Callable[[str, int], None]
 class Sampling(TypedDict, total=False):
     """How a benchmark is asked; every item is optional.
 
-    recipe, n (samples a question), temperature, max_tokens: None is the benchmark's own. top_p,
+    recipe, n (samples a question), temperature, max_tokens: None is the benchmark's own. examples:
+    the file of a recipe's examples. top_p,
     top_k: as in `Request`. limit: ask only the first questions. chat_template_args: arguments of
     the chat template, such as {"enable_thinking": False}.
     """
 
     recipe: Recipe | str | None
+    examples: Path | None
     n: int | None
     temperature: float | None
     top_p: float
@@ -66,9 +69,14 @@ class Plan:
 
     def prompts(self, tokenizer: Any) -> dict[str, str]:
         """Return the prompt of each question. Raises EvalsError."""
+        name, template = self.benchmark.name, self.recipe.template(self.benchmark.name)
+        fields = [question.fields for question in self.benchmark.questions]
+        file = template.examples_file
+        rows = read_file(Path(file), name).rows if file else ()
+        shots = dict(zip(map(id, fields), draw_shots(template, fields, rows), strict=True))
         args = self.chat_template_args
         return {
-            q.id: render(self.recipe, self.benchmark.name, q.fields, tokenizer, args)
+            q.id: render(self.recipe, name, q.fields, tokenizer, args, shots[id(q.fields)])
             for q in self.questions
         }
 
@@ -107,7 +115,7 @@ def make_plan(benchmark: Benchmark | str, **sampling: Unpack[Sampling]) -> Plan:
     equal, and for top-p or top-k where nothing is sampled.
     """
     loaded = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
-    recipe = choose_recipe(loaded, sampling.get("recipe"))
+    recipe = choose_recipe(loaded, sampling.get("recipe"), sampling.get("examples"))
     n, temperature = sampling.get("n") or recipe.n, sampling.get("temperature")
     temperature = recipe.temperature if temperature is None else temperature
     top_p, top_k = sampling.get("top_p", 1.0), sampling.get("top_k", 0)
@@ -181,14 +189,23 @@ def evaluate(
         return [_grade(plan, part, how, report, prompts, groups or {}) for part in parts]
 
 
-def choose_recipe(benchmark: Benchmark, recipe: Recipe | str | None) -> Recipe:
-    """Return the recipe by its name; None is the benchmark's own. Raises EvalsError."""
+def choose_recipe(
+    benchmark: Benchmark, recipe: Recipe | str | None, examples: Path | None = None
+) -> Recipe:
+    """Return the recipe by its name or its file; None is the benchmark's own. examples: in place of
+    the recipe's examples_file. Raises EvalsError."""
     if recipe is None or recipe == benchmark.recipe.name:
         return benchmark.recipe
+    if isinstance(recipe, str) and recipe.endswith(".toml"):
+        recipe = read_recipe(Path(recipe))
     if isinstance(recipe, str) and recipe not in RECIPES:
         raise EvalsError(f"unknown recipe {recipe!r}; {did_you_mean(recipe, RECIPES)}")
     chosen = RECIPES[recipe] if isinstance(recipe, str) else recipe
-    return chosen.covering(benchmark.name, benchmark.like)
+    chosen = chosen.covering(benchmark.name, benchmark.like)
+    template = chosen.template(benchmark.name)
+    if template.examples_file:
+        template = replace(template, examples_file=str(examples or template.examples_file))
+    return replace(chosen, templates={**chosen.templates, benchmark.name: template})
 
 
 def sample_seed(seed: int, benchmark: str, question: str, sample: int) -> int:

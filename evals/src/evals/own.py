@@ -38,7 +38,7 @@ def load_own(name: str, path: Path, grader: str | None = None) -> Benchmark:
         except (ValueError, KeyError, TypeError) as error:
             raise EvalsError(f"{path}: {error!r}; expected `file` and `grader`") from None
         description = str(row.get("description", description))
-    if grader not in get_args(Grader):
+    if grader is None or grader not in get_args(Grader):
         hint = did_you_mean(grader or "", get_args(Grader))
         raise EvalsError(f"{name}: no grader {grader!r}; add --grader: {hint}")
     source = read_file(path, name)

@@ -3,9 +3,10 @@
 `recipes.toml` has the recipes.
 """
 
+import random
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -33,6 +34,10 @@ class Template:
     that end a response and do not belong to it. continues: the solution is the prompt followed by
     the response. tabs: spaces that replace a tab in the response; None keeps tabs. max_tokens: of
     the response. source: where it was published.
+
+    shots: examples before the text, each `shot` with {fields} of its own. They are the first ones,
+    or drawn by shot_seed, as lm-evaluation-harness draws them, from `examples`, the rows of
+    examples_file, or else the benchmark's other questions.
     """
 
     text: str
@@ -47,6 +52,14 @@ class Template:
     stripped: bool = False
     continues: bool = False
     tabs: int | None = None
+    shots: int = 0
+    shot: str = ""
+    shot_seed: int | None = None
+    examples: tuple[Mapping[str, str], ...] = ()
+    examples_file: str = ""
+
+
+_SHOTS = ("shots", "shot", "shot_seed", "examples", "examples_file")
 
 
 @dataclass(frozen=True)
@@ -100,21 +113,45 @@ class Recipe:
 
     def settings(self, benchmark: str) -> dict[str, Any]:
         """Return the settings that are stored with a result, the template's texts included."""
-        template = asdict(self.template(benchmark))
+        known = self.template(benchmark)
+        template = {
+            name: value
+            for name, value in asdict(known).items()
+            if name not in _SHOTS or value != getattr(Template, name)
+        }
+        template |= {
+            name: list(template[name]) for name in ("stop", "examples") if name in template
+        }
         limits = vars(self.grading.get(benchmark, Limits()))
         return {
             "recipe": self.name,
-            "template": template | {"stop": list(template["stop"])},
+            "template": template,
             "grading": {k: v for k, v in limits.items() if v != getattr(Limits, k)},
         }
 
 
-def _read_recipes() -> dict[str, Recipe]:
-    rows = tomllib.loads(Path(__file__).with_name("recipes.toml").read_text(encoding="utf-8"))
-    by_name = {
-        name: Template(**row | {"stop": tuple(row.get("stop", ()))})
-        for name, row in rows["templates"].items()
-    }
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a TOML file of the form of `recipes.toml`, whose templates may name an
+    examples_file beside it. Raises EvalsError in one line for a file that is none."""
+    try:
+        (recipe,) = _read_recipes(path).values()
+        return recipe
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EvalsError(f"{path} is no file of one recipe: {first_line(error)}") from None
+
+
+def template_of(row: Mapping[str, Any], folder: Path | None = None) -> Template:
+    """Return the template of a row of TOML or JSON. Raises TypeError."""
+    parts: dict[str, Any] = {n: tuple(row[n]) for n in ("stop", "examples") if n in row}
+    if folder is not None and row.get("examples_file"):
+        parts["examples_file"] = str(folder / row["examples_file"])
+    return Template(**{**row, **parts})
+
+
+def _read_recipes(path: Path) -> dict[str, Recipe]:
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    folder = path.parent if path != _OURS else None
+    by_name = {name: template_of(row, folder) for name, row in rows["templates"].items()}
     recipes = {}
     for name, row in rows["recipes"].items():
         templates = {benchmark: by_name[text] for benchmark, text in row["templates"].items()}
@@ -127,8 +164,27 @@ def _read_recipes() -> dict[str, Recipe]:
     return recipes
 
 
-RECIPES: Mapping[str, Recipe] = _read_recipes()
+_OURS = Path(__file__).with_name("recipes.toml")
+RECIPES: Mapping[str, Recipe] = _read_recipes(_OURS)
 CHAT = RECIPES["chat"]
+
+
+def draw_shots(
+    template: Template, questions: Sequence[Mapping[str, str]], rows: Sequence[Mapping[str, Any]]
+) -> Iterator[list[Mapping[str, str]]]:
+    """Yield the examples before each question. questions: the fields of all, in their order. rows:
+    those of the examples_file. Raises EvalsError where there are too few."""
+    pool = template.examples or rows or questions
+    draw, own = random.Random(template.shot_seed), pool is questions
+    if len(pool) < template.shots + own:
+        raise EvalsError(f"{template.shots} examples are asked for; found {len(pool)} rows")
+    for question in questions:
+        shots = list(pool)
+        if template.shots and template.shot_seed is not None:
+            shots = draw.sample(shots, template.shots + own)
+        shots = [shot for shot in shots if not own or shot is not question]
+        yield shots[: template.shots]
+
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _HERE = "\x02the response goes on here\x03"
@@ -143,8 +199,9 @@ def render(
     fields: Mapping[str, str],
     tokenizer: Any = None,
     chat_template_args: Mapping[str, Any] | None = None,
+    shots: Iterable[Mapping[str, str]] = (),
 ) -> str:
-    """Return the prompt of one problem.
+    """Return the prompt of one problem, behind examples (see `draw_shots`).
 
     fields: `prompt` for HumanEval+ and MBPP+; `question`, and `starter_code` if the problem has
     some, for LiveCodeBench; `question` for math. tokenizer: needed in chat mode only. A chat prompt
@@ -155,7 +212,9 @@ def render(
     mode for a tokenizer without a chat template.
     """
     template = recipe.template(benchmark)
-    text = _fill(template, fields, f"recipe {recipe.name!r}, {benchmark}")
+    place = f"recipe {recipe.name!r}, {benchmark}"
+    text = "".join(_fill(replace(template, text=template.shot), shot, place) for shot in shots)
+    text += _fill(template, fields, place)
     if template.mode == "completion":
         return text + template.response_prefix
     if tokenizer is None or not tokenizer.chat_template:

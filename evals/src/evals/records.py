@@ -11,6 +11,7 @@ import code_verifier
 from evals.data import Record, parse_object
 from evals.errors import EvalsError
 from evals.question import Benchmark, Question, Sample, SampleVerdict
+from evals.recipes import Limits, Recipe, template_of
 
 _VERDICT = tuple(field.name for field in fields(SampleVerdict) if field.name != "details")
 _SAMPLE: dict[str, Any] = {"id": str | int, "response": str, "sample": int, "truncated": bool}
@@ -140,13 +141,14 @@ def _programs(
         counts[name] += 1
 
 
-def recipe_next_to(samples: Path) -> str | None:
+def recipe_next_to(samples: Path, benchmark: str) -> Recipe | None:
     """Return the recipe in the settings.json next to samples of `evals run`; None without one."""
     try:
-        name = parse_object((samples.parent / "settings.json").read_bytes(), "").get("recipe")
-    except (OSError, EvalsError):
+        row = parse_object((samples.parent / "settings.json").read_bytes(), "")
+        templates = {benchmark: template_of(row["template"])}
+        return Recipe(row["recipe"], "", templates, grading={benchmark: Limits(**row["grading"])})
+    except (OSError, EvalsError, KeyError, TypeError):
         return None
-    return name if isinstance(name, str) else None
 
 
 def prompts_of(samples: Path) -> dict[str, str]:

@@ -54,7 +54,8 @@ def _question(name: str, row: Record, number: int) -> Question:
         grader.check_gold(gold)
     except EvalsError as error:
         raise EvalsError(f"{name}, row {number}: {error} (in {column})") from None
-    return Question(id, {"question": problem}, gold, level if isinstance(level, int) else 0)
+    fields = {"question": problem, "answer": str(row[column])}
+    return Question(id, fields, gold, level if isinstance(level, int) else 0)
 
 
 def _answer(name: str, row: Record) -> tuple[str, object]:
