@@ -171,7 +171,7 @@ test-4bit: env
 
 # Libraries of others that ours work with, in an environment of their own. The second list comes
 # without its requirements, some of which conflict with ours, and the third has the rest.
-WITH := trl peft verifiers uv sandbox-fusion datasets polars
+WITH := trl peft verifiers uv sandbox-fusion datasets polars 'lm_eval[math]' evaluate
 WITH_ALONE := verl tinker-cookbook mergekit
 NOT_HERE := does not install on this machine: its tests are skipped
 WITH_PIP := $(WITH_VENV)/bin/python -m pip install --quiet -e .

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from json_lines import write_rows
@@ -45,7 +46,9 @@ def prompts(task: str, files: dict[str, Path], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("task", ["gsm8k", "gsm8k_cot_zeroshot", "minerva_math500", "humaneval"])
-def test_prompts_are_equal(task: str, tmp_path: Path) -> None:
+def test_prompts_are_equal(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = SimpleNamespace(compute=lambda **_: {})  # which humaneval loads from the hub
+    monkeypatch.setattr("evaluate.load", lambda name: metric)
     rows, name, recipe = {
         "gsm8k": (SUMS[:5], "gsm8k", "lm-eval"),
         "gsm8k_cot_zeroshot": (SUMS[:5], "gsm8k", "lm-eval-cot"),
@@ -59,8 +62,6 @@ def test_prompts_are_equal(task: str, tmp_path: Path) -> None:
     ]
     benchmark = load_benchmark(name, Data(write_rows(tmp_path / "ours.jsonl", ids)))
     plan = make_plan(benchmark, recipe=recipe, examples=train)
-    try:
-        theirs = prompts(task, {"test": test, "train": train}, tmp_path / "task")
-    except ConnectionError as error:  # humaneval loads its metric from the hub
-        pytest.skip(str(error))
+    files = {"test": test, "train": train} if name == "gsm8k" else {"test": test}
+    theirs = prompts(task, files, tmp_path / "task")
     assert list(plan.prompts(None).values()) == theirs
