@@ -16,7 +16,7 @@ from sums import GOLD, TableEngine, sums
 from code_verifier import Sandbox, SandboxUnavailable, ScriptRunner
 from evals import EvalsError, Question, Run, SettingsChanged, evaluate, read_runs
 from evals.records import read_samples, saved_samples
-from evals.tables import table_of
+from evals.side_by_side import table_of
 from lora_evo import LoraEvoError
 from lora_evo.model import Rollout
 

@@ -10,7 +10,7 @@ from json_lines import write_rows
 from sums import GOLD, TableEngine, sums
 
 from evals import EvalsError, Group, evaluate, find_members, read_runs
-from evals.tables import table_of
+from evals.side_by_side import table_of
 
 
 @pytest.fixture(scope="module")

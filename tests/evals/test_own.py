@@ -10,7 +10,8 @@ from sums import TableEngine
 
 from evals import Data, EvalsError, build_table, evaluate, load_benchmark, read_runs
 from evals.own import load_own
-from evals.tables import as_text, table_of
+from evals.side_by_side import table_of
+from evals.tables import as_text
 
 FENCE = "```python\n{}\n```"
 CASES = {

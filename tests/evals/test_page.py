@@ -14,7 +14,7 @@ from evals import EvalsError, Group, evaluate
 from evals.members import BASE
 from evals.page import page_text, questions, questions_solved
 from evals.run import read_runs
-from evals.tables import table_of
+from evals.side_by_side import table_of
 from lora_evo.model import Rollout
 
 NAME = "</script><script>alert(1)</script><b>"

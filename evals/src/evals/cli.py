@@ -21,6 +21,7 @@ from evals.recipes import RECIPES
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
 from evals.scores import Measure, base_rate, by_level, not_judged, require_verdicts, summary
+from evals.side_by_side import table_of
 from lora_evo.files import check_output, write_text
 from lora_evo.terminal import text_table
 
@@ -77,6 +78,7 @@ _grader = _option(
 )  # fmt: skip
 _recipe = _option(
     "--recipe", metavar="NAME|FILE.toml",
+    shell_complete=lambda _context, _option, text: [n for n in RECIPES if n.startswith(text)],
     help="Prompts, sampling and lengths: a name of `evals list`, or a file of your own; default: "
     "the benchmark's own.",
 )  # fmt: skip
@@ -227,7 +229,7 @@ def run(
                 )  # fmt: skip
     order = [name or BASE for name in everyone]
     runs.sort(key=lambda finished: order.index(finished.adapter))
-    runs, table = tables.table_of(runs)
+    runs, table = table_of(runs)
     return _show(runs, [table] if table else [], as_json)
 
 
@@ -328,7 +330,7 @@ def report(
     runs = read_runs(*folders, unreadable=faults.append)
     for fault in faults:
         print_error(f"{fault}; left out", 1)
-    shown = [tables.table_of(runs, k, against, measure) for k in (ks or (None,))]
+    shown = [table_of(runs, k, against, measure) for k in (ks or (None,))]
     runs, table = shown[0]
     scores = [each for _, each in shown if each is not None]
     if csv_file is not None:

@@ -43,7 +43,7 @@ _ANSWERS += ("ill-formed, %", "cut off, %")
 def page_text(runs: Sequence[Run], table: tables.Table | None) -> str:
     """Return the page of finished runs, one file that works offline; equal runs, equal bytes.
 
-    runs, table: as `tables.table_of` returns them.
+    runs, table: as `side_by_side.table_of` returns them.
     """
     charts: dict[str, alt.LayerChart | alt.Chart] = {}
     differences = table.differences if table else ()

@@ -1,23 +1,18 @@
-"""Tables of scores: the paper's, as text and as Markdown; and finished runs side by side."""
+"""Tables of scores: the paper's, as text, Markdown and CSV."""
 
 import csv
 import io
-import json
 import re
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from html import escape
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from evals.data import OFFICIAL
 from evals.errors import EvalsError, did_you_mean
-from evals.members import BASE, Group
-from evals.question import NO_ROOM
+from evals.members import Group
 from evals.recipes import CODE, MATH
-from evals.run import Run
 from evals.scores import (
     Kind,
     Measure,
@@ -26,8 +21,6 @@ from evals.scores import (
     Verdicts,
     adjust,
     averages,
-    by_question,
-    majority,
     score_members,
 )
 from lora_evo.terminal import text_table
@@ -356,129 +349,3 @@ def pair_cells(row: Row) -> list[str]:
 
 def _escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", escape(text, quote=False))
-
-
-def table_of(
-    runs: Sequence[Run],
-    k: int | None = None,
-    against: str | None = None,
-    measure: Measure = "pass@k",
-) -> tuple[list[Run], Table | None]:
-    """Put finished runs into one table, and compare them with the adapter called `against`.
-
-    Returns the runs with their names and groups in the table, and the table, None where nothing was
-    graded. against: a name in the table, or an adapter: where several folders of results have it,
-    each run is compared with that of its own. Runs with other questions are not compared. Raises
-    EvalsError for two results of one adapter, benchmark and folder, for an unknown `against`, and
-    for a k that is too large.
-    """
-    runs = _with_names(runs)
-    verdicts: dict[str, dict[str, Verdicts]] = defaultdict(dict)
-    for run in runs:
-        if run.benchmark in verdicts[run.name]:
-            raise EvalsError(
-                f"{run.name} on {run.benchmark} was found twice, last in {run.folder}; "
-                "name folders with one result each"
-            )
-        votes = k is not None and measure == "maj@k"
-        verdicts[run.name][run.benchmark] = (
-            majority(run.verdicts, k or 1) if votes else by_question(run.verdicts)
-        )
-    if all(verdict.correct is None for run in runs for verdict in run.verdicts):
-        return runs, None
-    opponents, apart = _opponents(runs, against)
-    table = build_table(
-        verdicts,
-        base={run.name for run in runs if run.adapter == BASE},
-        partial={(run.name, run.benchmark) for run in runs if run.partial},
-        strange={
-            (run.name, run.benchmark) for run in runs if run.settings.get("published") is False
-        },
-        k=k,
-        measure=measure,
-        groups={run.name: run.group for run in runs},
-        against=opponents,
-    )
-    return runs, replace(table, notes=(*_unlike(runs), *apart, *table.notes))
-
-
-_ASKED = {
-    "benchmark_hash": "questions", "recipe": "recipe", "template": "prompt", "grading": "grading",
-    "temperature": "temperature", "top_p": "top-p", "top_k": "top-k", "max_tokens": "max-tokens",
-    "chat_template_args": "chat template arguments", "engine": "engine", "dtype": "dtype",
-}  # fmt: skip
-"""Settings that change scores, and their names."""
-
-
-def _unlike(runs: Sequence[Run]) -> Iterator[str]:
-    """A note for each benchmark that was not asked in one way, or has prompts that do not fit."""
-    for benchmark in dict.fromkeys(run.benchmark for run in runs):
-        group = [run for run in runs if run.benchmark == benchmark]
-        names = []
-        for key, name in _ASKED.items():
-            values = list(dict.fromkeys(json.dumps(run.settings.get(key)) for run in group))
-            texts = f"{name} ({', '.join(values)})"
-            names += [texts if len(texts) < 80 else name] * (len(values) > 1)
-        if names:
-            differ = "; ".join(names)
-            yield f"{benchmark}: results that were asked in different ways stand together: {differ}"
-        if count := sum(v.reason == NO_ROOM for run in group for v in run.verdicts):
-            yield f"{benchmark}: of {count} samples the prompt does not fit, which counts as wrong"
-
-
-def _opponents(
-    runs: Sequence[Run], against: str | None
-) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """The adapter with which each pair (name, benchmark) is compared, and notes on those that have
-    other questions. Raises EvalsError for an unknown `against`, and where it is not one."""
-    opponents, notes = {}, []
-    rivals = [run for run in runs if against in (run.name, run.adapter)]
-    if against is not None and not rivals:
-        raise EvalsError(
-            f"no results of {against!r}; {did_you_mean(against, [r.name for r in runs])}"
-        )
-    for run in runs:
-        others = [rival for rival in rivals if rival.benchmark == run.benchmark]
-        others = [rival for rival in others if _home(rival) == _home(run)] or others
-        if len(others) > 1:
-            names = ", ".join(rival.name for rival in others)
-            raise EvalsError(f"{run.name} can be compared with {names}; type one of these names")
-        for other in others:
-            if _questions(run) != _questions(other):
-                notes.append(
-                    f"{run.name} and {other.name} are not compared on {run.benchmark}: their "
-                    "questions or right answers come from different files"
-                )
-            elif other is not run:
-                opponents[run.name, run.benchmark] = other.name
-    return opponents, notes
-
-
-def _home(run: Run) -> Path | None:
-    return run.folder and run.folder.parents[1]
-
-
-def _questions(run: Run) -> str:
-    """The data that questions are from, without the dates of a part."""
-    return str(run.settings.get("benchmark_hash")).partition(";")[0]
-
-
-def _with_names(runs: Sequence[Run]) -> list[Run]:
-    """Name the line of each run, and its group.
-
-    An adapter has one line, unless a benchmark has two results of it, or its name is that of
-    members of two selfplay runs: then lines and groups also name the folder of results.
-    """
-    results = Counter((run.adapter, run.benchmark) for run in runs)
-    homes = Counter(name for name, _ in {(run.adapter, run.group) for run in runs})
-    twice = {adapter for (adapter, _), count in results.items() if count > 1}
-    twice |= {adapter for adapter, count in homes.items() if count > 1}
-    renamed = []
-    for run in runs:
-        folder = f" ({run.folder.parents[1].name})" if run.folder else ""
-        group = run.group
-        if group is not None and twice - {BASE}:
-            group = replace(group, run=f"{group.run or ''}{folder}".strip())
-        name = run.adapter + (folder if run.adapter in twice else "")
-        renamed.append(replace(run, name=name, group=group))
-    return renamed
