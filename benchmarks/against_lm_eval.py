@@ -60,21 +60,24 @@ def theirs(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["doc_id"]))
 
 
-def compare(run: Run, rows: list[dict[str, Any]], special: list[str]) -> dict[str, int]:
-    """Count equal prompts, texts and scores; print what is unequal."""
-    equal = dict.fromkeys(("prompts", "texts", "scores"), 0)
+def compare(run: Run, rows: list[dict[str, Any]], tokenizer: Any, room: int) -> dict[str, int]:
+    """Count equal prompts, texts and scores; print what is unequal. room: for a prompt's tokens; of
+    longer ones lm-eval cuts off the beginning, and we ask for fewer tokens."""
+    equal = dict.fromkeys(("prompts", "texts", "scores", "cut by lm-eval"), 0)
     by_id = {row["doc_id"]: row for row in rows}
     for number, verdict in enumerate(run.verdicts):
         row = by_id[number]
         text = run.samples[verdict.id, 0].response
-        for token in special:
+        for token in tokenizer.all_special_tokens:
             text = text.replace(token, "")
         scores = {r.get("exact_match") for r in rows if r["doc_id"] == number}
+        cut = len(tokenizer.encode(run.prompts[verdict.id])) > room
+        equal["cut by lm-eval"] += cut
         equal["prompts"] += row["arguments"]["gen_args_0"]["arg_0"] == run.prompts[verdict.id]
         same_text = row["resps"][0][0].strip() == text.strip()
         equal["texts"] += same_text
         equal["scores"] += float(bool(verdict.correct)) in scores
-        if not same_text:
+        if not same_text and not cut:
             print(f"{run.adapter} {verdict.id}: {text!r}, lm-eval {row['resps'][0][0]!r}")
         if float(bool(verdict.correct)) not in scores:
             print(f"{run.adapter} {verdict.id}: {verdict.correct} ({verdict.reason}): {text!r}")
@@ -96,6 +99,7 @@ def main() -> None:
         lines = chosen.data.read_text(encoding="utf-8").splitlines()[: chosen.prompts]
         rows.write_text("\n".join(lines) + "\n", encoding="utf-8")
         base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        context = base.config.max_position_embeddings
         with_adapters(base, names).save_pretrained(home / "adapters")
         folders = {n: home / "adapters" / n for n in names}
         write_task(home / "task", chosen.peer_python, task, rows)
@@ -113,7 +117,7 @@ def main() -> None:
             for n in names
         ]  # fmt: skip
         counts = [
-            compare(run, theirs(home / run.adapter), tokenizer.all_special_tokens)
+            compare(run, theirs(home / run.adapter), tokenizer, context - chosen.tokens)
             for run in read_runs(home / "ours")
         ]
     seconds = sum(each for each, _ in other)

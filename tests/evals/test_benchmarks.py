@@ -276,7 +276,7 @@ def test_data_that_cannot_be_used_is_one_line(functions: Path, tmp_path: Path) -
         ("gsm8k is not asked for", ("mbpp_plus", "--data", f"gsm8k={functions}")),
         ("two files", ("mbpp_plus", "--data", functions, "--data", functions)),
         ("lacks the texts", ("livecodebench", "--data", functions)),
-        ("is not one of", ("mbpp_plus", "--recipe", "azt")),
+        ("did you mean 'azr'", ("mbpp_plus", "--recipe", "azt")),
     ):
         fails(2, message, *model, *arguments)
 

@@ -17,9 +17,10 @@ _TRAPS = Path(__file__).parent / "data" / "math_traps.toml"
 TRAPS: list[dict[str, Any]] = tomllib.loads(_TRAPS.read_text(encoding="utf-8"))["traps"]
 
 
-def test_no_wrong_answer_passes_and_few_right_ones_are_refused() -> None:
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_wrong_answer_passes_and_few_right_ones_are_refused(step: int) -> None:
     accepted, refused = [], []
-    for row in ROWS:
+    for row in ROWS[::step]:
         measured = row["benchmark"] == "minerva_math"
         gold = canonical_gold(row["gold"], row.get("question", ""), measured=measured)
         found = grade(gold, row["response"])
@@ -27,7 +28,7 @@ def test_no_wrong_answer_passes_and_few_right_ones_are_refused() -> None:
             (accepted if found.correct else refused).append((row["gold"], found))
     assert len(ROWS) > 5_600
     assert accepted == []
-    assert len(refused) <= (1 - AGREEMENT) * len(ROWS), refused
+    assert len(refused) <= (1 - AGREEMENT) * len(ROWS[::step]), refused
 
 
 RESPONSES = (r"So \boxed{%s}.", "The answer is %s.", "#### %s", "<answer>%s</answer>")

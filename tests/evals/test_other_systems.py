@@ -1,5 +1,6 @@
 """On Windows and macOS math is graded and reported; what needs a sandbox says so."""
 
+import pytest
 from elsewhere import elsewhere
 from json_lines import read_rows, write_rows
 
@@ -23,6 +24,7 @@ main(["grade", "gsm8k", sys.argv[1], "--data", sys.argv[2], "--out", sys.argv[3]
     assert [row["correct"] for row in read_rows(tmp_path / "out")] == [True]
 
 
+@pytest.mark.slow
 def test_math_is_asked_and_reported(tmp_path, model_folder):
     data = write_rows(tmp_path / "data", [{"question": "1 + 1?", "answer": "#### 2"}])
     program = """
@@ -40,6 +42,7 @@ main(["report", sys.argv[1], "--html", sys.argv[1] + "/page.html"])
     assert (tmp_path / "scores" / "page.html").stat().st_size
 
 
+@pytest.mark.slow
 def test_code_is_refused_in_one_line(tmp_path):
     problem = {"code": "def f(x):\n    return x", "input": "1", "output": "1", "id": "sample_0"}
     data = write_rows(tmp_path / "data", [problem])

@@ -17,7 +17,7 @@ from evals.installation import inspect_installation
 from evals.members import BASE, find_members
 from evals.own import Grader
 from evals.question import Benchmark, Grading, SampleVerdict
-from evals.recipes import RECIPES
+from evals.recipes import RECIPES, Recipe, find_recipe
 from evals.records import prompts_of, recipe_next_to, saved_samples, verdict_lines
 from evals.run import Run, evalplus_samples, read_runs
 from evals.scores import Measure, base_rate, by_level, not_judged, require_verdicts, summary
@@ -78,6 +78,7 @@ _grader = _option(
 )  # fmt: skip
 _recipe = _option(
     "--recipe", metavar="NAME|FILE.toml",
+    callback=lambda _context, _option, name: name and find_recipe(name),
     shell_complete=lambda _context, _option, text: [n for n in RECIPES if n.startswith(text)],
     help="Prompts, sampling and lengths: a name of `evals list`, or a file of your own; default: "
     "the benchmark's own.",
@@ -244,7 +245,7 @@ def run(
 @_json
 def grade(
     benchmark: str, samples: Path, out: Path, files: tuple[str, ...], grader: str | None,
-    recipe: str | None, allow_weak: bool, as_json: bool,
+    recipe: Recipe | None, allow_weak: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Grade saved responses, including those of evalplus.
 

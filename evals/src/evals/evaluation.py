@@ -11,11 +11,11 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from evals.catalog import load_benchmark
 from evals.data import read_file
-from evals.errors import EvalsError, did_you_mean
+from evals.errors import EvalsError
 from evals.installation import versions
 from evals.members import BASE, Group
 from evals.question import Benchmark, Grading, Question, Sample
-from evals.recipes import RECIPES, Recipe, draw_shots, read_recipe, render
+from evals.recipes import Recipe, draw_shots, find_recipe, render
 from evals.run import (
     Key,
     Run,
@@ -196,11 +196,7 @@ def choose_recipe(
     the recipe's examples_file. Raises EvalsError."""
     if recipe is None or recipe == benchmark.recipe.name:
         return benchmark.recipe
-    if isinstance(recipe, str) and recipe.endswith(".toml"):
-        recipe = read_recipe(Path(recipe))
-    if isinstance(recipe, str) and recipe not in RECIPES:
-        raise EvalsError(f"unknown recipe {recipe!r}; {did_you_mean(recipe, RECIPES)}")
-    chosen = RECIPES[recipe] if isinstance(recipe, str) else recipe
+    chosen = find_recipe(recipe) if isinstance(recipe, str) else recipe
     chosen = chosen.covering(benchmark.name, benchmark.like)
     template = chosen.template(benchmark.name)
     if template.examples_file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from code_verifier import THOUGHT, without_thoughts
-from evals.errors import EvalsError
+from evals.errors import EvalsError, did_you_mean
 from lora_evo.terminal import first_line
 
 CODE = ("humaneval_plus", "mbpp_plus", "livecodebench")
@@ -130,14 +130,18 @@ class Recipe:
         }
 
 
-def read_recipe(path: Path) -> Recipe:
-    """Return the recipe in a TOML file of the form of `recipes.toml`, whose templates may name an
-    examples_file beside it. Raises EvalsError in one line for a file that is none."""
+def find_recipe(name: str) -> Recipe:
+    """Return a recipe by its name, or the one in a TOML file of the form of `recipes.toml`, whose
+    templates may name an examples_file beside it. Raises EvalsError in one line."""
+    if not name.endswith(".toml"):
+        if name not in RECIPES:
+            raise EvalsError(f"unknown recipe {name!r}; {did_you_mean(name, RECIPES)}")
+        return RECIPES[name]
     try:
-        (recipe,) = _read_recipes(path).values()
+        (recipe,) = _read_recipes(Path(name)).values()
         return recipe
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EvalsError(f"{path} is no file of one recipe: {first_line(error)}") from None
+        raise EvalsError(f"{name} is no file of one recipe: {first_line(error)}") from None
 
 
 def template_of(row: Mapping[str, Any], folder: Path | None = None) -> Template:
