@@ -63,7 +63,7 @@ def theirs(folder: Path) -> list[dict[str, Any]]:
 def compare(run: Run, rows: list[dict[str, Any]], tokenizer: Any, room: int) -> dict[str, int]:
     """Count equal prompts, texts and scores; print what is unequal. room: for a prompt's tokens; of
     longer ones lm-eval cuts off the beginning, and we ask for fewer tokens."""
-    equal = dict.fromkeys(("prompts", "texts", "scores", "cut by lm-eval"), 0)
+    equal = dict.fromkeys(("equal prompts", "equal texts", "equal scores", "cut by lm-eval"), 0)
     by_id = {row["doc_id"]: row for row in rows}
     for number, verdict in enumerate(run.verdicts):
         row = by_id[number]
@@ -73,10 +73,10 @@ def compare(run: Run, rows: list[dict[str, Any]], tokenizer: Any, room: int) -> 
         scores = {r.get("exact_match") for r in rows if r["doc_id"] == number}
         cut = len(tokenizer.encode(run.prompts[verdict.id])) > room
         equal["cut by lm-eval"] += cut
-        equal["prompts"] += row["arguments"]["gen_args_0"]["arg_0"] == run.prompts[verdict.id]
+        equal["equal prompts"] += row["arguments"]["gen_args_0"]["arg_0"] == run.prompts[verdict.id]
         same_text = row["resps"][0][0].strip() == text.strip()
-        equal["texts"] += same_text
-        equal["scores"] += float(bool(verdict.correct)) in scores
+        equal["equal texts"] += same_text
+        equal["equal scores"] += float(bool(verdict.correct)) in scores
         if not same_text and not cut:
             print(f"{run.adapter} {verdict.id}: {text!r}, lm-eval {row['resps'][0][0]!r}")
         if float(bool(verdict.correct)) not in scores:
@@ -127,9 +127,7 @@ def main() -> None:
             {
                 "benchmark": chosen.benchmark,
                 "adapters": len(names),
-                **{
-                    f"equal {what}": f"{sum(c[what] for c in counts)}/{total}" for what in counts[0]
-                },
+                **{what: f"{sum(c[what] for c in counts)}/{total}" for what in counts[0]},
                 "s": ours[0],
                 "s lm-eval": seconds,
                 "times less": seconds / ours[0],
