@@ -7,7 +7,7 @@ import torch
 from probabilities import ROUNDING
 
 from lora_evo import LoraEvoError
-from lora_evo.model import Request, derive_seed
+from lora_evo.model import Request, SupervisedLearner, TokenPair, derive_seed
 from lora_evo.model.hf_engine import choose, keep_likely
 
 PROMPTS = ("<|solve_o|>def f(a):\n    return a<|input|>5<|think|>", "x", "hello <|input|>", "ab")
@@ -79,6 +79,17 @@ def test_the_context_window_bounds_a_completion(engine):
 def test_bad_requests_are_refused(engine, request_, message):
     with pytest.raises(LoraEvoError, match=message):
         engine.generate([request_])
+
+
+def test_a_token_that_the_model_has_no_row_for_is_refused_in_prompts_and_texts(engine):
+    rows = engine.adapters.model.config.vocab_size
+    engine.generate([Request((1, rows - 1), None, 1)])
+    line = f"token of number {rows}, and the model's embedding has {rows} rows; put the model's own"
+    with pytest.raises(LoraEvoError, match=line):
+        engine.generate([Request((1, rows), None, 1)])
+    for pair in (TokenPair((1, rows), (2,)), TokenPair((1,), (2, rows))):
+        with pytest.raises(LoraEvoError, match=line):
+            SupervisedLearner(engine.adapters).mean_loss(0, [pair])
 
 
 def test_seeds_differ_by_every_key_its_type_and_its_place():

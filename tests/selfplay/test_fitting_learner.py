@@ -10,6 +10,7 @@ from probabilities import logprobs
 
 import learners
 from learners import alike, close, gradients, weights
+from selfplay.errors import one_line_errors
 
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},
@@ -94,14 +95,17 @@ def test_a_bfloat16_base_keeps_adapters_gradients_and_moments_in_float32(tiny):
         assert torch.cosine_similarity(mine, wanted, dim=0) > 0.95
 
 
-def run_out(one, budget):
+CPU = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."
+
+
+def run_out(one, budget, error):
     """Make batches of more padded tokens than the budget fail, after their statistics are in."""
     loss = one.forward_pass.loss
 
     def limited(batch, sums):
         found = loss(batch, sums)
         if len(batch) * max(row.length for row in batch) > budget:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
+            raise error
         return found
 
     one.forward_pass.loss = limited
@@ -133,10 +137,13 @@ def test_out_of_memory_is_done_again_in_smaller_batches_with_the_same_result(tin
     close(weights(plain), weights(one), rtol=1e-3, atol=1e-3)
 
 
-def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny):
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError(CPU), MemoryError()]
+)
+def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny, error):
     one = learner(tiny)
     before = weights(one)
-    run_out(one, 10)
+    run_out(one, 10, error)
     with (
         pytest.warns(UserWarning, match="out of memory"),
         pytest.raises(
@@ -147,6 +154,22 @@ def test_a_row_that_never_fits_is_refused_in_one_line_and_nothing_has_moved(tiny
     close(before, weights(one), rtol=0, atol=0)
     assert [s.step for s in one.optimizer.states.values()] == [0, 0, 0]
     assert all(p.grad is None for p in one.adapters.parameters_of(0).values())
+
+
+def test_another_error_of_a_pass_is_not_taken_for_one_of_memory(tiny):
+    one = learner(tiny)
+    run_out(one, 10, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        one.update(samples(tiny))
+
+
+def test_a_command_that_runs_out_of_memory_ends_in_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop, one_line_errors():
+        torch.empty(1 << 55, dtype=torch.uint8)  # what a sampler's cache may ask for
+    assert stop.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: out of memory (")
+    assert "set lower rollout.max_rows" in line
 
 
 def test_a_row_that_does_not_fit_alone_is_checkpointed_with_the_same_result(tiny):

@@ -2,26 +2,31 @@
 template's, one date; and no closed answer is lost.
 """
 
+import json
 import re
+import shutil
 from collections import namedtuple
 from dataclasses import replace
 
 import pytest
 import tokenizers
 from json_lines import write_rows
+from small_models import small_model
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from code_verifier import Proposal, Task
-from lora_evo.model import choose_device, load_base_model
+from lora_evo.model import choose_device, load_base_model, load_tokenizer
 from selfplay.config import read_config
 from selfplay.errors import ConfigError
 from selfplay.sampling.judge import open_sandbox, validate
-from selfplay.sampling.prompts import Prompts
+from selfplay.sampling.prompts import Prompts, require_faithful
 from selfplay.sampling.texts import NOT_SAMPLED, Attempt, Proposed
 from selfplay.tasks import azr
+from selfplay.tasks.held_out import DATA
 from selfplay.tasks.template import AZR, NANO, control_token_in, control_tokens, template_named
 from selfplay.training import new_run, train
+from selfplay_command import command, refused
 
 ECHO = "def f(a):\n    return a + [1]"
 
@@ -184,6 +189,63 @@ def test_a_prompt_begins_as_the_tokenizer_begins_a_text_once(template, frame, st
     drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
     (request,) = prompts.requests(drafts)
     assert request.prompt[:2].count(1) == request.prompt.count(1) == starts
+
+
+@pytest.mark.parametrize("form", ["$A", "$A <|end|>", "<|pad|> $A", "<|pad|> $A <|end|>"])
+def test_what_a_tokenizer_puts_behind_a_text_does_not_end_a_prompt(form):
+    made, plain = load_tokenizer("nano"), load_tokenizer("nano")
+    special = [(token, made.convert_tokens_to_ids(token)) for token in ("<|pad|>", "<|end|>")]
+    made.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=form, special_tokens=special
+    )
+    assert made.encode("a") != plain.encode("a") or form == "$A"
+    drafts = [Proposed(0, "a", "t0", "s0", "code_o", (CALL,), 0)]
+    ours, without = (
+        Prompts(read_config({}), AZR, tokenizer, None).requests(drafts)[0].prompt
+        for tokenizer in (made, plain)
+    )
+    assert ours == (0,) * form.startswith("<|pad|>") + without
+
+
+BLANKS = tokenizers.Regex(r"\s+"), tokenizers.Regex(" +"), tokenizers.Regex(r"\t")
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "words"),
+    [
+        (None, None),
+        *((tokenizers.normalizers.Replace(blanks, " "), "") for blanks in BLANKS),
+        (tokenizers.normalizers.Lowercase(), "\"return 'A  b'\" becomes \"return 'a  b'\""),
+        (tokenizers.normalizers.Replace("'A  b'", "'A b'"), "\"return 'A  b'\" becomes"),
+    ],
+)
+def test_a_tokenizer_keeps_indentation_or_is_refused_and_other_changes_are_said(
+    normalizer, words, capsys
+):
+    made = load_tokenizer("nano")
+    if normalizer is not None:
+        made.backend_tokenizer.normalizer = normalizer
+    if words == "":
+        with pytest.raises(ConfigError, match="tokenizer of m loses line breaks or indentation"):
+            require_faithful(made, "m")
+        return
+    require_faithful(made, "m")
+    said = capsys.readouterr().err
+    assert said == "" if words is None else words in said
+    assert said.count("\n") == (words is not None)
+
+
+def test_a_base_whose_tokenizer_loses_indentation_is_refused_before_the_run(runs, tmp_path):
+    small_model("llama", vocab_size=4096).save_pretrained(tmp_path / "base")
+    for file in (DATA / "nano").glob("*token*"):
+        shutil.copy(file, tmp_path / "base")
+    file = tmp_path / "base" / "tokenizer.json"
+    settings = json.loads(file.read_text())
+    settings["normalizer"] = {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "}
+    file.write_text(json.dumps(settings))
+    arguments = runs.arguments(tmp_path / "run", f"base={tmp_path / 'base'}")
+    refused(command(*arguments), "the tokenizer of", "loses line breaks or indentation")
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_tokenizer_reads_as_one_token_is_a_control_token_but_for_blanks_and_words():

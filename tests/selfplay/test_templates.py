@@ -5,6 +5,7 @@ All texts here are our own; the habits in them are those of published completion
 
 from dataclasses import replace
 
+import jinja2
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -94,8 +95,23 @@ def test_the_chat_frame_asks_for_the_form_and_opens_the_thought():
     assert prompt.startswith("[user] ```python\n")
     assert "<answer> </answer>" in prompt
     assert prompt.endswith("[assistant] <think>")
-    opening = chat_frame(Tokenizer(lambda turns: turned(turns) + "<think>\n"), "m")
-    assert opening("x").endswith("[assistant] <think>\n"), "it is not opened twice"
+    for end, wanted in (
+        ("<think>\n", "<think>\n"),  # it is not opened twice
+        ("<think>\n\n</think>\n\n", "<think>"),  # an empty thought, of models that may do without
+        ("</think>", "<think>"),
+    ):
+        frame = chat_frame(Tokenizer(lambda turns, end=end: turned(turns) + end), "m")
+        assert frame("x").endswith(f"[assistant] {wanted}")
+        assert frame("x").count("think>") == 3, "two in the form that is asked for"
+
+
+CHANGES = ("tojson", "e", "upper", "striptags", "truncate", "wordwrap", "replace('\\t', ' ')")
+
+
+def rendered(change):
+    """A tokenizer whose template puts the user's text through this filter of Jinja."""
+    template = jinja2.Template(f"[user] {{{{ text | {change} }}}} [assistant] ")
+    return Tokenizer(lambda turns: template.render(text=turns[0]["content"]))
 
 
 def refuse(turns):
@@ -107,6 +123,7 @@ def test_a_chat_template_that_cannot_be_used_is_refused_at_once():
         (None, "the tokenizer of m has no chat template; use template=azr"),
         (Tokenizer(refuse), "the chat template of m refuses a prompt: roles must alternate; use"),
         (Tokenizer(lambda turns: "hello"), "the chat template of m leaves the user's text out"),
+        *((rendered(how), "leaves the user's text out or changes it; use") for how in CHANGES),
     ):
         with pytest.raises(ConfigError, match=words):
             chat_frame(tokenizer, "m")

@@ -18,6 +18,12 @@ class RunDirectoryError(SelfplayError):
     """A run directory that exists already, is missing, or has missing or damaged files."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out: a GPU's, or a CPU's as under `ulimit -v`."""
+    is_torchs = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    return is_torchs or isinstance(error, MemoryError)
+
+
 def is_refusal(error: BaseException) -> bool:
     """Return whether an error refuses its input: a repetition would end the same way."""
     if isinstance(error, SelfplayError):

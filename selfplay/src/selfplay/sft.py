@@ -35,7 +35,7 @@ from selfplay.errors import RunDirectoryError, SelfplayError
 from selfplay.files.layout import lock
 from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
-from selfplay.sampling.prompts import template_of
+from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import Say, Worked, read_tasks
 from selfplay.tasks.template import Template, control_token_in, control_tokens
 
@@ -84,6 +84,7 @@ def fine_tune(
     fresh = {"settings": json.loads(json.dumps(settings, default=str)), "step": -1, "losses": []}
     state = _resume(work / CHECKPOINT, fresh)
     tokenizer, learner = _open_learner(config, learning_rate)
+    require_faithful(tokenizer, config.base)
     examples = make_examples(tasks, config, tokenizer, say, held_out)
     work.mkdir(parents=True, exist_ok=True)
     with closing(lock(work)):

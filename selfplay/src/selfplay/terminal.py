@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from lora_evo.terminal import remedy
-from selfplay.errors import is_refusal
+from lora_evo.terminal import first_line, remedy
+from selfplay.errors import is_out_of_memory, is_refusal
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _QUIET = {
@@ -46,6 +46,11 @@ def one_line_errors(directory: Path | None = None) -> Iterator[None]:
             )
             directory = None  # a repetition would end the same way
         _stop(f"{error.strerror or error}{where}{advice}", 1, directory)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        advice = "set lower rollout.max_rows or learner.micro_batch_tokens, or take a smaller base"
+        _stop(f"out of memory ({first_line(error)}); {advice}", 1, directory)
     except ValueError as error:
         if type(error) is ValueError:
             raise  # a fault of this program keeps its traceback

@@ -49,7 +49,7 @@ from selfplay.members.remote import RemotePopulation, open_workers
 from selfplay.reports.progress import Progress
 from selfplay.run import Extensions, Run
 from selfplay.sampling.judge import open_sandbox
-from selfplay.sampling.prompts import template_of
+from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import (
     given_seeds,
     read_seeds,
@@ -341,6 +341,7 @@ def _open(
         population = stack.enter_context(members)
         if isinstance(population, RemotePopulation):
             progress.workers(population.pool.text)
+        require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
         seeds = read_seeds(directory / SEEDS)
         seeds = seeds or given_seeds(config, sandbox, population.prompts)

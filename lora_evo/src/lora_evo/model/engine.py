@@ -6,9 +6,10 @@ The u-th uniform of a row is number u of the random stream of its request's seed
 other rows of a batch nor the order of calls can change.
 """
 
+import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -87,6 +88,8 @@ class Engine(ABC):
     """Longest prompt and completion together, in tokens; None is without bound."""
     max_rows: int
     """Sequences sampled together."""
+    vocabulary: float = math.inf
+    """Rows of the model's embedding; a prompt with a token beyond them is refused."""
     shares_parameters: bool = False
     """Whether its adapters are the parameters of a stack: what is trained there is here already."""
     about: Mapping[str, str | None]
@@ -112,6 +115,7 @@ class Engine(ABC):
                 raise unknown_adapter(str(request.adapter), self.versions)
             if not request.prompt_ids:
                 raise LoraEvoError("a prompt is empty, expected at least one token")
+            refuse_unknown(request.prompt_ids, self.vocabulary)
         with closing(self._stream(tokenised)) as samples:
             for i, rollout in samples:
                 yield i, replace(rollout, text=self._text(rollout))
@@ -187,9 +191,24 @@ def encoded(tokenizer: Any, text: str, special: bool) -> tuple[int, ...]:
         return tuple(tokenizer.encode(text, add_special_tokens=False))
     letter, whole = (tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
     most = len(whole) - len(letter)
-    behind = next((n for n in range(most) if whole[most - n : len(whole) - n] == letter), 0)
+    behind = next((n for n in range(most + 1) if whole[most - n : len(whole) - n] == letter), 0)
     ids = tokenizer.encode(text, add_special_tokens=True)
     return tuple(ids[: len(ids) - behind])
+
+
+def embedding_rows(model: Any) -> int:
+    """Return the number of tokens that a transformers model has an embedding for."""
+    return int(model.get_input_embeddings().weight.shape[0])
+
+
+def refuse_unknown(ids: Iterable[int], rows: float) -> None:
+    """Raise LoraEvoError for a token id beyond the rows of the model's embedding."""
+    if (last := max(ids, default=0)) >= rows:
+        raise LoraEvoError(
+            f"the tokenizer makes a token of number {last}, and the model's embedding has {rows} "
+            "rows; put the model's own tokenizer into its folder, or save the model after "
+            "resize_token_embeddings"
+        )
 
 
 def before_stop(text: str, stop: Sequence[str]) -> str:

@@ -16,7 +16,14 @@ from torch import Tensor
 from lora_evo import Adapter
 from lora_evo.errors import LoraEvoError
 from lora_evo.model.decoding import Decoder, KVCache, decoder_of, padded, turning_length
-from lora_evo.model.engine import Engine, Request, Rollout, Samples, end_tokens
+from lora_evo.model.engine import (
+    Engine,
+    Request,
+    Rollout,
+    Samples,
+    embedding_rows,
+    end_tokens,
+)
 from lora_evo.model.random_streams import stream
 from lora_evo.model.stacked_lora import StackedAdapters, import_adapter
 from lora_evo.peft.names import as_in
@@ -232,7 +239,7 @@ class HFEngine(Engine):
         self._turn = turning_length(model)
         self._versions: dict[str, int] = {}
         self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        self.end_tokens = end_tokens(model, tokenizer)
+        self.end_tokens, self.vocabulary = end_tokens(model, tokenizer), embedding_rows(model)
         self._ends = torch.tensor(self.end_tokens, device=adapters.device)
 
     @property

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_threshold
 from lora_evo.model.decoding import padded, turning_length
+from lora_evo.model.engine import embedding_rows, refuse_unknown
 from lora_evo.model.output_layer import OutputLayer, Scores
 from lora_evo.model.stacked_linear import BASE
 from lora_evo.model.stacked_lora import StackedAdapters
@@ -176,7 +177,7 @@ class Scorer:
         self.output = OutputLayer.of(self._model, temperature, chunk)
         self.checkpoint_from_tokens = 0 if checkpointing else math.inf
         """Tokens of a row without its last from which on layers are checkpointed."""
-        self._pad = pad
+        self._pad, self._vocabulary = pad, embedding_rows(self._model)
         from lora_evo.model import packing  # imports transformers
 
         self._packing = packing
@@ -204,7 +205,12 @@ class Scorer:
             yield from micro_batches(side, tokens, member)
 
     def laid(self, rows: Sequence[Completed], members: Sequence[int]) -> LaidRows:
-        """Return rows as tensors on the model's device. members: each row's index in the stack."""
+        """Return rows as tensors on the model's device. members: each row's index in the stack.
+
+        Raises LoraEvoError for a token that the model does not have.
+        """
+        for row in rows:
+            refuse_unknown(row.prompt_ids + row.completion_ids, self._vocabulary)
         if self._packs:
             return LaidRows.packed(rows, members, self.adapters.device)
         return LaidRows.padded(rows, members, self._pad, self.adapters.device)

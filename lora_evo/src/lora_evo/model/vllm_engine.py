@@ -27,6 +27,7 @@ from lora_evo.model.engine import (
     Request,
     Rollout,
     Samples,
+    embedding_rows,
     end_tokens,
     unknown_adapter,
 )
@@ -70,6 +71,7 @@ class VLLMEngine(Engine):
     ) -> None:
         self.tokenizer = base.tokenizer
         self.end_tokens = end_tokens(base.model, base.tokenizer)
+        self.vocabulary = embedding_rows(base.model)
         self.context = serving.length(options)
         self.max_rows = options.max_rows
         self._serving, self._shapes = serving, shapes

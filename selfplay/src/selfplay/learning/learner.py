@@ -2,9 +2,9 @@
 
 Rows of similar length from all members share micro-batches of a bounded number of tokens; in a run
 with pieces, the rows of one shard do. Each member's loss is normalised over its own batch, so
-neither the cut into micro-batches nor the other members change its gradient. When a GPU runs out of
-memory, the passes are repeated in smaller micro-batches; a row that does not fit alone is run with
-gradient checkpointing from then on.
+neither the cut into micro-batches nor the other members change its gradient. When memory runs out,
+the passes are repeated in smaller micro-batches; a row that does not fit alone is run with gradient
+checkpointing from then on.
 
 Several learners with the same members share the shards of an update through an `Exchange`.
 """
@@ -29,7 +29,7 @@ from lora_evo.model import (
     stack_adapters,
 )
 from selfplay.config import LearnerConfig, RolloutConfig
-from selfplay.errors import SelfplayError
+from selfplay.errors import SelfplayError, is_out_of_memory
 from selfplay.files.rows import MemberRow, role_of
 from selfplay.learning.batch import Row, Shard, StepResult, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, Homes, Part, add
@@ -136,7 +136,7 @@ class Learner:
         Returns the statistics of each member with samples, of the first iteration (the clip ratio:
         of the last). Each of several learners gets all samples, does its share of the passes, and
         returns all statistics. Raises PeerLost, and SelfplayError if a single row does not fit into
-        a GPU's memory; members that stepped before that keep their step.
+        memory; members that stepped before that keep their step.
         """
         batch = make_batch(
             samples,
@@ -207,8 +207,10 @@ class Learner:
                 with self.adapters.unchanged():
                     self.backward(rows, sums)
                 return
-            except torch.OutOfMemoryError:
-                pass  # outside of this block the failed pass's tensors are freed
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            # Outside of that block the failed pass's tensors are freed
             self.optimizer.zero_grad()
             torch.cuda.empty_cache()
             self._halve_micro_batch()

@@ -4,14 +4,18 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import click
+
 from code_verifier import CodeVerifierError, Proposal, Task, strip_comments
-from lora_evo.model import Request, Rollout, before_stop
+from lora_evo.model import Request, Rollout, before_stop, encoded
 from selfplay.config import Config
 from selfplay.errors import ConfigError
 from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template, control_token_in, control_tokens, template_named
 
+_PROGRAM = "def f(a):\n    if a:\n\n        return 'A  b'\n  B = 1\n   c = 2\n\td = 3\n    return B"
+"""Indented in many ways; it need not run."""
 _SHORTEST = Task(kind="code_o", program="def f(a):\n    return a", input="1", output="1")
 
 
@@ -23,14 +27,14 @@ def template_of(config: Config, handed: Sequence[TaskKind] = ()) -> Template:
 class Prompts:
     """Makes prompts as token ids, parses completions, and checks that tasks fit into prompts.
 
-    tokenizer: of the base. context: of the engine, in tokens; None: unlimited. Raises ConfigError
-    if not even the shortest task fits into a prompt.
+    tokenizer: of the base, see `require_faithful`. context: of the engine, in tokens; None:
+    unlimited. Raises ConfigError if not even the shortest task fits into a prompt.
     """
 
     def __init__(
         self, config: Config, template: Template, tokenizer: Any, context: int | None
     ) -> None:
-        self.template, self._tokenizer, self._config = template, tokenizer, config
+        self.template, self.tokenizer, self._config = template, tokenizer, config
         self._control_tokens = control_tokens(tokenizer)
         self._ids = lru_cache(1024)(self._encoded)
         """Returns the token ids of a prompt."""
@@ -117,10 +121,32 @@ class Prompts:
                 yield self.template.propose_prompt(kind.name, shown)
 
     def _encoded(self, prompt: str) -> tuple[int, ...]:
-        start = getattr(self._tokenizer, "bos_token", None) or ""
-        begun = start != "" and prompt.startswith(start)
-        special = self.template.start_token and not begun  # as Engine.tokenise
-        return tuple(self._tokenizer.encode(prompt, add_special_tokens=special))
+        return encoded(self.tokenizer, prompt, self.template.start_token)
+
+
+def require_faithful(tokenizer: Any, base: str) -> None:
+    """Raise ConfigError if a tokenizer loses a program's line breaks or indentation.
+
+    Prints a warning if it changes anything else, such as capitals.
+    """
+    ids = tokenizer.encode(_PROGRAM, add_special_tokens=False)
+    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    lines, before = (t.strip().splitlines() for t in (text, _PROGRAM))
+    if [_indent(line) for line in lines] != [_indent(line) for line in before]:
+        raise ConfigError(
+            f"the tokenizer of {base} loses line breaks or indentation, without which programs are "
+            "others; take a base whose tokenizer keeps them, such as one for code"
+        )
+    if changes := [pair for pair in zip(before, lines, strict=True) if pair[0] != pair[1]]:
+        line, found = map(str.strip, changes[0])
+        click.echo(
+            f"warning: the tokenizer of {base} changes programs: {line!r} becomes {found!r}",
+            err=True,
+        )
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
 
 
 def without_comments(proposal: Proposal) -> Proposal:

@@ -43,6 +43,9 @@ OF_THE_FRAME = re.compile(
 """Tags and markers of frames and chat templates."""
 ANSWERED, NEXT_TURN = "</answer>", "\nUser:"
 """The end of an answer, and the next turn that a model without chat training makes up after it."""
+_EMPTY_THOUGHT = re.compile(r"(?:<think(?:ing)?>\s*)?</think(?:ing)?>\s*\Z")
+_PROBE = "def f(x):\n\n\tif x < 2 & (x != '\\n'):\n        return [{\"<b>\": x}]  \n" * 9
+"""What templates may escape, collapse, cut or drop."""
 _FORM = "First reason inside <think> </think>, then give the answer inside <answer> </answer>."
 
 
@@ -64,8 +67,8 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
     """Return a function that puts a request into the tokenizer's chat template.
 
     base: the model's name in errors. A template's `strftime_now` is always of `TODAY`, so that a
-    resume has the same prompts. Raises ConfigError if there is no template, or if it fails or drops
-    the request.
+    resume has the same prompts. Raises ConfigError if there is no template, or if it fails or
+    changes the request.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError(
@@ -87,14 +90,17 @@ def chat_frame(tokenizer: Any, base: str) -> Callable[[str], str]:
                 f"the chat template of {base} refuses a prompt: {first_line(error)}; use "
                 "template=azr, or mend chat_template in the model's folder"
             ) from None
-        # Templates of reasoning models add <think> themselves.
+        if request.strip() not in text:
+            raise ConfigError(
+                f"the chat template of {base} leaves the user's text out or changes it; use "
+                "template=azr, or mend chat_template in the model's folder"
+            )
+        # Templates of reasoning models add <think> themselves, and those that need not reason an
+        # empty thought.
+        text = _EMPTY_THOUGHT.sub("", text)
         return text if text.rstrip().endswith("<think>") else f"{text}<think>"
 
-    if "What is 2 + 2?" not in frame("What is 2 + 2?"):
-        raise ConfigError(
-            f"the chat template of {base} leaves the user's text out; use template=azr, or mend "
-            "chat_template in the model's folder"
-        )
+    frame(_PROBE)
     return frame
 
 
