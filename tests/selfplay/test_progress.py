@@ -4,20 +4,24 @@ import re
 from io import StringIO
 from pathlib import Path
 
+import pytest
+from msgspec import UNSET
 from rich.console import Console
 
+from selfplay import Extensions
 from selfplay.files.record import read_run
 from selfplay.files.rows import (
     BirthRow,
     CoverageRow,
     EvalRow,
+    MemberRow,
     RateRow,
     SolvingRow,
     StepRow,
     append_rows,
     read_rows,
 )
-from selfplay.reports.findings import warnings_of
+from selfplay.reports.findings import idle_roles, warnings_of
 from selfplay.reports.progress import PATIENCE_S, Progress
 from selfplay.training import train
 
@@ -190,6 +194,49 @@ def test_a_collapse_and_a_member_that_falls_are_warned_of_after_a_resume_too(run
         10: [fell.format("6.0 ± 2.4", "50.0 % after step 5, 44.0 % after step 10")],
         15: ["  warning: 75 % of the tasks have one structure: teachers repeat a program"],
     }
+
+
+def test_a_role_that_learns_nothing_in_five_steps_is_named_once_with_the_reason(runs, tmp_path):
+    progress, said = shown(terminal=False)
+    settings = ("steps=7", "eval.eval_every=0", "evolution.evolve_every=0")
+    config, home = runs.config(*settings, "learner.frozen=t0,t1"), tmp_path / "run"
+    equal = Extensions(student_reward=lambda attempt: 0.5)
+    train(config, home, extensions=equal, progress=progress)
+    run = read_run(home)
+    assert not any(row.stepped for step in run.steps for row in step.members.values())
+    lines = [line for line in seen(said) if "learned:" in line]
+    reason = "no student learned: rewards that are compared with each other were equal (0.5 in the"
+    assert len(lines) == 1
+    assert f"warning: in the last 5 steps {reason}" in lines[0]
+    assert any(f"In the last 5 steps {reason}" in line for line in warnings_of(run))
+
+
+EQUAL = {"stepped": False, "tokens": 9, "learning_rate": 1e-5, "reward": 1.0, "cut": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "rewards that are compared with each other were equal (1 in the mean)"),
+        ({"stepped": True, "regularised": True}, "were equal (1 in the mean)"),
+        ({"skipped": "its loss is nan"}, "its loss is nan"),
+        ({"learning_rate": 0.0}, "the learning rate is 0"),
+        ({"tokens": UNSET, "stepped": UNSET}, "there was no valid task"),
+        ({"cut": 1.0}, "every text ended at the token limit"),
+        ({"stepped": True}, None),
+    ],
+)
+def test_why_a_role_learns_nothing(changes, words):
+    idle, busy = (
+        MemberRow(role="student", **EQUAL | changes),
+        MemberRow(role="teacher", stepped=True),
+    )
+    steps = [StepRow(step=i, members={"s0": idle, "t0": busy}) for i in range(1, 6)]
+    lines = idle_roles(steps)
+    assert list(lines) == ([] if words is None else ["student"])
+    assert words is None or words in lines["student"]
+    assert not idle_roles(steps[1:]), "four steps are too few"
+    assert not idle_roles(steps, frozen=["s0"])
 
 
 def test_a_role_whose_texts_are_all_cut_is_named_with_the_setting_to_raise(runs, tmp_path):

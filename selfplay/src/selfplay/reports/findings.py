@@ -1,7 +1,7 @@
 """Findings of a run in words: its conclusion, falls, signs of a collapse, what was not judged."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +9,15 @@ from msgspec import UnsetType
 
 from selfplay.files.intervals import Families, Floats, mean_and_error
 from selfplay.files.record import RunRecord, held_out_gain, number_at
-from selfplay.files.rows import BASE, START, StepRow, mean
+from selfplay.files.rows import BASE, START, MemberRow, StepRow, mean
 
 FALL = 5.0
 """Points that a member must lose between two evaluations, and at least two standard errors over
 tasks, before a report says so."""
 WINDOW = 10
 """Steps over which progress lines and warnings average."""
+IDLE = 5
+"""Steps in a row after which a role that learned nothing is named."""
 LEAST_TASKS = 4
 """Tasks of a step that counts for signs of a collapse: of fewer, one structure has a large share by
 chance."""
@@ -141,12 +143,14 @@ def falls(run: RunRecord) -> list[Fall]:
 
 def warnings_of(run: RunRecord) -> list[str]:
     """Return a line for what was not judged, and for each fall of a member, sign of a collapse at
-    the end, role whose texts are all cut, and changed setting."""
+    the end, role whose texts are all cut or that learns nothing, and changed setting."""
+    frozen = run.config.get("learner", {}).get("frozen", ())
     return [
         *unjudged(run),
         *map(str, falls(run)),
         *(f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)),
         *(f"In the last step {line}" for line in cut_roles(run.steps[-1])),
+        *(f"In the last {IDLE} steps {line}" for line in idle_roles(run.steps, frozen).values()),
         *(f"From step {change.step} on {change}" for change in run.changes),
     ]
 
@@ -187,3 +191,35 @@ def cut_roles(step: StepRow) -> list[str]:
         f"max_{'proposal' if role == 'teacher' else 'completion'}_length"
         for role in sorted({row.role for row in rows} - readable)
     ]
+
+
+def idle_roles(steps: Sequence[StepRow], frozen: Collection[str] = ()) -> dict[str, str]:
+    """Return a line, with the reason, for each role that learned nothing in the last `IDLE` steps.
+
+    frozen: members that never learn.
+    """
+    rows: dict[str, list[MemberRow]] = {}
+    for step in steps[-IDLE:]:
+        for member, row in step.members.items():
+            if member not in frozen:
+                rows.setdefault(row.role, []).append(row)
+    return {
+        role: f"no {role} learned: {_why_idle(of_role)}"
+        for role, of_role in rows.items()
+        if len(steps) >= IDLE
+        and not any(row.stepped is True and row.regularised is not True for row in of_role)
+    }
+
+
+def _why_idle(rows: Sequence[MemberRow]) -> str:
+    if faults := [row.skipped for row in rows if row.skipped]:
+        return str(faults[-1])
+    if all(row.learning_rate == 0.0 for row in rows):
+        return "the learning rate is 0"
+    if not any(row.tokens for row in rows):
+        return "there was no valid task, or the sandbox judged none"
+    if all(row.cut == 1.0 for row in rows):
+        return "every text ended at the token limit"
+    rewards = mean([row.reward for row in rows if isinstance(row.reward, float)])
+    words = "" if rewards is None else f" ({rewards:.2g} in the mean)"
+    return f"rewards that are compared with each other were equal{words}"

@@ -17,7 +17,16 @@ from selfplay.config import Config
 from selfplay.files.intervals import gain_text, mean_and_error, plus_minus
 from selfplay.files.record import RunRecord, held_out_gain
 from selfplay.files.rows import EvalRow, StepRow, mean
-from selfplay.reports.findings import WINDOW, cut_roles, falls, faults, not_judged, signs_in
+from selfplay.reports.findings import (
+    IDLE,
+    WINDOW,
+    cut_roles,
+    falls,
+    faults,
+    idle_roles,
+    not_judged,
+    signs_in,
+)
 from selfplay.reports.pages import counted, duration
 from selfplay.terminal import program, quote, wrap
 
@@ -48,6 +57,8 @@ class Progress:
         self._gain = ""
         """The last gain on held-out tasks, and its step."""
         self._recent: deque[StepRow] = deque(maxlen=WINDOW)
+        self._idle: set[str] = set()
+        """Roles that learn nothing."""
         self._seconds: list[float] = []
         """Of each step."""
         self._last_line = monotonic()
@@ -128,6 +139,11 @@ class Progress:
         if last or overdue or row.step % EVERY == 0:
             self._print(self._line())
             self._last_line = monotonic()
+        frozen = self._config.learner.frozen if self._config else ()
+        idle = idle_roles([*self._recent], frozen)
+        for role in idle.keys() - self._idle:
+            self._print(f"  warning: in the last {IDLE} steps {idle[role]}")
+        self._idle = {*idle}
         for b in row.evolution:
             parents = "+".join(b.parents)
             spared = f"; spared: {', '.join(b.spared)}" if b.spared else ""
