@@ -17,11 +17,11 @@ from selfplay.experiments.measures import measure
 from selfplay.files.record import read_run
 from selfplay.members.population import open_learner
 from selfplay.reports.findings import conclusion
-from selfplay.reports.run_page import summary
+from selfplay.reports.run_page import report, summary
 from selfplay.sft import RECORD, fine_tune, make_examples, read_tasks
 from selfplay.tasks.template import AZR, template_named
 from selfplay.training import warm_start
-from selfplay_command import command, refused, worked
+from selfplay_command import command, refused, train_until, worked
 
 SMALL = ("rollout.kinds=[code_o, code_i]", "sandbox.workers=1", "steps=6", "seed=0")
 FEW = {"batch_size": 4, "learning_rate": 3e-3, "held_out": 3}
@@ -253,6 +253,30 @@ def test_every_member_of_a_run_starts_from_the_adapter(runs, finished, tmp_path)
     assert "over the start" in summary(run)
     over_start = measure(read_run(run))["gain over the warm start, at the end"]
     assert over_start.tolist() == [0.0] * 2
+
+
+def test_beta_pulls_to_the_warm_start_or_else_to_the_base(runs, finished, tmp_path):
+    settings = (
+        *(f"warm_start={finished[0]}", "steps=2", "evolution.evolve_every=0"),
+        *("learner.beta=1", "learner.learning_rate=1e-2", "eval.eval_every=0"),
+    )
+    kls = {}
+    for reference, words in (("start", "from the warm start."), ("base", "from the frozen base.")):
+        home = tmp_path / reference
+        run = runs.train(home, *settings, f"learner.reference={reference}")
+        members = [row["members"] for row in runs.rows(run / "metrics.jsonl")]
+        kls[reference] = [[row[name]["kl"] for name in sorted(row)] for row in members]
+        assert (run / "start").exists() == (reference == "start")
+        report(run, tmp_path / "page.html")
+        assert words in (tmp_path / "page.html").read_text()
+    first, second = kls["start"]
+    assert max(map(abs, first)) < 1e-8, "they are the reference"
+    assert max(second) > 1e-7
+    assert max(kls["base"][0]) > 1e-5
+    config = runs.config(*settings)
+    train_until(2, config, tmp_path / "stopped")
+    training.resume(tmp_path / "stopped")
+    assert runs.outcome(tmp_path / "stopped") == runs.outcome(tmp_path / "start")
 
 
 @pytest.mark.parametrize(

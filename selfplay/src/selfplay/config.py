@@ -234,8 +234,11 @@ class LearnerConfig:
     mask_truncated_completions: bool = False
     """Exclude completions that ended at the length limit from the loss."""
     beta: NotNegative = 0.0
-    """Coefficient of the KL divergence from the frozen base; 0: not computed. The k3 estimate has
-    the value of KL(policy || base), and the gradient of KL(base || policy)."""
+    """Coefficient of the KL divergence from the reference; 0: not computed. The k3 estimate has
+    the value of KL(policy || reference), and the gradient of KL(reference || policy)."""
+    reference: Literal["base", "start"] = "start"
+    """What beta pulls to: the adapter that all members start from (`warm_start`, as in TRL; without
+    one the frozen base), or the frozen base."""
     use_bias_correction_kl: bool = False
     """Weight k3 by the policy ratio: its gradient is then that of KL(policy || base)."""
     teacher_beta: NotNegative | None = None
@@ -426,6 +429,12 @@ class Config:
         every = self.eval.eval_every
         births = any(len(names) > 1 for names in self.roles.values()) and self.evolves(step)
         return every > 0 and (step % every == 0 or step == self.steps or births)
+
+    @property
+    def pulls_to_start(self) -> bool:
+        """Whether a warm start, not the frozen base, is the reference of the KL divergence."""
+        beta = max(map(self.learner.beta_of, ("propose", "solve")))
+        return beta > 0.0 and self.warm_start is not None and self.learner.reference == "start"
 
     @property
     def longest_completion(self) -> int:

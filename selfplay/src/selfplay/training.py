@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from league import League
-from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage
+from lora_evo import Adapter, EngineStopped, LoraEvoError, load_adapter, read_lineage, save_adapter
 from lora_evo.files import write_text
 from lora_evo.model import BaseModel, resolve, same_base
 from selfplay.checkpoint import (
@@ -35,6 +35,7 @@ from selfplay.files.layout import (
     EVALS,
     METRICS,
     SEEDS,
+    START_FOLDER,
     clear,
     create,
     lock,
@@ -211,6 +212,7 @@ def open_run(
                 _begin(run)
             else:
                 restore(run, checkpoint)
+                _set_reference(run)
                 if changes:
                     append_rows(directory / CHANGES, changes)
                 if config.roles:
@@ -239,6 +241,9 @@ def _begin(run: Run) -> None:
     config = run.config
     warm_start(run.population, config)
     write_founders(run)
+    if config.pulls_to_start and (adapter := starting_adapter(config)):
+        save_adapter(adapter, run.directory / START_FOLDER)
+    _set_reference(run)
     if config.roles:
         teachers = config.proposers or [GIVEN]
         run.league = League(run.directory / "league", teachers, config.solvers, config.league)
@@ -254,6 +259,11 @@ def _begin(run: Run) -> None:
         append_rows(run.directory / EVALS, rows)
         run.progress.measured(rows)
     save_checkpoint(run)
+
+
+def _set_reference(run: Run) -> None:
+    if run.config.pulls_to_start:
+        run.population.set_reference(load_adapter(run.directory / START_FOLDER))
 
 
 def warm_start(population: Members, config: Config) -> None:

@@ -15,7 +15,6 @@ from lora_evo.model.checkpointing import checkpointed, layers_of, lower_mmap_thr
 from lora_evo.model.decoding import padded, turning_length
 from lora_evo.model.engine import embedding_rows, refuse_unknown
 from lora_evo.model.output_layer import OutputLayer, Scores
-from lora_evo.model.stacked_linear import BASE
 from lora_evo.model.stacked_lora import StackedAdapters
 
 
@@ -215,14 +214,15 @@ class Scorer:
             return LaidRows.packed(rows, members, self.adapters.device)
         return LaidRows.padded(rows, members, self._pad, self.adapters.device)
 
-    def scores(self, rows: LaidRows, *, base: bool = False, entropy: bool = False) -> Scores:
+    def scores(self, rows: LaidRows, *, member: int | None = None, entropy: bool = False) -> Scores:
         """Return log p of each completion token and, with entropy, the entropy of its distribution.
 
-        base: under the base instead of the rows' members. All [tokens], in nats, row after row.
+        member: index of the one, or BASE, to take instead of the rows' own. All [tokens], in nats,
+        row after row.
         """
         decoder = self._model.get_decoder()
         layers = layers_of(decoder) if rows.longest >= self.checkpoint_from_tokens else []
-        members = [BASE] * len(rows.members) if base else rows.members
+        members = rows.members if member is None else [member] * len(rows.members)
         # Causal attention and padding on the right: real tokens never see the padding.
         how: dict[str, Any] = {"input_ids": rows.ids, "use_cache": False}
         if rows.packing is not None:  # the mask keeps transformers from detecting packed texts

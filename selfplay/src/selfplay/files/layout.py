@@ -25,7 +25,9 @@ RESOURCES = "resources.jsonl"
 CHANGES = "changes.jsonl"
 """Settings that a resume found changed; most runs have no such file."""
 ROW_FILES = (SEEDS, METRICS, TASKS, RESOURCES, EVALS, CHANGES)
-FOLDERS = ("league", "members", "ancestors", "checkpoints")
+START_FOLDER = "start"
+"""The adapter that all members started from, where it is the reference of the KL divergence."""
+FOLDERS = ("league", "members", "ancestors", "checkpoints", START_FOLDER)
 COPY = "restore it from a copy, or start another run"
 
 

@@ -215,7 +215,7 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     mismatch_share: Maybe = UNSET
     """Share of tokens whose r was clamped, if any."""
     kl: Maybe = UNSET
-    """Mean k3 estimate of KL(policy || frozen base), in nats a token; only with beta."""
+    """Mean k3 estimate of KL(policy || `learner.reference`), in nats a token; only with beta."""
     skipped: str | UnsetType = UNSET
     """The number that was not finite, because of which the member learned nothing."""
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lora_evo import Adapter
 from lora_evo.model import (
+    BASE,
     MemberAdamW,
     Scorer,
     StackedAdapters,
@@ -30,7 +31,7 @@ from lora_evo.model import (
 )
 from selfplay.config import LearnerConfig, RolloutConfig
 from selfplay.errors import SelfplayError, is_out_of_memory
-from selfplay.files.rows import MemberRow, role_of
+from selfplay.files.rows import START, MemberRow, role_of
 from selfplay.learning.batch import Row, Shard, StepResult, TrainingSample, make_batch, share_out
 from selfplay.learning.exchange import Exchange, Homes, Part, add
 from selfplay.learning.loss import ForwardPass
@@ -66,13 +67,15 @@ class Learner:
         rollout: RolloutConfig | None = None,
         pieces: int = 0,
         exchange: Exchange | None = None,
+        has_reference: bool = False,
     ):
         """Put fresh adapters for `members`, whose names tell their roles, on the model, in place.
 
         base_model: name of the base in exported adapters. rollout: gives the temperature of the
         samples, and max_completion_length, the divisor of the loss dr_grpo. pieces: shards for the
         rows of each role, at least one for each member; 0: members share micro-batches. exchange:
-        connects other learners of the same members.
+        connects other learners of the same members. has_reference: the KL divergence is from the
+        adapter of `set_reference`, not from the base.
         """
         self.model, self.config, self.pieces = model, config, pieces
         self.base_model, self.base_hash = base_model, ""
@@ -82,7 +85,7 @@ class Learner:
         """By place; they choose the learning rate."""
         self.adapters: StackedAdapters = stack_adapters(
             model,
-            members,
+            [*members, START] if has_reference else members,
             r=config.r,
             lora_alpha=config.lora_alpha,
             target_modules=config.target_modules,
@@ -102,7 +105,8 @@ class Learner:
             chunk=config.logits_chunk_tokens,
             checkpointing=config.gradient_checkpointing,
         )
-        self.forward_pass = ForwardPass(self.scorer, config)
+        self._count = len(members)
+        self.forward_pass = ForwardPass(self.scorer, config, self._count if has_reference else BASE)
         self.micro_batch_tokens = config.micro_batch_tokens
         """Padded tokens per forward pass; halved when memory runs out."""
         self.loss_scale = _FLOAT16_SCALE if model.dtype == torch.float16 else 1.0
@@ -116,7 +120,7 @@ class Learner:
     @property
     def members(self) -> tuple[str, ...]:
         """Names in the order of their places."""
-        return tuple(self.adapters.members)
+        return tuple(self.adapters.members[: self._count])
 
     def update(
         self,
@@ -251,6 +255,10 @@ class Learner:
     def export(self, member: str) -> Adapter:
         """Return a copy of a member's adapter in PEFT's layout."""
         return export_adapter(self.adapters, self.adapters.index(member), self.base_model)
+
+    def set_reference(self, adapter: Adapter) -> None:
+        """Set the reference of the KL divergence, which no update changes."""
+        import_adapter(self.adapters, self._count, adapter)
 
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place under a new name, with a fresh optimiser state.

@@ -10,11 +10,12 @@ bounded according to `importance_sampling_mode`. The weights w_t depend on the m
 and on no other member, so the gradient is the same for any cut into micro-batches.
 
 With beta > 0, w_t * beta * k3_t is added: k3 = q/p - 1 - log(q/p), with p the policy and q the
-frozen base. From tokens that p sampled its value estimates KL(p || q) without bias, its gradient
-that of KL(q || p) (Schulman 2020, "Approximating KL divergence"). With use_bias_correction_kl it is
-rho_t k3_t, whose gradient is that of KL(p || q), also where the policy before this update sampled
-(DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean of entropy_coef * H_t over the
-member's tokens is subtracted, for any weights w_t; H_t is the entropy of the policy at t.
+reference: the frozen base, or the warm start. From tokens that p sampled its value estimates KL(p
+|| q) without bias, its gradient that of KL(q || p) (Schulman 2020, "Approximating KL divergence").
+With use_bias_correction_kl it is rho_t k3_t, whose gradient is that of KL(p || q), also where the
+policy before this update sampled (DeepSeek-V3.2, arXiv 2512.02556). With entropy_coef > 0, the mean
+of entropy_coef * H_t over the member's tokens is subtracted, for any weights w_t; H_t is the
+entropy of the policy at t.
 """
 
 import math
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lora_evo.model import Scorer
+from lora_evo.model import BASE, Scorer
 from selfplay.config import LOG_RATIO_LIMIT, LearnerConfig
 from selfplay.learning.batch import Row
 from selfplay.learning.statistics import StatsSum
@@ -60,7 +61,7 @@ def token_losses(
     """Compute the clipped, importance-weighted loss of each token; all tensors [tokens].
 
     logprobs: under the policy now (with gradient); old_logprobs: before this update's first step;
-    rollout_logprobs: as reported by the sampler; ref_logprobs: under the frozen base, for beta;
+    rollout_logprobs: as reported by the sampler; ref_logprobs: under the reference, for beta;
     lengths: tokens of each completion, one after the other; None: all are of one completion.
     Beyond `LOG_RATIO_LIMIT` ratios are continued by their tangent, so that the gradient neither
     vanishes nor grows without bound.
@@ -111,8 +112,9 @@ def _parts(log_ratio: Tensor) -> tuple[Tensor, Tensor]:
 class ForwardPass:
     """Computes the loss of micro-batches under the stacked adapters."""
 
-    def __init__(self, scorer: Scorer, config: LearnerConfig):
-        self.scorer = scorer
+    def __init__(self, scorer: Scorer, config: LearnerConfig, reference: int = BASE):
+        """reference: index in the stack of the reference of the KL divergence."""
+        self.scorer, self.reference = scorer, reference
         self.config = config
 
     def loss(self, batch: Sequence[Row], sums: dict[int, StatsSum]) -> Tensor:
@@ -127,7 +129,7 @@ class ForwardPass:
         entropy_coefs = list(map(self.config.entropy_coef_of, phases))
         if max(betas) > 0.0:
             with torch.no_grad():
-                (reference,) = self.scorer.scores(laid, base=True)
+                (reference,) = self.scorer.scores(laid, member=self.reference)
         logprobs, *entropy = self.scorer.scores(laid, entropy=max(entropy_coefs) > 0.0)
         current = logprobs.detach()
         for row, part in zip(batch, torch.split(current, laid.lengths), strict=True):

@@ -63,7 +63,7 @@ class StatsSum:
         """Add tokens that the member learns from; all arguments are [tokens].
 
         log_ratio: log pi(learner) - log pi(sampler). outside: whether an importance weight was out
-        of bounds. kl: estimates of the divergence from the frozen base, if any.
+        of bounds. kl: estimates of the divergence from the reference, if any.
         """
         self.learned += log_ratio.numel()
         self.loss += float(weighted_loss.sum())

@@ -172,6 +172,10 @@ class Population(Members):
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         self.learner.replace(member, adapter, new_name)
 
+    def set_reference(self, adapter: Adapter) -> None:
+        """Set the adapter that the KL divergence is from."""
+        self.learner.set_reference(adapter)
+
     def save(self, folder: Path, home: Path) -> None:
         for place, name in enumerate(self.members):
             save_member(self.learner.member_state(place), self.export(name), folder, home)
@@ -231,6 +235,7 @@ def open_learner(config: Config, exchange: Exchange | None = None) -> tuple[Lear
         rollout=rollout,
         pieces=config.pieces,
         exchange=exchange,
+        has_reference=config.pulls_to_start,
     )
     learner.base_hash = base.fingerprint
     engine: Engine = HFEngine(learner.adapters, tokenizer, max_rows=rollout.max_rows)

@@ -279,6 +279,9 @@ class RemotePopulation(Members):
         self.pool.everywhere("replace", member, self.pool.ray.put(adapter), new_name)
         self._names[self._names.index(member)] = new_name
 
+    def set_reference(self, adapter: Adapter) -> None:
+        self.pool.everywhere("set_reference", self.pool.ray.put(adapter))
+
     def save(self, folder: Path, home: Path) -> None:
         workers = len(self.pool.actors)
         parts = [(range(len(self._names))[rank::workers], folder, home) for rank in range(workers)]

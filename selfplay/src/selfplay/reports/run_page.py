@@ -59,7 +59,7 @@ BY_ROLE = (
     Series("Gradient", "grad_norm", "norm", "Before clipping."),
     Series("Clipped", "clip_ratio", "% of tokens", "Their policy ratio was out of bounds."),
     Series("Sampler against learner", "mismatch_kl", "KL, nats a token", "0: they are one model."),
-    Series("Members against base", "kl", "KL, nats a token", "How far training has moved them."),
+    Series("Members against reference", "kl", "KL, nats a token", "How far they are from {}."),
 )
 """Numbers of members, drawn as one line for each role."""
 _GAIN = "Solve rate on fixed tasks, minus the frozen base's. Band: ± one standard error."
@@ -155,9 +155,15 @@ def report_charts(run: RunRecord) -> dict[str, tuple["alt.TopLevelMixin", str]]:
         hint = f"{m.hint}{_left_out(run, m)}"
         hinted[f"moved: {m.title}"] = charts.curves({run.name: run.series(m.path)}, m.unit), hint
     roles = ("agent",) if run.single else ("teacher", "student")
+    learner = run.config.get("learner", {})
+    from_start = run.config.get("warm_start") and learner.get("reference") == "start"
+    reference = "the warm start" if from_start else "the frozen base"
     for m in BY_ROLE:
         lines = {role: _points(run, m.path, role) for role in roles}
-        hinted[f"health: {m.title}"] = charts.curves(lines, m.unit, "role"), m.hint
+        hinted[f"health: {m.title}"] = (
+            charts.curves(lines, m.unit, "role"),
+            m.hint.format(reference),
+        )
     return {name: (chart, hint) for name, (chart, hint) in hinted.items() if chart is not None}
 
 
