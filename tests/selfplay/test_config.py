@@ -90,6 +90,15 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant_or_all():
         assert f"unknown key {key}; known: " in refusal(f"{key}=1")
 
 
+def test_what_differs_in_a_number_or_in_a_word_is_not_taken_for_a_misspelling():
+    for key in ("learner.adam_beta1", "learner.importance_sampling_level", "load_in_8bit"):
+        assert f"unknown key {key}; known: " in refusal(f"{key}=1")
+    for value in ("gspo", "dppo"):
+        assert "did you mean" not in refusal(f"learner.loss_type={value}")
+    assert "did you mean grpo?" in refusal("learner.loss_type=gprpo")
+    assert "did you mean learner.adam_beta2?" in refusal("learner.adam_bata2=1")
+
+
 def keys_of(config):
     """Dotted keys of a configuration, with types and bounds."""
     for field in get_type_hints(config, include_extras=True).items():

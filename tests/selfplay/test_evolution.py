@@ -1,5 +1,6 @@
 """Evolution: the weakest give way to children of those who stay, and their lineage verifies."""
 
+import math
 import shutil
 from collections import Counter
 from types import SimpleNamespace
@@ -13,12 +14,14 @@ from lora_evo.cli import main as lora_evo_command
 from selfplay import step, training
 from selfplay.checkpoint import read_checkpoint
 from selfplay.config import load_preset, refuse_hasty_evolution
-from selfplay.errors import ConfigError
+from selfplay.errors import ConfigError, SelfplayError
 from selfplay.files.layout import open_config
 from selfplay.files.record import read_run
 from selfplay.machine.plan import plan_run
 from selfplay.reports.findings import conclusion
 from selfplay.settings import preset_names
+from selfplay.step import evolve
+from selfplay.training import new_run
 from selfplay_command import worked
 
 UNMEASURED = ("eval.eval_every=0", "eval.same_tasks=0")
@@ -148,6 +151,17 @@ def test_a_child_of_a_child_says_so_and_every_founder_has_one_tree(still):
     assert branches == [name.format(role) for role in "st" for name in tree]
     with pytest.raises(LoraEvoError, match="t0 is a founder of its population"):
         verify(home / "members" / "t0")
+
+
+def test_a_parent_that_is_not_a_number_is_named(runs, tmp_path):
+    config = runs.config("eval.eval_every=0", "evolution.evolve_every=1")
+    with new_run(config, tmp_path / "run") as run:
+        for layer in run.population.learner.adapters.layers.values():
+            for place, name in enumerate(run.population.members):
+                if name in ("s0", "s1"):
+                    layer.lora_B[place].data.fill_(math.nan)
+        with pytest.raises(SelfplayError, match=r"^s[01](@1)?: lora_B of .* holds \d+ NaN"):
+            evolve(run, run.league, 1)
 
 
 @pytest.mark.usefixtures("oldest_first")

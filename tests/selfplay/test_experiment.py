@@ -12,7 +12,7 @@ import yaml
 
 from processes import gone, living, started
 from selfplay.errors import ConfigError, RunDirectoryError
-from selfplay.experiments.experiment import open_home, open_plan
+from selfplay.experiments.experiment import open_home, open_plan, run_experiment
 from selfplay.settings import shipped
 from selfplay.training import train
 from selfplay_command import command, refused, worked
@@ -88,6 +88,16 @@ def test_assignments_reach_every_run_and_may_be_other_seeds(small):
     assert {(r.seed, r.config.steps, r.config.learner.r) for r in runs} == {(6, 7, 4), (7, 7, 4)}
     with pytest.raises(ConfigError, match=r"--set teachers: all arms set it; change it in"):
         small("teachers=8", arms={"one": {"teachers": 1}, "two": {"teachers": 2}})
+
+
+def test_more_runs_at_a_time_than_cores_is_said(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("selfplay.experiments.experiment.cores", lambda: 1)
+    monkeypatch.setattr("selfplay.experiments.experiment._make", lambda run, stop: "not made")
+    for workers, words in ((2, "2 runs at a time share the one core"), (1, "")):
+        assert run_experiment(small(seeds=[1]), tmp_path / str(workers), workers=workers)
+        said = capsys.readouterr().err
+        assert words in said
+        assert ("share" in said) == bool(words)
 
 
 def test_a_directory_belongs_to_one_plan(small, tmp_path):

@@ -313,6 +313,40 @@ def own_loop(run):
         assert (row.step, run.step) == (step, step)
 
 
+def test_a_callback_that_returns_true_ends_a_run_and_a_resume_goes_on(runs, tmp_path):
+    config = runs.config(*TINY, "steps=3", "save_every=3", "evolution.evolve_every=3")
+    stop = Extensions(callbacks=[lambda run, row: row.step == 2, lambda run, row: "more"])
+    train(config, tmp_path / "ended", extensions=stop)
+    assert len(runs.rows(tmp_path / "ended" / "metrics.jsonl")) == 2
+    assert (tmp_path / "ended" / "checkpoints" / "step-2").is_dir()
+    resume(tmp_path / "ended")
+    train(config, tmp_path / "whole")
+    assert runs.outcome(tmp_path / "ended") == runs.outcome(tmp_path / "whole")
+
+
+def spoils(proposed):
+    """A reward that edits what it is given."""
+    proposed.attempts.clear()
+    proposed.base_attempts.clear()
+    proposed.task = None
+    return float(len(proposed.text))
+
+
+def spoils_too(attempt):
+    attempt.score = attempt.answer = None
+    return float(len(attempt.text))
+
+
+def test_a_reward_that_edits_what_it_is_given_changes_no_row(runs, tmp_path):
+    config, outcomes = runs.config(*TINY, "evolution.evolve_every=0"), []
+    plain = (lambda p: float(len(p.text)), lambda a: float(len(a.text)))
+    for name, rewards in (("plain", plain), ("spoilt", (spoils, spoils_too))):
+        train(config, tmp_path / name, extensions=Extensions(*rewards))
+        outcomes.append(runs.outcome(tmp_path / name))
+        outcomes[-1].pop("config.yaml")
+    assert outcomes[0] == outcomes[1]
+
+
 def test_a_loop_of_ones_own_leaves_what_train_leaves(runs, tmp_path):
     config, rows = runs.config(*TINY, "eval.eval_every=2"), []
     seeing = Extensions(callbacks=[lambda run, row: rows.append(row)])

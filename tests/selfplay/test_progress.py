@@ -221,9 +221,10 @@ EQUAL = {"stepped": False, "tokens": 9, "learning_rate": 1e-5, "reward": 1.0, "c
         ({"stepped": True, "regularised": True}, "were equal (1 in the mean)"),
         ({"skipped": "its loss is nan"}, "its loss is nan"),
         ({"learning_rate": 0.0}, "the learning rate is 0"),
-        ({"tokens": UNSET, "stepped": UNSET}, "there was no valid task"),
+        ({"tokens": UNSET, "stepped": UNSET, "solve_rate": None}, "there was no valid task"),
         ({"cut": 1.0}, "every text ended at the token limit"),
         ({"stepped": True}, None),
+        ({"tokens": UNSET, "stepped": UNSET}, None),
     ],
 )
 def test_why_a_role_learns_nothing(changes, words):

@@ -27,6 +27,16 @@ def page_of(tmp_path, run):
     return (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_a_short_run_labels_whole_steps_once(count):
+    vl_convert = pytest.importorskip("vl_convert")
+    chart = curves({"a": [(step, step / 10) for step in range(1, count + 1)]}, "nats")
+    svg = vl_convert.vegalite_to_svg(chart.properties(width=600).to_json())
+    axis = svg.partition('aria-label="X-axis')[2].partition("aria-label")[0]
+    labels = re.findall(r">(\d+)</text>", axis)
+    assert [label for label in labels if label != "0"] == [str(s) for s in range(1, count + 1)]
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("runs") / "demo")

@@ -17,6 +17,7 @@ from forked import start
 from lora_evo import EngineStopped
 from selfplay import step, training
 from selfplay.files import layout as run_directory
+from selfplay.files.rows import ResourceRow, read_rows
 from selfplay.members.population import Population
 from selfplay.settings import put
 from selfplay.terminal import program
@@ -282,6 +283,48 @@ def test_rows_lost_from_before_the_checkpoint_are_named(copy):
     path = copy / "tasks.jsonl"
     os.truncate(path, path.stat().st_size - 10)
     refused(command(*resume(copy)), "tasks.jsonl", "expected at least")
+
+
+@pytest.mark.parametrize("harm", [shorten, Path.unlink, lambda path: os.truncate(path, 0)])
+def test_lost_rows_of_resources_do_not_keep_a_run_from_going_on(runs, brief, copy, harm):
+    harm(copy / "resources.jsonl")
+    assert command(*resume(copy)).exit_code == 0
+    assert runs.outcome(copy) == runs.outcome(brief)
+    assert list(read_rows(copy / "resources.jsonl", ResourceRow)) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [(b'"structure"', b'"strucTure"'), (b'"output"', b'"outqut"'), (b'"input"', b'"inp5t"')],
+)
+def test_a_flipped_byte_in_a_task_is_named_with_file_and_line(copy, right, wrong):
+    path = copy / "tasks.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if b'"status": "ok"' in line)
+    lines[number] = lines[number].replace(right, wrong)
+    path.write_bytes(b"".join(lines))
+    refused(command(*resume(copy)), f"tasks.jsonl, line {number + 1}: ", "restore it from a copy")
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "lineage.json"])
+@pytest.mark.parametrize("harm", [with_another_digit, shorten, Path.unlink])
+def test_damaged_files_of_the_dead_are_named_and_the_run_goes_on(runs, copy, name, harm):
+    dead = [folder for folder in copy.glob("members/*") if folder.name not in living_in(copy)]
+    folders = [*dead, *copy.glob("ancestors/*")]
+    assert len(folders) > len(dead) > 0
+    for folder in folders:
+        harm(folder / name)
+    resumed = command(*resume(copy))
+    assert resumed.exit_code == 0, resumed.output
+    said = [f"{f} is not as it was written; restore it from a copy" for f in folders]
+    assert sorted(line for line in resumed.stderr.splitlines() if "as it was" in line) == sorted(
+        said
+    )
+
+
+def living_in(run):
+    newest = max((run / "checkpoints").glob("step-*"), key=lambda path: path.name)
+    return json.loads((newest / "state.json").read_text())["members"]
 
 
 def test_a_run_in_progress_is_not_started_twice(copy):

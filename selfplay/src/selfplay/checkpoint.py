@@ -9,6 +9,7 @@ temporary name and renamed. A resume takes the newest undamaged checkpoint.
 import json
 import re
 import shutil
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from selfplay.files.rows import (
     read_rows,
     role_of,
 )
+from selfplay.members.population import naming
 from selfplay.run import Run
 from selfplay.terminal import quote
 
@@ -64,6 +66,8 @@ class Checkpoint(Struct):
     """Bytes of the row files."""
     rates: dict[str, float] = {}
     """`Run.rates`."""
+    kept: dict[str, dict[str, str]] = {}
+    """`Run.kept`."""
 
 
 def save_checkpoint(run: Run) -> None:
@@ -75,6 +79,8 @@ def save_checkpoint(run: Run) -> None:
     target = run.directory / "checkpoints" / f"step-{run.step}"
     target.parent.mkdir(exist_ok=True)
     living = run.population.members
+    folders = _folders_of_the_dead(run.directory, living)
+    run.kept = {name: run.kept.get(name) or _hashes(run.directory / name) for name in folders}
     checkpoint = Checkpoint(
         format=5,
         step=run.step,
@@ -84,6 +90,7 @@ def save_checkpoint(run: Run) -> None:
         needed=sorted({*living, *(f for m in living for f in run.parents.get(m, ()))}),
         lengths={name: files.size(run.directory / name) for name in files.ROW_FILES},
         rates=run.rates,
+        kept=run.kept,
     )
     with appearing(target) as draft:
         (draft / _LEARNER).mkdir(parents=True)
@@ -98,6 +105,13 @@ def save_checkpoint(run: Run) -> None:
         (draft / _HASHES).write_text(json.dumps(_hashes(draft), indent=1))
         shutil.rmtree(target, ignore_errors=True)
     _drop_oldest(run)
+
+
+def _folders_of_the_dead(directory: Path, living: Collection[str]) -> list[str]:
+    """Return the folders, in the run's, of adapters that no step changes any more."""
+    paths = [path for home in ("members", "ancestors") for path in (directory / home).glob("*")]
+    names = [p for p in paths if _MEMBER.fullmatch(p.name) and p.name not in living]
+    return sorted(path.relative_to(directory).as_posix() for path in names)
 
 
 def newest_checkpoint(directory: Path) -> Checkpoint | None:
@@ -211,17 +225,28 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
     for member in checkpoint.members:
         write_member(run, member)
     _restore_files(run.directory, folder, checkpoint)
+    run.kept = checkpoint.kept
+    for name, hashes in run.kept.items():
+        path = run.directory / name
+        if (run.config.keep_dead or path.exists()) and _hashes(path) != hashes:
+            click.echo(f"{path} is not as it was written; restore it from a copy", err=True)
     _drop_oldest(run)
     _read_back(run)
 
 
 def _read_back(run: Run) -> None:
     """Restore buffer, coverage, parents and baselines from the run's rows."""
-    for task in read_rows(run.directory / files.TASKS, TaskRow):
+    path = run.directory / files.TASKS
+    for number, task in enumerate(read_rows(path, TaskRow), 1):
         if task.accepted:
-            if task.metrics is not None:
-                run.structures[task.metrics["structure"]] += 1
-            run.buffer.add(task.task(), task.step)
+            try:
+                if task.metrics is not None:
+                    run.structures[task.metrics["structure"]] += 1
+                run.buffer.add(task.task(), task.step)
+            except (KeyError, ValueError) as error:
+                raise RunDirectoryError(
+                    f"{path}, line {number}: {first_line(error)}; {files.COPY}"
+                ) from error
     for row in read_rows(run.directory / files.METRICS, StepRow):
         for birth in row.evolution:
             run.parents[birth.child] = [f"{parent}@{row.step}" for parent in birth.parents]
@@ -246,12 +271,16 @@ def _restore_files(directory: Path, folder: Path, checkpoint: Checkpoint) -> Non
         if int(path.name.partition("@")[2]) > checkpoint.step:
             shutil.rmtree(path)
     for name, length in {files.CHANGES: 0, **checkpoint.lengths}.items():
+        if name == files.RESOURCES and files.size(directory / name) < length:
+            length = 0  # nothing depends on them
         files.truncate(directory / name, length)
 
 
 def write_member(run: Run, member: str) -> None:
     """Write a member's adapter to `members/<id>`; its lineage stays in place."""
-    save_adapter(run.population.export(member), run.directory / "members" / member, overwrite=True)
+    home = run.directory / "members" / member
+    with naming(member):
+        save_adapter(run.population.export(member), home, overwrite=True)
 
 
 def write_founders(run: Run) -> None:

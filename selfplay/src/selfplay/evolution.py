@@ -12,6 +12,7 @@ from lora_evo import Adapter, Lineage, make_child, read_lineage, save_adapter
 from lora_evo.model import stream
 from selfplay.checkpoint import write_member
 from selfplay.files.rows import BirthRow
+from selfplay.members.population import naming
 from selfplay.run import Run
 
 
@@ -100,5 +101,6 @@ def _keep(run: Run, name: str, parent: Adapter) -> Lineage | None:
     record, ancestor = read_lineage(home), run.directory / "ancestors" / name
     if not ancestor.exists():
         ancestor.parent.mkdir(exist_ok=True)
-        save_adapter(parent, ancestor, lineage=record)
+        with naming(name):
+            save_adapter(parent, ancestor, lineage=record)
     return record

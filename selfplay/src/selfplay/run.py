@@ -22,7 +22,7 @@ from selfplay.tasks.held_out import HeldOutTask
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
 
-Callback: TypeAlias = "Callable[[Run, StepRow], None]"
+Callback: TypeAlias = "Callable[[Run, StepRow], object]"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Extensions:
     - operators: mutations and crossovers, in place of the configured ones of their kind.
     - task_kinds: in play together with `rollout.kinds`.
     - callbacks: called after each step with the run and its `StepRow`, including the step's
-      proposals and measurements; not recorded.
+      proposals and measurements; not recorded. One that returns True ends the run after this step.
 
     Example:
 
@@ -70,7 +70,8 @@ class Run:
       numbers, texts, lists, dictionaries and tensors, or an object with `state_dict`, of which
       `open_run` restores the dictionary.
     - structures: number of accepted programs by normalised structure (the coverage).
-    - step: number of steps done.
+    - step: number of steps done; ended: whether a callback has ended the run.
+    - kept: SHA-256 of the files of dead members and ancestors, by folder.
     - extensions: with the configured operators and rewards filled in; a student_reward of None is
       `verifier`.
     - progress: terminal output.
@@ -91,6 +92,8 @@ class Run:
     state: Any = field(default_factory=dict)
     structures: Counter[str] = field(default_factory=Counter)
     step: int = 0
+    ended: bool = False
+    kept: dict[str, dict[str, str]] = field(default_factory=dict)
     extensions: Extensions = field(default_factory=Extensions)
     progress: Progress = field(default_factory=lambda: Progress(quiet=True))
 

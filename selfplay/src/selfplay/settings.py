@@ -56,6 +56,8 @@ _ALIASES = {
     "warm_start": "adapter adapter_path lora_path",
 }
 """By key: its names in PEFT, TRL and verl, and other usual ones."""
+_ALGORITHMS = ("gspo", "gmpo", "dppo", "srpo")
+"""Other losses, one letter away from ours."""
 
 
 def preset_names() -> list[str]:
@@ -235,6 +237,14 @@ def one_of(value: object, choices: Sequence[str]) -> str:
     return f"expected one of {comma.join(choices)}" + (f"; did you mean {meant}?" if meant else "")
 
 
+def _may_be(word: str, known: str) -> bool:
+    """Return whether a word may be a misspelt name: not if a number in it, or a whole part, differs
+    (adam_beta1 is not adam_beta2), nor if it names another algorithm."""
+    numbers = re.findall(r"\d+", word) == re.findall(r"\d+", known)
+    alike = all(get_close_matches(part, known.split("_"), 1, 0.5) for part in word.split("_"))
+    return numbers and alike and word not in _ALGORITHMS
+
+
 def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     """Return the name that was probably meant: a similar one, in any case, or one that contains it.
 
@@ -242,6 +252,6 @@ def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
     """
     plain = {known.lower().replace("-", "_"): known for known in names}
     word = name.lower().replace("-", "_")
-    meant = get_close_matches(word, plain, 1, alike)
+    meant = get_close_matches(word, [known for known in plain if _may_be(word, known)], 1, alike)
     meant += [known for known in plain if word in known and len(word) > 2]
     return plain[meant[0]] if meant else None

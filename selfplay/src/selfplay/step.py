@@ -235,7 +235,8 @@ def record_step(
     """Record the step after `run.step`, which it increments, and return the step's row.
 
     Adds tasks to the buffer, evaluates and saves a checkpoint if due, shows progress, and calls
-    callbacks. Call `population.sync` before. clock: the timer of the step's phases.
+    callbacks; `run.ended` says whether one returned True. Call `population.sync` before. clock: the
+    timer of the step's phases.
     """
     step, config = run.step + 1, run.config
     clock = clock or Clock(run.progress)
@@ -256,12 +257,14 @@ def record_step(
     resources = ResourceRow(step, memory_mb(), run.population.end_step())
     append_rows(run.directory / RESOURCES, [resources])
     run.step = step
-    if step % config.save_every == 0 or step == config.steps:
+    if is_saved := step % config.save_every == 0 or step == config.steps:
         save_checkpoint(run)
     run.progress.step(row, measured)
     row = msgspec.structs.replace(row, measured=tuple(measured), tasks=tuple(tasks))
-    for callback in run.extensions.callbacks:
-        callback(run, row)
+    answers = [callback(run, row) for callback in run.extensions.callbacks]
+    run.ended = any(answer is True for answer in answers)
+    if run.ended and not is_saved:
+        save_checkpoint(run)
     return row
 
 

@@ -134,7 +134,7 @@ def _train_steps(run: Run) -> None:
         if run.step == 0 and config.report_to:
             rows = list(read_rows(run.directory / EVALS, EvalRow))
             trackers.log(measured_metrics(rows), 0)
-        while run.step < config.steps:
+        while run.step < config.steps and not run.ended:
             row = train_step(run)
             trackers.log(step_metrics(row, config), row.step)
 

@@ -19,8 +19,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import yaml
 
+from code_verifier import cores
 from lora_evo.files import write_text
 from selfplay import settings
 from selfplay.config import Config, config_text, read_config, refuse_hasty_evolution
@@ -182,6 +184,9 @@ def run_experiment(plan: Plan, home: Path, *, workers: int = 2) -> list[str]:
     from rich.progress import Progress
 
     plan, stop = open_home(plan, home), threading.Event()
+    if cores() < workers:
+        line = f"{workers} runs at a time share the {cores()} cores of this process; see --workers"
+        click.echo(line.replace("the 1 cores", "the one core"), err=True)
     runs = plan.runs(home)
     with (
         closing(lock(home)),

@@ -14,6 +14,7 @@ from asyncio import AbstractEventLoop, gather, new_event_loop, run_coroutine_thr
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from inspect import isawaitable
@@ -201,10 +202,21 @@ def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) 
     values = []
     for text in texts:
         with _blame(reward, text):
-            values.append(reward(text))
+            values.append(reward(_copied(text)))
     if values and all(map(isawaitable, values)):
         values = run_coroutine_threadsafe(together(values), _loop()).result()
     return [_number(reward, *pair) for pair in zip(values, texts, strict=True)]
+
+
+def _copied(text: Proposed | Attempt) -> Proposed | Attempt:
+    """Return a copy, whose changes change neither training nor rows."""
+    text = copy(text)
+    if isinstance(text, Proposed):
+        text.attempts, text.base_attempts, text.rival_attempts = (
+            list(map(copy, attempts))
+            for attempts in (text.attempts, text.base_attempts, text.rival_attempts)
+        )
+    return text
 
 
 @cache

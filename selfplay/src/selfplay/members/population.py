@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from code_verifier import cores
-from lora_evo import Adapter, save_adapter
+from lora_evo import Adapter, LoraEvoError, save_adapter
 from lora_evo.model import (
     BaseModel,
     Engine,
@@ -30,6 +30,7 @@ from lora_evo.model import (
     resolve,
 )
 from selfplay.config import Config
+from selfplay.errors import SelfplayError
 from selfplay.files.rows import BASE, MemberRow, WorkerRow, role_of
 from selfplay.learning.batch import TrainingSample
 from selfplay.learning.exchange import Exchange
@@ -189,7 +190,17 @@ def save_member(state: MemberState, adapter: Adapter, folder: Path, home: Path) 
     """Write a member to a checkpoint's folder, and its adapter to `home/<name>`."""
     # safetensors' own errors do not name a full disk.
     (folder / f"{state.name}.safetensors").write_bytes(save(dict(state.tensors)))
-    save_adapter(adapter, home / state.name, overwrite=True)
+    with naming(state.name):
+        save_adapter(adapter, home / state.name, overwrite=True)
+
+
+@contextmanager
+def naming(member: str) -> Iterator[None]:
+    """Name the member in an error of its adapter, such as one that holds NaN."""
+    try:
+        yield
+    except LoraEvoError as error:
+        raise SelfplayError(f"{member}: {error}") from error.__cause__
 
 
 def read_member(folder: Path, name: str) -> MemberState:

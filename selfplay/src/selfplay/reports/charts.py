@@ -44,7 +44,8 @@ def curves(points: Mapping[str, Points], unit: str, title: str = "run") -> alt.L
             for step, value in short
             if means
         ]
-    return _lines(rows, title, list(points), unit)
+    steps = sorted({row["step"] for row in rows})
+    return _lines(rows, title, list(points), unit, steps if len(steps) < 4 else ())
 
 
 def bands(

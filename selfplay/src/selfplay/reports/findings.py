@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from selfplay.files.intervals import Families, Floats, mean_and_error
 from selfplay.files.record import RunRecord, held_out_gain, number_at
@@ -206,9 +206,14 @@ def idle_roles(steps: Sequence[StepRow], frozen: Collection[str] = ()) -> dict[s
     return {
         role: f"no {role} learned: {_why_idle(of_role)}"
         for role, of_role in rows.items()
-        if len(steps) >= IDLE
-        and not any(row.stepped is True and row.regularised is not True for row in of_role)
+        if len(steps) >= IDLE and all(map(_is_idle, of_role))
     }
+
+
+def _is_idle(row: MemberRow) -> bool:
+    if row.stepped is UNSET:  # no sample of it; in a loop of one's own there may be
+        return row.solve_rate is None
+    return row.stepped is False or row.regularised is True
 
 
 def _why_idle(rows: Sequence[MemberRow]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
+import click
 from rich import progress as bars
 from rich.console import Console
 
@@ -107,11 +108,14 @@ class Progress:
         self._print(f"  on {places}")
 
     def lacking(self, layers: Sequence[str]) -> None:
-        """Print which layers of determinism the sandbox lacks on this machine."""
-        self._print(
-            f"  warning: this machine lacks the sandbox's {' and '.join(layers)}: verdicts may "
+        """Print, also if quiet, which layers of determinism the sandbox lacks on this machine."""
+        line = (
+            f"warning: this machine lacks the sandbox's {' and '.join(layers)}: verdicts may "
             "differ from those of other machines; type `code-verifier doctor`"
         )
+        if self._console.quiet:
+            click.echo(line, err=True)
+        self._print(f"  {line}")
 
     def phase(self, phase: str) -> None:
         """Show the phase that begins. The bar starts with the first, after the base is loaded."""
