@@ -211,11 +211,8 @@ def _rewards(reward: Callable[[Any], Any], texts: Sequence[Proposed | Attempt]) 
 def _copied(text: Proposed | Attempt) -> Proposed | Attempt:
     """Return a copy, whose changes change neither training nor rows."""
     text = copy(text)
-    if isinstance(text, Proposed):
-        text.attempts, text.base_attempts, text.rival_attempts = (
-            list(map(copy, attempts))
-            for attempts in (text.attempts, text.base_attempts, text.rival_attempts)
-        )
+    for name in ("attempts", "base_attempts", "rival_attempts") * isinstance(text, Proposed):
+        setattr(text, name, list(map(copy, getattr(text, name))))
     return text
 
 
