@@ -10,7 +10,7 @@ from probabilities import logprobs
 
 import learners
 from learners import alike, close, gradients, weights
-from selfplay.errors import one_line_errors
+from selfplay.terminal import one_line_errors
 
 SAVING = {
     "chunks": {"logits_chunk_tokens": 5},

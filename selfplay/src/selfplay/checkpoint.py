@@ -9,7 +9,7 @@ temporary name and renamed. A resume takes the newest undamaged checkpoint.
 import json
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
