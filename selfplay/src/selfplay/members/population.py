@@ -86,6 +86,9 @@ class Members(Protocol):
     def replace(self, member: str, adapter: Adapter, new_name: str) -> None:
         """Put an adapter in a member's place, with a fresh optimiser state."""
 
+    def set_reference(self, adapter: Adapter) -> None:
+        """Set the adapter that the KL divergence is from."""
+
     def save(self, folder: Path, home: Path) -> None:
         """Write every member to a checkpoint's folder, and its adapter to `home/<name>`."""
 
@@ -174,7 +177,6 @@ class Population(Members):
         self.learner.replace(member, adapter, new_name)
 
     def set_reference(self, adapter: Adapter) -> None:
-        """Set the adapter that the KL divergence is from."""
         self.learner.set_reference(adapter)
 
     def save(self, folder: Path, home: Path) -> None:
