@@ -211,7 +211,7 @@ def test_where_addresses_cannot_be_scrambled_what_may_show_one_is_refused(withou
     for text in shown:
         verdict = without.check(f"def f(x):\n    return {text}", "1")
         assert verdict.status == Status.NONDETERMINISTIC, text
-        assert verdict.runs in (2, 3, 16)
+        assert 2 <= verdict.runs <= 16
     verdict = without.check("def f(x):\n    return len(repr(f))", "1")
     assert (verdict.status, verdict.runs) == (Status.NONDETERMINISTIC, 16)
     assert "addresses" in verdict.reason

@@ -201,5 +201,8 @@ def shuffle_memory(index: int) -> None:
         for place in range(kept, count):
             made[place] = None
         _held.append(made[:kept])
+    # The hash of NaN is its address. Those whose last bits fit the execution come first.
+    nans = [float("nan") for _ in range(64)]
+    nans.sort(key=lambda nan: ((hash(nan) >> 1) - 5 * index) % 16)
     for module in filter(None, map(sys.modules.get, ("math", "cmath"))):
-        module.nan = float("nan")  # type: ignore[attr-defined]  # whose hash is its address
+        module.nan = nans.pop(0)  # type: ignore[attr-defined]
