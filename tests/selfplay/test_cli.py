@@ -13,7 +13,7 @@ from commands import lists_whole_sentences
 from programs import python
 
 from lora_evo.model import vllm_server as installed
-from selfplay import __version__, errors
+from selfplay import __version__, terminal
 from selfplay.cli import main
 from selfplay.files.record import read_run
 from selfplay.settings import preset_names, shipped
@@ -192,12 +192,12 @@ def test_a_printed_command_is_of_this_python(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))  # another environment's
     (tmp_path / "a venv").mkdir()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "a venv" / "python"))
-    assert errors.program() == f"'{tmp_path}/a venv/python' -m selfplay"
+    assert terminal.program() == f"'{tmp_path}/a venv/python' -m selfplay"
     monkeypatch.chdir(tmp_path)
-    assert errors.program() == "'a venv/python' -m selfplay"
+    assert terminal.program() == "'a venv/python' -m selfplay"
     (tmp_path / "a venv" / "selfplay").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
-    assert errors.program() == "selfplay"
+    assert terminal.program() == "selfplay"
 
 
 def test_closed_streams_change_no_exit_code(run, tmp_path):

@@ -225,7 +225,7 @@ def test_a_scripts_own_function_is_handed_over_again(tmp_path, module, monkeypat
     assert done == "2 steps, 0 changes"
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-2")
     done = printed(by_name, "other", "resume", home)[1]
-    assert done == "2 steps, 1 changes"
+    assert done == "2 steps, 0 changes"
 
 
 def test_operators_and_rewards_that_a_run_does_not_have_are_refused(runs, tmp_path):

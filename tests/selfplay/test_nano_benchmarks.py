@@ -11,7 +11,7 @@ from meanwhile import executing_fails
 from code_verifier import SandboxUnavailable
 from evals import Benchmark, Data, EvalsError, Grading, Sample
 from selfplay import nano_benchmarks
-from selfplay.tasks import buffer
+from selfplay.tasks import held_out
 from selfplay.tasks.template import NANO
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,9 @@ def verdicts(benchmark: Benchmark, samples: list[Sample]):
 def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
     found = tomllib.loads((ROOT / declared).read_text())["project"]["entry-points"]
     assert (
-        set(found["evals.benchmarks"]) == set(buffer.NANO_SETS) == set(nano_benchmarks.DESCRIPTIONS)
+        set(found["evals.benchmarks"])
+        == set(held_out.NANO_SETS)
+        == set(nano_benchmarks.DESCRIPTIONS)
     )
     for name, target in found["evals.benchmarks"].items():
         module, _, function = target.partition(":")
@@ -35,12 +37,12 @@ def test_every_set_is_offered_by_an_entry_point(declared: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [(n, 300 if "long" in n else 400) for n in buffer.NANO_SETS]
+    ("name", "count"), [(n, 300 if "long" in n else 400) for n in held_out.NANO_SETS]
 )
 def test_the_tasks_are_solvable_and_asked_as_they_were_written(name: str, count: int) -> None:
     benchmark = nano_benchmarks.load(name, Data())
     assert len({question.id for question in benchmark.questions}) == count
-    rows = read_rows(buffer.DATA / f"{name}.jsonl")
+    rows = read_rows(held_out.DATA / f"{name}.jsonl")
     prompts = [question.fields["prompt"] for question in benchmark.questions]
     assert prompts == [row["prompt"] for row in rows]
     some = benchmark.part(12)

@@ -21,7 +21,7 @@ from processes import gone, listening, living
 from selfplay.config import for_workers
 from selfplay.errors import SelfplayError
 from selfplay.files.layout import create
-from selfplay.learning import batch
+from selfplay.learning import pieces
 from selfplay.learning.batch import TrainingSample
 from selfplay.members import remote
 from selfplay.members.remote import (
@@ -49,8 +49,8 @@ SLOW = pytest.mark.slow
 def small_pieces():
     """Few rows are many pieces, and there are enough cores."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "SMALL_ROWS", 1)
-        patch.setattr(batch, "GOOD_ROWS", 3)
+        patch.setattr(pieces, "SMALL_ROWS", 1)
+        patch.setattr(pieces, "GOOD_ROWS", 3)
         patch.setattr(remote, "cores", lambda: 4)
         yield
 

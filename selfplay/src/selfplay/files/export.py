@@ -67,7 +67,7 @@ def export_member(
     return _merge(config, base, adapter, out)
 
 
-def _merge(config: Config, base: str, adapter: lora_evo.Adapter, out: Path) -> str:
+def _merge(config: Config, base: str, adapter: "lora_evo.Adapter", out: Path) -> str:
     """Write base and adapter as one model; return the name of its base."""
     with appearing(out) as draft:
         loaded = lora_evo.model.load_base_model(
