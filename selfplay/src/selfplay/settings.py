@@ -240,9 +240,11 @@ def one_of(value: object, choices: Sequence[str]) -> str:
 def _may_be(word: str, known: str) -> bool:
     """Return whether a word may be a misspelt name: not if a number in it, or a whole part, differs
     (adam_beta1 is not adam_beta2), nor if it names another algorithm."""
-    numbers = re.findall(r"\d+", word) == re.findall(r"\d+", known)
-    alike = all(get_close_matches(part, known.split("_"), 1, 0.5) for part in word.split("_"))
-    return numbers and alike and word not in _ALGORITHMS
+    numbers = [re.findall(r"\d+", name) for name in (word, known)]
+    parts = [part for part in word.split("_") if len(part) > 1]
+    alike = all(get_close_matches(part, known.split("_"), 1, 0.5) for part in parts)
+    same = numbers[0] == numbers[1] or not all(numbers)  # a 0 may be an o
+    return same and alike and word not in _ALGORITHMS
 
 
 def closest(name: str, names: Iterable[str], alike: float = 0.6) -> str | None:
