@@ -15,7 +15,7 @@ from selfplay.files.record import read_run
 from selfplay.files.trackers import step_metrics
 from selfplay.reports.run_page import report, summary
 from selfplay.sampling.texts import Attempt
-from selfplay.tasks.held_out import nano_tasks
+from selfplay.tasks.held_out import NANO_SETS, guard_of, nano_tasks
 from selfplay.training import resume, train
 from selfplay_command import command, refused
 
@@ -31,7 +31,7 @@ def write(path, tasks, **more):
 @pytest.fixture(scope="module")
 def given(tmp_path_factory):
     """Seven tasks with solve rates in no order."""
-    tasks = enumerate(seed_tasks("nano", 7, 5))
+    tasks = enumerate(seed_tasks("nano", 7, 5, guard_of(NANO_SETS)))
     return write(
         tmp_path_factory.mktemp("given") / "t.jsonl", tasks, solve_rate=lambda i: i % 4 / 4
     )

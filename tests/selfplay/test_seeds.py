@@ -60,7 +60,7 @@ def test_fewer_seeds_are_drawn_by_the_runs_seed_from_those_whose_prompts_fit(run
         prompts = SimpleNamespace(
             template=template_of(config), why_not_shown=lambda task: "long" * (long in task.program)
         )
-        return given_seeds(config, sandbox, prompts)
+        return given_seeds(config, sandbox, prompts, {})
 
     with open_sandbox(runs.config()) as sandbox:
         assert len(drawn(1)) == 3

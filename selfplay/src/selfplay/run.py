@@ -18,7 +18,7 @@ from selfplay.reports.progress import Progress
 from selfplay.sampling.judge import grade, validate
 from selfplay.sampling.texts import Attempt, Proposed, W
 from selfplay.tasks.buffer import TaskBuffer
-from selfplay.tasks.held_out import HeldOutTask
+from selfplay.tasks.held_out import HELD_OUT, Guard, HeldOutTask, equal_task
 from selfplay.tasks.kind import TaskKind
 from selfplay.tasks.template import Template
 
@@ -57,6 +57,7 @@ class Run:
     """The parts of an open run.
 
     - held_out: fixed tasks that members are measured on.
+    - guard: those, and others of their sources; no member is trained on any.
     - born: number of members ever born, by role; the next child's number.
     - seed_tasks: the tasks that the run starts from.
     - buffer: tasks that teachers are shown as references.
@@ -83,6 +84,7 @@ class Run:
     sandbox: Sandbox
     held_out: Sequence[HeldOutTask]
     born: dict[str, int]
+    guard: Guard = field(default_factory=dict)
     seed_tasks: Sequence[Task] = ()
     buffer: TaskBuffer = field(default_factory=lambda: TaskBuffer(0))
     league: League | None = None
@@ -141,6 +143,13 @@ class Run:
     def validate(self, written: Iterable[Proposed]) -> list[Proposed]:
         """Validate proposals in the sandbox while others are sampled; return them by number."""
         return validate(written, self.sandbox, self.population.prompts)
+
+    def leave_out(self, proposed: Iterable[Proposed]) -> None:
+        """Take back the tasks that are held out: status `held_out`."""
+        for p in proposed:
+            if p.task and (task := equal_task(p.task, self.guard)):
+                p.status, p.reason = HELD_OUT, f"it is the held-out task {task.id}"
+                p.task = p.metrics = None
 
     def attempt(self, attempts: Sequence[Attempt], of: int = 0, after: int = 0) -> None:
         """Sample attempts, and grade them meanwhile; of and after as for `sample`."""

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from selfplay.run import Run
 from selfplay.sampling.prompts import Prompts, without_comments
 from selfplay.sampling.texts import Proposed
 from selfplay.tasks.buffer import draw_from
-from selfplay.tasks.held_out import shipped_rows
+from selfplay.tasks.held_out import Guard, equal_task, shipped_rows, without_held_out
 from selfplay.tasks.kind import CALLS, TaskKind
 from selfplay.tasks.template import Template
 
@@ -47,12 +48,12 @@ Worked = tuple[Task, Mapping[str, Any]]
 """A valid task, and its row."""
 
 
-def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
+def seed_tasks(template: str, count: int, seed: int, guard: Guard | None = None) -> list[Task]:
     """Return the template's seed tasks: for nano, code_o tasks on easy programs.
 
     Their file has a block for each of `SEED_RUNS` seeds; a run reads from the start of its block.
-    Other templates have only the identity function. Raises ConfigError if `count` is larger than
-    the number of tasks.
+    Tasks that guard holds are passed over. Other templates have only the identity function. Raises
+    ConfigError if `count` is larger than the number of tasks.
     """
     if template != "nano" and count > 1:
         raise ConfigError(
@@ -66,10 +67,9 @@ def seed_tasks(template: str, count: int, seed: int) -> list[Task]:
     if count > len(rows):
         raise ConfigError(f"rollout.seed_tasks is {count}; expected at most {len(rows)}")
     start = seed % SEED_RUNS * (len(rows) // SEED_RUNS)
-    chosen = [rows[(start + i) % len(rows)] for i in range(count)]
-    return [
-        Task.from_row({**row, "id": f"seed-{i}"}, complete=True) for i, row in enumerate(chosen)
-    ]
+    tasks = (Task.from_row(row, complete=True) for row in rows[start:] + rows[:start])
+    free = (task for task in tasks if equal_task(task, guard or {}) is None)
+    return [replace(task, id=f"seed-{i}") for i, task in enumerate(islice(free, count))]
 
 
 def require_seeds(config: Config) -> None:
@@ -88,23 +88,25 @@ def require_seeds(config: Config) -> None:
         seed_tasks(config.template, r.seed_tasks, config.seed)
 
 
-def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
+def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard) -> list[Task]:
     """Return the seeds of a new run: all of `rollout.tasks`, or of `seed_file`, or the template's.
 
-    From a seed file `seed_tasks` tasks of code_o and code_i are drawn by the run's seed, and up to
-    as many of each other kind in play. Raises ConfigError if the file has too few.
+    From a seed file `seed_tasks` tasks of code_o and code_i that are not held out are drawn by the
+    run's seed, and up to as many of each other kind in play. Raises ConfigError if the file has too
+    few.
     """
     r = config.rollout
     if r.tasks is not None:
-        return _fixed(Path(r.tasks), config, sandbox, prompts)
+        return _fixed(Path(r.tasks), config, sandbox, prompts, guard)
     if r.self_seed:
         return [IDENTITY]
     if r.seed_file is None:
-        return seed_tasks(config.template, r.seed_tasks, config.seed)
+        return seed_tasks(config.template, r.seed_tasks, config.seed, guard)
     place = Path(r.seed_file)
     others = [k.name for k in prompts.template.in_play if k.name not in CALLS]
     different: dict[Hashable, Task] = {}
-    for task, _ in _valid("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts):
+    valid = _valid("rollout.seed_file", place, (*CALLS, *others), sandbox, prompts)
+    for task in without_held_out([task for task, _ in valid], guard):
         different.setdefault(_content(task), replace(task, id=f"seed-{len(different)}"))
     named = list(different.values())
     order = stream(derive_seed(config.seed, "seed-tasks")).permutation(len(named))
@@ -121,7 +123,9 @@ def given_seeds(config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task
     return calls
 
 
-def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> list[Task]:
+def _fixed(
+    place: Path, config: Config, sandbox: Sandbox, prompts: Prompts, guard: Guard
+) -> list[Task]:
     """Return all valid tasks of `rollout.tasks`, one that is there twice two times; the easiest
     first for the order `solve_rate`."""
     kinds = [kind.name for kind in prompts.template.in_play]
@@ -131,6 +135,13 @@ def _fixed(place: Path, config: Config, sandbox: Sandbox, prompts: Prompts) -> l
         raise ConfigError(
             f"rollout.tasks: {place} has no valid task of {', '.join(missing)}; give some, or leave"
             f" it out: --set rollout.kinds=[{','.join(k for k in kinds if k in present)}]"
+        )
+    trained = {task.kind for task in without_held_out([task for task, _ in rows], guard)}
+    if only_held_out := [kind for kind in kinds if kind not in trained]:
+        raise ConfigError(
+            f"rollout.tasks: all tasks of {', '.join(only_held_out)} in {place} are held-out tasks,"
+            " on which members are measured; give others, or measure on others: --set "
+            "eval.held_out=FILE"
         )
     if config.rollout.tasks_order == "solve_rate":
         for task, row in rows:

@@ -37,6 +37,7 @@ from selfplay.members.population import load_base
 from selfplay.sampling.judge import open_sandbox
 from selfplay.sampling.prompts import require_faithful, template_of
 from selfplay.seeds import Say, Worked, read_tasks
+from selfplay.tasks.held_out import equal_task, guard_of
 from selfplay.tasks.template import Template, control_token_in, control_tokens
 
 RECORD, CHECKPOINT = "sft.json", "checkpoint.pt"
@@ -81,6 +82,7 @@ def fine_tune(
     kinds = [kind.name for kind in template.in_play]
     with open_sandbox(config) as sandbox:
         tasks = read_tasks(data, template, kinds, sandbox, say)
+    tasks = _without_held_out(tasks, config, say)
     fresh = {"settings": json.loads(json.dumps(settings, default=str)), "step": -1, "losses": []}
     state = _resume(work / CHECKPOINT, fresh)
     tokenizer, learner = _open_learner(config, learning_rate)
@@ -159,6 +161,20 @@ def _train(
             torch.save(state, buffer)
             with appearing(work / CHECKPOINT) as draft:
                 draft.write_bytes(buffer.getbuffer())
+
+
+def _without_held_out(tasks: Sequence[Worked], config: Config, say: Say) -> list[Worked]:
+    """Return the tasks but those on which a run of this configuration is measured."""
+    guard = guard_of(config.eval.held_out) if config.eval.eval_every else {}
+    rest = [(task, row) for task, row in tasks if equal_task(task, guard) is None]
+    if not rest:
+        raise SelfplayError(
+            f"all {len(tasks)} tasks are held-out ones, on which members are measured; give "
+            "others, or measure on others: --set eval.held_out=FILE"
+        )
+    if len(rest) < len(tasks):
+        say(f"{len(tasks) - len(rest)} of the {len(tasks)} tasks are held-out ones: left out")
+    return rest
 
 
 def make_examples(

@@ -127,12 +127,15 @@ def _from_file(run: Run, matches: Sequence[Pair], step: int) -> list[Proposed]:
             p.task, p.status, p.reason = tasks[index], Status.OK, ""
             p.metrics = program_metrics(p.task)
             proposals.append(p)
+    run.leave_out(proposals)
     return proposals
 
 
 def verify(run: Run, written: Iterable[Proposed]) -> list[Proposed]:
-    """Validate proposals in the sandbox while others are sampled."""
-    return run.validate(written)
+    """Validate proposals in the sandbox while others are sampled; leave out held-out tasks."""
+    verified = run.validate(written)
+    run.leave_out(verified)
+    return verified
 
 
 def solve(
@@ -193,11 +196,14 @@ def _sample_for_base(run: Run, proposed: Sequence[Proposed], step: int) -> set[s
 
 
 def record_outcomes(run: Run, matches: Sequence[Pair], solved: Sequence[Proposed]) -> None:
-    """Record every match's outcome in the league, without tasks at which the sandbox failed."""
+    """Record every match's outcome in the league.
+
+    Held-out tasks do not count, and those at which the sandbox failed.
+    """
     if run.league is None:
         return
     for m in matches:
-        of_match = [p for p in solved if p.match == (m.teacher, m.student)]
+        of_match = [p for p in solved if p.match == (m.teacher, m.student) and not p.held_out]
         valid = [p for p in of_match if p.task is not None and not p.infra_error]
         attempts = [a for p in valid for a in p.judged]
         infra_errors = sum(p.infra_error for p in of_match)

@@ -16,6 +16,7 @@ from selfplay.learning.batch import TrainingSample
 from selfplay.learning.rewards import ZERO_STD
 from selfplay.run import Run
 from selfplay.sampling.texts import Attempt, Proposed
+from selfplay.tasks.held_out import HELD_OUT
 
 
 def task_row(p: Proposed, step: int) -> rows.TaskRow:
@@ -62,7 +63,7 @@ def metrics_row(
 ) -> rows.StepRow:
     """Return the row of metrics.jsonl for the step after `run.step`. seconds: by phase."""
     valid = [p for p in solved if p.task is not None]
-    judged = [p for p in solved if p.status != Status.SANDBOX_ERROR]
+    judged = [p for p in solved if p.status not in (Status.SANDBOX_ERROR, HELD_OUT)]
     refused = Counter(p.status for p in solved if p.task is None)
     complexity, commonest = _programs(valid)
     trained = sum(s.tokens or 0 for s in stats.values() if s.learning_rate)
@@ -74,7 +75,7 @@ def metrics_row(
         solve_rate=_solve_rate(valid),
         same_tasks=_same_tasks_row([p for p in solved if p.judged and p.base_judged]),
         infra_errors={
-            "proposals": len(solved) - len(judged),
+            "proposals": sum(p.status == Status.SANDBOX_ERROR for p in solved),
             "attempts": sum(p.not_judged for p in solved),
         },
         kinds={kind.name: _kind_row(kind.name, judged) for kind in run.template.in_play},
@@ -179,7 +180,7 @@ def _member_row(
     tasks = [p for p in solved if p.student == name]
     row: dict[str, Any] = {"solve_rate": _solve_rate(proposals or tasks)}
     if proposals:
-        judged = [p for p in proposals if p.status != Status.SANDBOX_ERROR]
+        judged = [p for p in proposals if p.status not in (Status.SANDBOX_ERROR, HELD_OUT)]
         row["valid_share"] = _valid_share(judged)
         row["base_solve_rate"] = mean([p.base_solve_rate for p in proposals if p.base_judged])
         row["reward"] = _mean_reward(samples, "propose", name)

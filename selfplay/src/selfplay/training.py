@@ -59,7 +59,7 @@ from selfplay.seeds import (
     write_seeds,
 )
 from selfplay.step import train_step
-from selfplay.tasks.held_out import held_out_tasks, require_room
+from selfplay.tasks.held_out import guard_of, held_out_tasks, require_room
 from selfplay.tasks.template import Template
 
 
@@ -354,7 +354,8 @@ def _open(
         require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
         seeds = read_seeds(directory / SEEDS)
-        seeds = seeds or given_seeds(config, sandbox, population.prompts)
+        guard = guard_of(e.held_out) if e.eval_every else {}
+        seeds = seeds or given_seeds(config, sandbox, population.prompts, guard)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.why_not_shown)
         run = Run(
@@ -363,6 +364,7 @@ def _open(
             population=population,
             sandbox=sandbox,
             held_out=held_out,
+            guard=guard,
             born={"teacher": config.teachers, "student": config.students},
             extensions=extensions,
             progress=progress,

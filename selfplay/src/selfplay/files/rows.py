@@ -233,7 +233,7 @@ class StepRow(Struct, frozen=True, kw_only=True):
     """Proposals and attempts at which the sandbox failed; no other number counts them."""
     kinds: dict[str, KindRow] = {}
     rejected: dict[str, int] = {}
-    """Refused proposals by status."""
+    """Refused proposals by status; those that are `held_out` are in no other number."""
     complexity: dict[str, float] | None = None
     """Means over the accepted programs."""
     coverage: CoverageRow = CoverageRow()

@@ -145,9 +145,9 @@ def training_samples(
 
     Proposals come first, then attempts, task by task. The attempts that give a proposal its solve
     rate also train the student; in mode azr the attempts at earlier tasks do instead. A task of
-    `rollout.tasks` has no proposal to learn from. Proposals and attempts at which the sandbox
-    failed are left out. If a reward is not finite, the advantages of its stratum are not either,
-    and the member learns nothing.
+    `rollout.tasks` has no proposal to learn from. Held-out tasks are left out, and proposals and
+    attempts at which the sandbox failed. If a reward is not finite, the advantages of its stratum
+    are not either, and the member learns nothing.
 
     teacher_reward, student_reward: None for the built-in one that the configuration names. Raises
     SelfplayError for a reward that is not a number, for a user's own reward that is not passed, and
@@ -160,7 +160,7 @@ def training_samples(
             "the run has a reward of its own; pass it: training_samples(..., "
             "teacher_reward=run.extensions.teacher_reward, student_reward=...)"
         )
-    judged = [p for p in solved if not p.infra_error]
+    judged = [p for p in solved if not p.infra_error and not p.held_out]
     proposals = [
         p
         for p in judged

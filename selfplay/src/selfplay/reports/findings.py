@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from selfplay.files.intervals import Families, Floats, mean_and_error
 from selfplay.files.record import RunRecord, held_out_gain, number_at
 from selfplay.files.rows import BASE, START, MemberRow, StepRow, mean
+from selfplay.tasks.held_out import HELD_OUT
 
 FALL = 5.0
 """Points that a member must lose between two evaluations, and at least two standard errors over
@@ -39,6 +40,11 @@ def not_judged(counts: Iterable[int | UnsetType], before: str = ", ") -> str:
 def faults(steps: Iterable[StepRow], noun: str) -> list[int]:
     """Return by step the number of `proposals` or `attempts` at which the sandbox failed."""
     return [step.infra_errors.get(noun, 0) for step in steps]
+
+
+def held_out_met(steps: Iterable[StepRow]) -> int:
+    """Return how many of the tasks that were written, or drawn from a file, are held out."""
+    return sum(step.rejected.get(HELD_OUT, 0) for step in steps)
 
 
 def conclusion(run: RunRecord) -> str:
@@ -145,8 +151,10 @@ def warnings_of(run: RunRecord) -> list[str]:
     """Return a line for what was not judged, and for each fall of a member, sign of a collapse at
     the end, role whose texts are all cut or that learns nothing, and changed setting."""
     frozen = run.config.get("learner", {}).get("frozen", ())
+    met = held_out_met(run.steps)
     return [
         *unjudged(run),
+        *([f"{met} of the run's tasks were held-out ones: left out"] if met else []),
         *map(str, falls(run)),
         *(f"In the last {WINDOW} steps {sign}" for sign in signs_in(run.steps)),
         *(f"In the last step {line}" for line in cut_roles(run.steps[-1])),

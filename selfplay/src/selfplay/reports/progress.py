@@ -24,6 +24,7 @@ from selfplay.reports.findings import (
     cut_roles,
     falls,
     faults,
+    held_out_met,
     idle_roles,
     not_judged,
     signs_in,
@@ -189,7 +190,9 @@ class Progress:
             f"step {self.done}"
             + (f" of {self._config.steps}" if self._config else "")
             + f": valid {_percent(mean(r.valid_share for r in recent))}"
-            f"{not_judged(faults(recent, 'proposals'))}, "
+            f"{not_judged(faults(recent, 'proposals'))}"
+            + (f", {met} held-out tasks left out" if (met := held_out_met(recent)) else "")
+            + ", "
             f"solved {_percent(mean(r.solve_rate for r in recent))}"
             f"{not_judged(faults(recent, 'attempts'))}, "
             f"structures {recent[-1].coverage.structures}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from code_verifier import Metrics, Proposal, Status, Task
 from lora_evo.model import Rollout
 from selfplay.files.rows import GIVEN
+from selfplay.tasks.held_out import HELD_OUT
 
 FORM = "form"
 """Status of a text that cannot be read as a proposal."""
@@ -139,6 +140,11 @@ class Proposed:
     def infra_error(self) -> bool:
         """Whether the sandbox failed at the proposal or at all attempts; then it trains none."""
         return self.status == Status.SANDBOX_ERROR or (bool(self.attempts) and not self.judged)
+
+    @property
+    def held_out(self) -> bool:
+        """Whether its task is one that members are measured on; then it trains none."""
+        return self.status == HELD_OUT
 
     @property
     def solve_rate(self) -> float:

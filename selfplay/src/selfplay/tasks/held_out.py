@@ -1,15 +1,17 @@
 """The held-out tasks of a run, and the sets of tasks that come with the package."""
 
+import ast
 import json
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from code_verifier import CodeVerifierError, Task
+from code_verifier import CodeVerifierError, Task, measure, strip_comments
 from selfplay.errors import ConfigError
 from selfplay.settings import one_of
 
@@ -18,6 +20,12 @@ NANO_SETS = ("nano_code_f", "nano_code_i", "nano_code_o", "nano_long")
 """Sets of tasks on programs that no example of the pretraining of nano shows."""
 EASY = "easy_code_o"
 """The set on one-line programs, which a small real model can learn to solve."""
+
+
+HELD_OUT = "held_out"
+"""Status of a task that equals a held-out one: nobody solves it, and it is in no other number."""
+Guard: TypeAlias = Mapping[Hashable, Sequence[Task]]
+"""Held-out tasks by kind and input, for `equal_task`."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,52 @@ def require_room(tasks: Iterable[HeldOutTask], why_not_shown: Callable[[Task], s
                 f"eval.held_out: {held_out.task.id}: {reason}; leave the task out, or raise "
                 "rollout.max_prompt_length"
             )
+
+
+def guard_of(sources: tuple[str, ...]) -> Guard:
+    """Return all tasks of the sources, those too that no evaluation asks."""
+    guard = defaultdict[Hashable, list[Task]](list)
+    for held_out in held_out_tasks(sources, sys.maxsize):
+        guard[_call(held_out.task)].append(held_out.task)
+    return dict(guard)
+
+
+def equal_task(task: Task, guard: Guard) -> Task | None:
+    """Return the held-out task that equals this one; None if none does.
+
+    Equal are kind, input or inputs, and the program but for layout, comments and its own names.
+    """
+    candidates = guard.get(_call(task), ())
+    return next((t for t in candidates if _bare(t.program) == _bare(task.program)), None)
+
+
+def without_held_out(tasks: Iterable[Task], guard: Guard) -> list[Task]:
+    """Return the tasks that equal no held-out one."""
+    return [task for task in tasks if equal_task(task, guard) is None]
+
+
+def _call(task: Task) -> Hashable:
+    return task.kind, *map(_in_one_layout, task.inputs or [task.input or ""])
+
+
+def _in_one_layout(arguments: str) -> str:
+    try:
+        return ast.unparse(ast.parse(f"f({arguments})", mode="eval"))
+    except (SyntaxError, ValueError, RecursionError):  # the text of a user's own kind
+        return arguments
+
+
+@lru_cache(4096)
+def _bare(program: str) -> Hashable:
+    """Return a program without layout, comments and its own names."""
+    try:
+        structure = measure(program).structure
+        nodes = ast.walk(ast.parse(strip_comments(program)))
+    except CodeVerifierError:  # the text of a user's own kind
+        return program
+    # A structure has no values of constants, and no minus signs before them.
+    values = [repr(n.value) if isinstance(n, ast.Constant) else type(n).__name__ for n in nodes]
+    return structure, *values
 
 
 def _spread(tasks: list[HeldOutTask], count: int) -> list[HeldOutTask]:
