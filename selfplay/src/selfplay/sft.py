@@ -165,7 +165,7 @@ def _train(
 
 def _without_held_out(tasks: Sequence[Worked], config: Config, say: Say) -> list[Worked]:
     """Return the tasks but those on which a run of this configuration is measured."""
-    guard = guard_of(config.eval.held_out) if config.eval.eval_every else {}
+    guard = guard_of(config.eval.held_out)
     rest = [(task, row) for task, row in tasks if equal_task(task, guard) is None]
     if not rest:
         raise SelfplayError(

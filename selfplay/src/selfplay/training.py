@@ -354,7 +354,7 @@ def _open(
         require_faithful(population.prompts.tokenizer, config.base)
         e = config.eval
         seeds = read_seeds(directory / SEEDS)
-        guard = guard_of(e.held_out) if e.eval_every else {}
+        guard = guard_of(e.held_out)
         seeds = seeds or given_seeds(config, sandbox, population.prompts, guard)
         held_out = held_out_tasks(e.held_out, e.tasks) if e.eval_every else []
         require_room(held_out, population.prompts.why_not_shown)
