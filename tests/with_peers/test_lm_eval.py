@@ -49,6 +49,8 @@ def prompts(task: str, files: dict[str, Path], folder: Path) -> list[str]:
 def test_prompts_are_equal(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = SimpleNamespace(compute=lambda **_: {})  # which humaneval loads from the hub
     monkeypatch.setattr("evaluate.load", lambda name: metric)
+    # Its math grader wants another antlr4 than verl does; prompts need none.
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "4.11.1")
     rows, name, recipe = {
         "gsm8k": (SUMS[:5], "gsm8k", "lm-eval"),
         "gsm8k_cot_zeroshot": (SUMS[:5], "gsm8k", "lm-eval-cot"),
