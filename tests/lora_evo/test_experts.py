@@ -2,19 +2,22 @@
 
 import copy
 import json
+import shutil
 import warnings
 
 import pytest
 import torch
 from by_hand import breed, same
 from probabilities import ROUNDING
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_families import other_model
 from tiny_models import _tokenizer
 
 from lora_evo import (
     Adapter,
+    AdapterConfig,
     LoraEvoError,
+    Slot,
     adapter_hash,
     content_hash,
     load_adapter,
@@ -165,4 +168,38 @@ def test_an_adapter_without_some_of_the_experts_is_not_saved(parents, tmp_path):
     slots = {path: s for path, s in adapter.slots.items() if not path.endswith("down_proj.1")}
     with pytest.raises(LoraEvoError, match=r"some of the experts of .*experts.down_proj"):
         save_adapter(Adapter(adapter.config, slots), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_experts_in_the_layout_of_older_versions_of_peft_are_refused(tmp_path):
+    """By the shapes, or, where they do not decide, by the version in the configuration."""
+    base, _ = other_model("mixtral")
+    trained(base, tmp_path / "now", 1, CASES["mixtral"])
+    load_adapter(tmp_path / "now")
+    shutil.copytree(tmp_path / "now", tmp_path / "before")
+    tensors = load_file(tmp_path / "now" / "adapter_model.safetensors")
+    keys = [name for name in tensors if ".experts." in name and "lora_A" in name]
+    for name in keys:
+        other = name.replace("lora_A", "lora_B")
+        tensors[name], tensors[other] = (
+            tensors[other].T.contiguous(), tensors[name].T.contiguous(),
+        )  # fmt: skip
+    assert keys
+    save_file(tensors, tmp_path / "before" / "adapter_model.safetensors")
+    with pytest.raises(LoraEvoError, match=r"as PEFT up to 0\.18 saves them, the transpose"):
+        load_adapter(tmp_path / "before")
+
+
+def test_experts_of_two_namings_are_not_merged(tmp_path):
+    base, _ = other_model("mixtral")
+    trained(base, tmp_path / "new", 1, CASES["mixtral"])
+    new = load_adapter(tmp_path / "new")
+    path = "model.layers.0.block_sparse_moe.experts.0.w1"
+    slot = Slot(torch.ones(2, 8), torch.ones(6, 2), 2.0)
+    old = Adapter(
+        AdapterConfig(r=2, lora_alpha=4, target_modules=("w1",), rest=new.config.rest), {path: slot}
+    )
+    save_adapter(old, tmp_path / "old")
+    with pytest.raises(LoraEvoError, match="parent 1 names experts as transformers 4 does"):
+        merge_directory([tmp_path / "old", tmp_path / "new"], tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -227,6 +228,42 @@ def test_an_untested_family_opens_with_one_line(caplog):
     (line,) = caplog.messages
     assert line.startswith(f"another is not among the {len(TESTED_FAMILIES)} tested families; ")
     assert line.endswith("`selfplay doctor --base ...` tries it")
+
+
+def test_an_untested_family_reads_rows_of_one_length_or_is_refused(monkeypatch):
+    """If it does not mask what stands before a short row; and if it agrees with no plain pass."""
+    model = tiny_model("llama")
+    model.config.model_type = "another"
+    decoder, calls = decoder_of(model), []
+    assert decoder.joins
+    assert decoder.pads
+    prefill = GeneralDecoder.prefill
+
+    def unmasked(self, ids, real):
+        calls.append(bool(real.all()))
+        return prefill(self, ids, real | True)
+
+    monkeypatch.setattr(GeneralDecoder, "prefill", unmasked)
+    decoder = decoder_of(model)
+    assert calls == [False, True]
+    assert not decoder.joins
+    assert not decoder.pads
+    monkeypatch.setattr(
+        GeneralDecoder, "prefill", lambda self, ids, real: prefill(self, ids.flip(1), real)
+    )
+    with pytest.raises(LoraEvoError, match=r"another cannot be decoded .*; choose a base"):
+        decoder_of(model)
+
+
+def test_bases_load_in_many_threads(tmp_path):
+    small_model().save_pretrained(tmp_path)
+    letter_tokenizer("abc").save_pretrained(tmp_path)
+    device = torch.device("cpu")
+    with ThreadPoolExecutor(4) as pool:
+        prints = pool.map(
+            lambda _: load_base_model(str(tmp_path), device, "float32").fingerprint, range(12)
+        )
+        assert len({*prints}) == 1
 
 
 def test_a_base_with_code_of_its_own_asks_nobody(tmp_path, monkeypatch):

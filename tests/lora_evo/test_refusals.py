@@ -53,7 +53,6 @@ TENSORS = [
     (factor("lora_magnitude_vector", 3), MERGE),
     (factor("lora_B.bias", 3), "save_pretrained, merge it"),
     (lambda folder: save_file({}, folder / WEIGHTS), "no LoRA tensors"),
-    (called(".weight", ".default.weight"), "unexpected tensor"),
     (called("base_model.model.", ""), "unexpected tensor"),
 ]
 WRAPPERS = ["_fsdp_wrapped_module._checkpoint_wrapped_module.", "module.", "_orig_mod.module."]

@@ -36,6 +36,8 @@ from lora_evo.peft.directory import PathLike, combine, shortest_unique_names
 from lora_evo.peft.lineage import LINEAGE_FILE, Lineage, ModuleTrace, read_lineage
 from lora_evo.thin import one_thread
 
+_HALF = 2**-10
+"""Largest share of a factor that may be lost to float16; twice its rounding."""
 _KEPT = 16 * 2**20
 """Bytes that raise glibc's trim threshold when they are freed, so that freed pages are reused."""
 
@@ -220,7 +222,8 @@ class Birth:
         self.parents, self.operator = [parent for parent, _ in pairs], operator
         self.config = self.parents[0].config
         if merges:
-            self.config = _merged_config(self.parents, operator.name, parameters.get("rank"))
+            rank = parameters.get("rank")
+            self.config = _merged_config(self.parents, parents, operator.name, rank)
         if weights is not None:
             weights = _checked_weights(weights, len(parents), signed=merges)
         self.setup = Setup(
@@ -346,12 +349,22 @@ def _blamed(operator: Operator, place: str) -> Iterator[None]:
         ) from error
 
 
-def _merged_config(parents: Sequence[SlotSource], name: str, rank: int | None) -> AdapterConfig:
-    """Return the configuration of a merge: the first parent's, with the rank and modules of all."""
+def _merged_config(
+    parents: Sequence[SlotSource], given: Sequence[SlotSource], name: str, rank: int | None
+) -> AdapterConfig:
+    """Return the configuration of a merge: the first parent's, with the rank and modules of all.
+
+    Modules are named in the parents' own words where these are of one naming; given: the parents
+    before they got the first's names.
+    """
     config, paths = parents[0].config, {path for parent in parents for path in parent.paths}
-    if any(paths - set(parent.paths) for parent in parents):
-        sides = (filter(parent.config.parameter, parent.paths) for parent in parents)
-        config = config.on(paths, {path for side in sides for path in side})
+    if set(parents[0].paths) != paths:
+        same = all(parent is own for parent, own in zip(parents, given, strict=True))
+        joint = config.joined(parent.config for parent in parents[1:]) if same else None
+        if joint is None or not all(map(joint.adapts, paths)):
+            sides = (filter(parent.config.parameter, parent.paths) for parent in parents)
+            joint = config.on(paths, {path for side in sides for path in side})
+        config = joint
     highest = [max(map(p.config.rank, p.paths)) for p in parents]
     if rank is not None or (name == "merge_cat" and len(parents) > 1):
         return config.of_rank(sum(highest) if rank is None else checked_count("rank", rank))
@@ -411,6 +424,14 @@ def _stored_like(path: str, parents: Sequence[Slot], slot: Slot, config: Adapter
                 f"the operator made a factor of shape {list(factor.shape)}; expected {list(shape)}"
             )
         factors.append(factor.to(parent.device, parent.dtype).contiguous())
+        if parent.dtype == torch.float16 and factor is not parent:
+            exact = factor.double()  # in subnormal numbers, small values keep few digits
+            size = float(torch.linalg.matrix_norm(exact))
+            if float(torch.linalg.matrix_norm(factors[-1].cpu() - exact)) > _HALF * size:
+                raise LoraEvoError(
+                    f"the child's {path} does not fit in float16: values are too small; save the "
+                    "parents in bfloat16 or float32"
+                )
     stored = Slot(factors[0], factors[1], config.scale(path))
     if any(stored.A is parent.A and stored.B is parent.B for parent in parents):
         return stored

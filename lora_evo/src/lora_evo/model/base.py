@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeAlias
 
 import torch
@@ -32,6 +33,8 @@ Shapes: TypeAlias = Mapping[str, tuple[int, int]]
 """(inputs, outputs) of a base's linear layers by path."""
 _SAMPLED = 4096
 """Most values of each parameter in the fingerprint."""
+_LOADING = RLock()
+"""Held while transformers is imported or loads a model, and changes modules of torch meanwhile."""
 _HUB_S = 5.0
 """Seconds to wait for an answer of the hub."""
 
@@ -346,27 +349,30 @@ def choose_device(device: str) -> torch.device:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Switch off progress bars and notes of transformers inside the block."""
-    from transformers.utils import logging as log
+    """Switch off progress bars and notes of transformers inside the block, a thread at a time."""
+    with _LOADING:
+        from transformers.utils import logging as log
 
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
+        verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+        log.set_verbosity_error()
+        log.disable_progress_bar()
+        try:
+            yield
+        finally:
+            log.set_verbosity(verbosity)
+            if bars:
+                log.enable_progress_bar()
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Switch off garbage collection inside the block: a third of a large library's import time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    """Switch off garbage collection inside the block, a thread at a time: a third of a large
+    library's import time."""
+    with _LOADING:
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_on:
+                gc.enable()

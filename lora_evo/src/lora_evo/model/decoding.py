@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lora_evo.errors import LoraEvoError, first_line
+
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types that this decoder knows, unless a layer has a sliding window."""
 GENERAL_FAMILIES = (
@@ -27,6 +29,9 @@ GENERAL_FAMILIES = (
 """Model types that the general decoder is tested with, beside those above with their windows."""
 TESTED_FAMILIES = FAMILIES + GENERAL_FAMILIES
 """Model types whose numbers tests compare with those of transformers and PEFT."""
+_AGREES, _AGREES_IN_HALF = 1e-4, 0.05
+"""Mean of |log p - log q| in nats by which an untested family may differ from a plain pass, in
+float32 and in 16 bits."""
 _log = logging.getLogger(__name__)
 
 
@@ -116,8 +121,8 @@ class KVCache:
 class Decoder:
     """Runs the layers of `model`; adapters follow the route in force around the call."""
 
-    pads = True
-    """Whether prompts of unlike lengths may be read together."""
+    pads = joins = True
+    """Whether prompts of unlike lengths may be read together, and rows join a batch later."""
 
     def __init__(self, model: Any):
         config = model.config
@@ -251,8 +256,51 @@ class GeneralDecoder:
     def __init__(self, model: Any):
         self.model = model
         self.pads = not any(map(_leaks, model.modules()))
+        self.joins = True
+        """Whether rows may join others that are longer or shorter. If not, all rows of a batch are
+        of one length, and the model counts their positions itself."""
         self._stateful = "cache_params" in signature(model.forward).parameters
         """Whether the model is a Mamba, without attention to what the cache holds."""
+
+    def prove(self) -> None:
+        """Find a way to read rows together, of any length or of one, that agrees with plain passes.
+
+        Raises LoraEvoError if there is none.
+        """
+        reason = "it differs from a plain pass"
+        for together in (True, False) if self.pads else (False,):
+            self.pads = self.joins = together
+            try:
+                if self._agrees():
+                    return
+            except Exception as error:  # a model of an unknown kind may raise anything
+                reason = first_line(error)
+        raise LoraEvoError(
+            f"{self.model.config.model_type} cannot be decoded ({reason}); choose a base of one of "
+            f"the {len(TESTED_FAMILIES)} tested families, or --engine vllm"
+        )
+
+    @torch.no_grad()
+    def _agrees(self) -> bool:
+        """Return whether two short rows, read and continued by a token, are as in plain passes."""
+        size, device = self.model.config.get_text_config().vocab_size, self.model.device
+        lengths = (5, 13) if self.pads else (13, 13)
+        rows = [
+            [(9 + 7 * i + 3 * n) % size for i in range(length + 1)]
+            for n, length in enumerate(lengths)
+        ]
+        ids, real = padded([row[:-1] for row in rows], device, left=True)
+        before, cache = self.prefill(ids, real)
+        mask = F.pad(
+            torch.zeros_like(real, dtype=torch.float).masked_fill(~real, -torch.inf), (0, 1)
+        )
+        last, positions = torch.tensor([[row[-1] for row in rows], lengths], device=device)
+        after = self.step(last, positions, mask, cache)
+        plain = [self.model(input_ids=torch.tensor([row], device=device)).logits for row in rows]
+        wanted = torch.stack([logits[0, -2:] for logits in plain], dim=1).double().log_softmax(-1)
+        gaps = wanted - torch.stack((before, after)).double().log_softmax(-1)
+        most = _AGREES if before.dtype == torch.float32 else _AGREES_IN_HALF
+        return float((wanted.exp() * gaps.abs()).sum(-1).max()) <= most
 
     def prefill(self, ids: Tensor, real: Tensor) -> tuple[Tensor, GeneralCache]:
         from transformers import DynamicCache
@@ -273,7 +321,9 @@ class GeneralDecoder:
         how: dict[str, Any] = {"past_key_values": cache.cache, "position_ids": positions}
         if self._stateful:
             how = {"cache_params": cache.cache}
-        if not self._stateful or ids.shape[1] > 1:
+        if not self.joins:
+            how.pop("position_ids", None)
+        elif not self._stateful or ids.shape[1] > 1:
             how["attention_mask"] = seen
         out = self.model(input_ids=ids, use_cache=True, logits_to_keep=1, **how)
         logits: Tensor = out.logits[:, -1]
@@ -306,12 +356,14 @@ def decoder_of(model: Any) -> Decoder | GeneralDecoder:
     windows = layers is None and getattr(config, "sliding_window", None) is not None
     if kind in FAMILIES and not windows and "sliding_attention" not in (layers or ()):
         return Decoder(model)
+    decoder = GeneralDecoder(model)
     if kind not in TESTED_FAMILIES:
         _log.warning(
             f"{kind} is not among the {len(TESTED_FAMILIES)} tested families; "
             "`selfplay doctor --base ...` tries it"
         )
-    return GeneralDecoder(model)
+        decoder.prove()
+    return decoder
 
 
 def padded(

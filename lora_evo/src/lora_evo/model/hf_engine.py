@@ -287,13 +287,13 @@ class HFEngine(Engine):
             while waiting:
                 batch = self._begin(waiting, self.max_rows, steps)
                 while True:
-                    self._decode(batch, bool(waiting))
+                    self._decode(batch, bool(waiting) and self._decoder.joins)
                     yield from batch.finished()
                     if not batch.open_rows:
                         break
                     batch.drop_finished()
                     room = self.max_rows - len(batch.rows)
-                    if waiting and room:
+                    if waiting and room and self._decoder.joins:
                         batch.join(self._begin(waiting, room, steps))
         finally:
             self.adapters.forget()

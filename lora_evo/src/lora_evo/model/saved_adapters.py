@@ -91,22 +91,21 @@ def _open_on(
         if kind == "vllm":
             for name, adapter in saved.items():
                 engine.put_adapter(name, 0, adapter)
-        _check_effect(engine, base.name, base.model.config.get_text_config().vocab_size, saved)
+        _check_effect(engine, base, saved)
     except BaseException:
         engine.close()
         raise
     return engine
 
 
-def _check_effect(
-    engine: Engine, model: str, vocabulary: int, saved: Mapping[str, Adapter]
-) -> None:
+def _check_effect(engine: Engine, base: BaseModel, saved: Mapping[str, Adapter]) -> None:
     """Raise LoraEvoError for an adapter that is not 0 and changes no log-probability."""
     names = [
         name for name, adapter in saved.items() if any(map(any_update, adapter.slots.values()))
     ]
     if not names:
         return
+    vocabulary = base.model.config.get_text_config().vocab_size
     ids = tuple(i % vocabulary for i in range(1, _PROBE_TOKENS + 1))
     # One at a time: rows of one batch may be rounded differently.
     plain, *changed = (
@@ -114,6 +113,8 @@ def _check_effect(
     )
     for name, logprobs in zip(names, changed, strict=True):
         if logprobs == plain:
+            rounding = f"; {base.dtype} may round it off: --dtype float32"
             raise LoraEvoError(
-                f"adapter {name!r} does not change the outputs of {model}, though it is not 0"
+                f"adapter {name!r} does not change the outputs of {base.name}, though it is not 0"
+                f"{'' if base.dtype == 'float32' else rounding}"
             )

@@ -175,11 +175,11 @@ class StackedLoRALinear(nn.Module):
         y = product(self.base, x) if plain is None else F.linear(x, *plain)
         g, n_in, _ = down.shape
         if order is None:
-            z = torch.bmm(x.view(g, -1, n_in), down)
+            z = torch.bmm(x.reshape(g, -1, n_in), down)
             y.view(g, -1, up.shape[2]).baddbmm_(z, up)
             return y
         row_at, place_of = order
-        updates = torch.bmm(torch.bmm(x[row_at].view(g, -1, n_in), down), up)
+        updates = torch.bmm(torch.bmm(x[row_at].reshape(g, -1, n_in), down), up)
         return y.add_(updates.view(-1, *y.shape[1:])[place_of])
 
     def _by_member(self, route: Route, x: Tensor) -> tuple[Route, Any, Tensor, Tensor, Any]:

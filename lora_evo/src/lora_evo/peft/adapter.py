@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any, Self, TypeAlias
 import torch
 from safetensors.torch import load_file, save_file
 
-from lora_evo.errors import LoraEvoError
+from lora_evo.errors import LoraEvoError, pip_install
 from lora_evo.files import appearing
 from lora_evo.peft.card import CARD_FILE, model_card
-from lora_evo.peft.config import AdapterConfig, check_pair
+from lora_evo.peft.config import AdapterConfig, check_pair, older
 from lora_evo.peft.directory import (
     CONFIG_FILE,
     NUMBER_TYPES,
@@ -35,6 +36,8 @@ from lora_evo.peft.directory import (
 from lora_evo.peft.lineage import LINEAGE_FILE, Lineage, read_lineage
 from lora_evo.peft.names import as_in
 
+_EXPERT = re.compile(r"\.experts\.\d+\.")
+"""In the name of a module of one expert."""
 _NAMES = {getattr(torch, word): name for name, word in NUMBER_TYPES.items()}
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 """Type (safetensors' name) and shape of tensors, by name."""
@@ -147,15 +150,17 @@ class Adapter:
         adapter is added. Factors keep their dtype, or get PEFT's if they are trainable. Needs peft.
         Raises `LoraEvoError` if the name is taken or the model lacks a module.
         """
-        from peft import PeftModel
+        from peft import PeftModel, __version__
 
+        experts = self.config.wrappers(self.slots)
+        if experts and older(__version__, 0, 19):
+            raise LoraEvoError(f"experts need peft 0.19 or newer: {pip_install('peft>=0.19')}")
         if name in _peft_names(model):
             raise LoraEvoError(
                 f"the model has a PEFT adapter {name!r} already; call model.delete_adapter first"
             )
         wrapped = isinstance(model, PeftModel)
         base = model.get_base_model() if wrapped else model
-        experts = self.config.wrappers(self.slots)
         modules = {self.config.parameter(path) or path for path in self.slots} - experts.keys()
         modules |= {key.rpartition(".")[0] for key in experts}
         missing = sorted(modules - {path for path, _ in base.named_modules()})
@@ -171,11 +176,13 @@ class Adapter:
                 model.load_adapter(home, name, is_trainable=is_trainable)
             else:
                 model = PeftModel.from_pretrained(model, home, name, is_trainable=is_trainable)
-        plain = [path for path in self.slots if not self.config.parameter(path)]
-        for path, slot in ((path, self.slots[path]) for path in plain if not is_trainable):
-            layer = model.get_base_model().get_submodule(path)
+        for path, slot in self.slots.items() if not is_trainable else ():
+            key = self.config.parameter(path)
+            layer = model.get_base_model().get_submodule(experts[key] if key else path)
             for factor, weight in ((slot.A, layer.lora_A), (slot.B, layer.lora_B)):
-                weight[name].weight.data = factor.detach().to(weight[name].weight.device, copy=True)
+                made = weight[name].weight
+                values = made if key else factor.detach()  # a key's are those of all its experts
+                made.data = values.to(made.device, factor.dtype, copy=True)
         return model
 
 
@@ -372,6 +379,7 @@ def check_comparable(
                     f"{first} has {field} {expected!r}, {title} has {base!r}: choose adapters of "
                     f"one base, or, if both mean one, make {field} in adapter_config.json equal"
                 )
+    _check_experts(named)
     known: list[str] = []
     sources: list[tuple[SlotSource, dict[str, str]]] = []
     for source in named.values():
@@ -387,6 +395,29 @@ def check_comparable(
                 "only in one; expected equal ones, or use merge, for which a missing module is 0"
             )
     return sources
+
+
+def _check_experts(named: Mapping[str, SlotSource]) -> None:
+    """Raise `LoraEvoError` if some adapters name experts as transformers 4 does, some as 5 does.
+
+    There each expert is a module, and Mixtral's are in block_sparse_moe; here all are parameters,
+    in mlp.
+    """
+
+    def titles(holds: Callable[[AdapterConfig, str], object]) -> list[str]:
+        sources = named.items()
+        return [title for title, s in sources if any(holds(s.config, path) for path in s.paths)]
+
+    parameters = titles(lambda config, path: config.parameter(path))
+    modules = titles(lambda config, path: not config.parameter(path) and _EXPERT.search(path))
+    blocks = titles(lambda config, path: ".block_sparse_moe." in path)
+    plain = titles(lambda config, path: ".mlp." in path)
+    for old, new in ((modules, parameters), (blocks, sorted({*plain} - {*blocks}))):
+        if old and new:
+            raise LoraEvoError(
+                f"{old[0]} names experts as transformers 4 does, {new[0]} as transformers 5: load "
+                f"{old[0]} in PEFT with transformers 5, save it (save_pretrained), and take that"
+            )
 
 
 def _bytes_of(factor: torch.Tensor) -> memoryview:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 from lora_evo.errors import LoraEvoError, checked_count, is_number
+from lora_evo.peft.names import everywhere
 
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of a Llama-like block, by the last parts of their names."""
@@ -34,7 +35,8 @@ _LARGEST = 1e30
 _KINDS = {"use_rslora": bool, "rank_pattern": dict, "alpha_pattern": dict}
 _Number = TypeVar("_Number", int, float)
 _LAYERS = ("layers_to_transform", "layers_pattern")
-_IN_ORDER = ("gate_up_proj", "down_proj")
+_FILTERS = ("exclude_modules", *_LAYERS)
+IN_ORDER = ("gate_up_proj", "down_proj")
 """Bare parameters in the models' order, in which PEFT wraps their module."""
 # All other values of `init_lora_weights` (PEFT 0.21: pissa, olora, corda, lora_ga, loftq) may
 # subtract the initial update from the base, so that the adapter needs that changed base.
@@ -187,21 +189,39 @@ class AdapterConfig:
         return replace(self, r=rank, lora_alpha=alpha, rank_pattern={}, alpha_pattern={})
 
     def on(self, paths: Iterable[str], parameters: Iterable[str] = ()) -> Self:
-        """Return this configuration for exactly these modules and slots of bare parameters."""
-        rest = {**self.rest, **{n: None for n in ("exclude_modules", *_LAYERS) if n in self.rest}}
-        keys = sorted({path.rpartition(".")[0] for path in parameters})
+        """Return this configuration for exactly these modules and slots of bare parameters, by
+        names that every version of transformers has."""
+        rest = {**self.rest, **{n: None for n in _FILTERS if n in self.rest}}
+        keys = {name for p in parameters for name in everywhere(p.rpartition(".")[0])}
         if keys or "target_parameters" in rest:
-            rest["target_parameters"] = keys
-        plain = tuple(sorted(set(paths) - set(parameters)))
-        return replace(self, target_modules=plain, rest=rest)
+            rest["target_parameters"] = sorted(keys)
+        names = {name for path in set(paths) - set(parameters) for name in everywhere(path)}
+        return replace(self, target_modules=tuple(sorted(names)), rest=rest)
+
+    def joined(self, others: Iterable["AdapterConfig"]) -> Self | None:
+        """Return this configuration with the targets of others, too, in their own words; None if
+        one has a pattern or filters."""
+        configs: list[AdapterConfig] = [self, *others]
+        if any(
+            isinstance(c.target_modules, str) or any(map(c.rest.get, _FILTERS)) for c in configs
+        ):
+            return None
+        names = {name for c in configs for name in c.target_modules or ()}
+        keys = {key for c in configs for key in c.rest.get("target_parameters") or ()}
+        rest = {**self.rest, **({"target_parameters": sorted(keys)} if keys else {})}
+        return replace(self, target_modules=tuple(sorted(names)), rest=rest)
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return this configuration for exactly these modules, with new names by old ones."""
         experts = {new for old, new in names.items() if self.parameter(old)}
         settings = {new.rpartition(".")[0] if new in experts else new: old
                     for old, new in names.items()}  # fmt: skip
-        ranks = {f"^{re.escape(new)}": self.rank(old) for new, old in settings.items()}
-        alphas = {f"^{re.escape(new)}": self.alpha(old) for new, old in settings.items()}
+        words = {
+            rf"^(?:model\.)?(?:{'|'.join(map(re.escape, everywhere(new)))})": old
+            for new, old in settings.items()
+        }
+        ranks = {word: self.rank(old) for word, old in words.items()}
+        alphas = {word: self.alpha(old) for word, old in words.items()}
         whole = self.on(names.values(), experts)
         return replace(whole, rank_pattern=ranks, alpha_pattern=alphas)
 
@@ -209,7 +229,8 @@ class AdapterConfig:
         """Return the settings, such as `rank_pattern 'x'`, that match none of these modules."""
         targets = self.target_modules if isinstance(self.target_modules, tuple) else ()
         paths = [self.parameter(path) or path for path in paths]
-        ends = {path[dot.end() :] for path in paths for dot in re.finditer(r"^|\.", path)}
+        ends = {name for path in paths for name in everywhere(path)}
+        ends |= {path[dot.end() :] for path in paths for dot in re.finditer(r"^|\.", path)}
         odd = [f"target_modules {name!r}" for name in targets if name not in ends]
         for name in ("rank_pattern", "alpha_pattern"):
             for pattern in getattr(self, name):
@@ -263,7 +284,7 @@ class AdapterConfig:
 
     def _setting(self, path: str, patterns: Mapping[str, _Number], default: _Number) -> _Number:
         if not self.adapts(path):
-            filters = [n for n in ("exclude_modules", *_LAYERS) if self.rest.get(n) is not None]
+            filters = [n for n in _FILTERS if self.rest.get(n) is not None]
             raise LoraEvoError(
                 f"the weights hold {path}, which the configuration leaves out; PEFT would drop it "
                 f"silently: name it in target_modules{''.join(f', make {n} null' for n in filters)}"
@@ -307,16 +328,21 @@ def _names(name: str, value: object) -> Sequence[str]:
 def _in_order(keys: Iterable[str]) -> list[str]:
     """Return bare parameters of one module in the model's order."""
     names = {key.rpartition(".")[2]: key for key in sorted(keys)}
-    if len(names) > 1 and (odd := names.keys() - set(_IN_ORDER)):
+    if len(names) > 1 and (odd := names.keys() - set(IN_ORDER)):
         raise LoraEvoError(
             f"target_parameters names {names[min(odd)]} and others of its module, whose order is "
-            f"not known; expected {', '.join(_IN_ORDER)}: {MERGE}"
+            f"not known; expected {', '.join(IN_ORDER)}: {MERGE}"
         )
-    return [names[name] for name in _IN_ORDER if name in names] or list(names.values())
+    return [names[name] for name in IN_ORDER if name in names] or list(names.values())
 
 
 def _ends(path: str, names: Sequence[str]) -> bool:
     return path in names or any(path.endswith(f".{name}") for name in names)
+
+
+def older(version: object, *least: int) -> bool:
+    """Return whether a version, such as `0.18.1`, is older; one that is not known is."""
+    return tuple(map(int, re.findall(r"\d+", str(version))))[: len(least)] < least
 
 
 def check_pair(config: AdapterConfig, path: str, a: Sequence[int], b: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from safetensors import SafetensorError, safe_open
 
 from lora_evo.errors import LoraEvoError
-from lora_evo.peft.config import MERGE, AdapterConfig, check_pair
+from lora_evo.peft.config import IN_ORDER, MERGE, AdapterConfig, check_pair, older
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -27,6 +27,11 @@ _T = TypeVar("_T")
 PathLike = str | os.PathLike[str]
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<half>[AB])\.weight")
+_DEFAULT = re.compile(r"(?<=\.lora_[AB])\.default(?=\.weight$)")
+"""PEFT's name of an adapter, which a plain `state_dict` holds and PEFT takes."""
+_READERS = tuple(f".{name}_proj.lora_A.weight" for name in "qkv")
+"""Ends of the tensors whose columns are the width of the model."""
+_LAYER = re.compile(r"(?:.*?\.\d+\.)?")
 _WRAPPER = re.compile(
     r"(?<=\.)_(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module|forward_module)\."
     r"|(?<=^base_model\.model\.)(?:(?:module|base_model\.model)\.)+"
@@ -134,7 +139,8 @@ def adapter_files(directory: PathLike) -> AdapterFiles:
         except UnicodeDecodeError as error:
             raise LoraEvoError(f"{CONFIG_FILE} is not UTF-8 text: {error}") from error
         config = AdapterConfig.from_json(text)
-        tensors = _cut(config, stored_tensors(folder / WEIGHTS_FILE))
+        stored = stored_tensors(folder / WEIGHTS_FILE).items()
+        tensors = _cut(config, {_DEFAULT.sub("", name): tensor for name, tensor in stored})
         return AdapterFiles(folder, config, _checked_paths(config, tensors), tensors)
 
 
@@ -283,7 +289,38 @@ def _cut(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> Mapping[
                 name_a, name_b = tensor_names(f"{key}.{e}")
                 cut[name_a] = replace(a, shape=(rank, a.shape[1]), start=a.start + e * step)
                 cut[name_b] = replace(b, shape=(b.shape[0], rank), every=count, first=e)
+        _check_layout(config, cut, module, keys)
     return cut
+
+
+def _check_layout(
+    config: AdapterConfig, tensors: Mapping[str, StoredTensor], module: str, keys: Sequence[str]
+) -> None:
+    """Raise `LoraEvoError` for experts in the layout of PEFT up to 0.18, the transpose of today's.
+
+    There gate_up_proj maps 2I to H and down_proj H to I, with H the width of the model and I that
+    of an expert. Now, and in both for weights that are stored transposed (gpt-oss), it is H to 2I
+    and I to H. The shapes of both, or of one and of attention, decide; else PEFT's version does.
+    """
+    sides = []
+    for key in keys:
+        a, b = (tensors[name].shape for name in tensor_names(f"{key}.0"))
+        sides.append((b[0], a[1]) if key.endswith(".down_proj") else (a[1], b[0]))
+    layer = _PREFIX + _LAYER.match(module)[0]  # type: ignore[index]
+    widths = {
+        stored.shape[-1]
+        for name, stored in tensors.items()
+        if name.startswith(layer) and name.endswith(_READERS)
+    }
+    now, before = (len({*ends, *widths}) == 1 for ends in zip(*sides, strict=True))
+    version = config.rest.get("peft_version")
+    if now == before or not all(key.rpartition(".")[2] in IN_ORDER for key in keys):
+        before = older(version, 0, 19)
+    if before:
+        raise LoraEvoError(
+            f"the experts {keys[0]} are as PEFT up to 0.18 saves them, the transpose of what newer "
+            f"versions do (peft_version is {version!r}); in that PEFT {MERGE}"
+        )
 
 
 def _checked_paths(config: AdapterConfig, tensors: Mapping[str, StoredTensor]) -> tuple[str, ...]:

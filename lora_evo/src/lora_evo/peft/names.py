@@ -27,6 +27,17 @@ _TOWERS = ("vision_tower.vision_model.", "vision_tower.")
 """Prefix of the image encoder, up to transformers 5.16 and after."""
 
 
+def everywhere(path: str) -> list[str]:
+    """Return how the names of a module end, one of them in each naming."""
+    for start in ("model.language_model.", "language_model.model.", "language_model."):
+        if path.startswith(start) and not path.endswith("lm_head"):
+            rest = path.removeprefix(start)
+            return [f"language_model.{rest}", f"language_model.model.{rest}"]
+    rest = path.removeprefix("language_model.").removeprefix("model.")
+    tower = next((tower for tower in _TOWERS if rest.startswith(tower)), None)
+    return [rest] if tower is None else [start + rest.removeprefix(tower) for start in _TOWERS]
+
+
 def as_in(paths: Sequence[str], known: Sequence[str]) -> dict[str, str]:
     """Return the names of modules in the naming scheme of `known`, by path.
 

@@ -1,0 +1,92 @@
+"""Merges of unlike adapters: PEFT loads all that the parents have, or they are refused."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from probabilities import ROUNDING
+from safetensors.torch import load_file, save_file
+from tiny_families import other_model
+
+from lora_evo import merge_directory
+
+peft = pytest.importorskip("peft")
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+EXPERTS = [f"experts.{name}" for name in ("gate_up_proj", "down_proj")]
+PARENTS = {
+    "q": {"target_modules": ["q_proj"]},
+    "v": {"target_modules": ["v_proj"], "r": 3},
+    "text": {"target_modules": r".*language_model.*\.(k|v)_proj"},
+    "flagged": {"target_modules": r"(?i).*language_model.*\.O_PROJ"},
+    "without": {"target_modules": ["k_proj", "q_proj"], "exclude_modules": r".*vision.*"},
+    "some": {"target_modules": ["o_proj"], "layers_to_transform": [1]},
+    "all": {"target_modules": "all-linear"},
+    "ranks": {"target_modules": ["v_proj", "k_proj"], "rank_pattern": {"v_proj": 1}},
+    "experts": {"target_modules": [], "target_parameters": EXPERTS},
+    "down": {"target_modules": ["k_proj"], "target_parameters": EXPERTS[1:]},
+}
+PAIRS = {
+    "gemma3": ("q v, v q, q text, text v, q flagged, without v, some v, all q, q all, ranks q"),
+    "mixtral": "q v, experts q, q experts, down v, experts down, all experts, some experts",
+    "gpt_oss": "experts v, q down",
+}
+OLD = {
+    "model.language_model.": "language_model.model.",
+    "model.vision_tower.": "vision_tower.vision_model.",
+}
+"""Names of transformers 4 by those of 5."""
+
+
+def saved(model, folder, seed, settings, old=False):
+    """An adapter of PEFT's own in a folder, none of whose factors is 0; old: as transformers 4."""
+    settings = {"r": 2, **settings}
+    config = peft.LoraConfig(lora_alpha=4, task_type="CAUSAL_LM", **settings)
+    noise = torch.Generator().manual_seed(seed)
+    tuned = quietly(peft.get_peft_model, copy.deepcopy(model), config)
+    for name, p in tuned.named_parameters():
+        if "lora_" in name:
+            p.data = torch.randn(p.shape, generator=noise) * 0.2
+    tuned.save_pretrained(folder)
+    if old:
+        tensors = load_file(folder / WEIGHTS)
+        for new, name in OLD.items():
+            tensors = {key.replace(new, name): tensor for key, tensor in tensors.items()}
+        save_file(tensors, folder / WEIGHTS)
+    return folder
+
+
+def quietly(function, *arguments):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore")
+        warnings.filterwarnings("error", "Found missing adapter keys")
+        return function(*arguments)
+
+
+def in_peft(model, *folders):
+    """The names of adapted modules and parameters of each in PEFT, and the logits with all."""
+    names = []
+    for folder in folders:
+        tuned = quietly(peft.PeftModel.from_pretrained, copy.deepcopy(model), folder)
+        names.append({name for name in peft.get_peft_model_state_dict(tuned) if ".lora_A" in name})
+        assert len(names[-1]) == sum(".lora_A" in key for key in load_file(folder / WEIGHTS))
+        model = tuned.merge_and_unload()
+    with torch.no_grad():
+        return names, model.eval()(input_ids=torch.arange(3, 15)[None], use_cache=False).logits
+
+
+@pytest.mark.parametrize("family", PAIRS)
+def test_a_merge_loads_in_peft_with_all_modules_of_its_parents(family, tmp_path):
+    base, _ = other_model(family)
+    for number, pair in enumerate(PAIRS[family].split(", ")):
+        for old in ((False, True), (True, True)) if family == "gemma3" else ((False, False),):
+            home = tmp_path / f"{number} {old}"
+            parents = [
+                saved(base, home / name, seed, PARENTS[name], older)
+                for seed, (name, older) in enumerate(zip(pair.split(), old, strict=True))
+            ]
+            merge_directory(parents, home / "child", "cat", weights=(1, 1))
+            wanted, logits = in_peft(base, *parents)
+            (names,), found = in_peft(base, home / "child")
+            assert len(names) == len(set.union(*wanted)), (pair, old)
+            assert torch.allclose(found, logits, atol=10 * ROUNDING), (pair, old)
